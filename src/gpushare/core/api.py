@@ -1,0 +1,102 @@
+"""The parts of Kubernetes objects that decisions read, and nothing else.
+
+Decoded by msgspec straight from the API server's bytes: what is not named here is skipped, which is why a list of
+5,000 pods costs 16 MB and not 1 GB. Every list and map may be `null` on the wire (bookmarks carry
+`"containers": null`), so every field has a default and none is trusted to be there.
+"""
+
+import msgspec
+
+Quantity = str | int | float  # the API server writes strings; hand-written JSON may not
+
+
+class Struct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """Camel-case keys, no cycle collector: these hold strings, numbers and each other, never a cycle."""
+
+
+class Metadata(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class ResourceNeeds(Struct):
+    limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
+
+
+class FieldRef(Struct):
+    field_path: str = ""
+
+
+class EnvSource(Struct):
+    field_ref: FieldRef | None = None
+
+
+class EnvVar(Struct):
+    name: str = ""
+    value_from: EnvSource | None = None
+
+
+class Container(Struct):
+    name: str = ""
+    restart_policy: str | None = None
+    resources: ResourceNeeds | None = None
+    env: list[EnvVar] | None = None
+
+
+class Volume(Struct):
+    persistent_volume_claim: dict[str, msgspec.Raw] | None = None
+    ephemeral: dict[str, msgspec.Raw] | None = None
+
+
+class PodSpec(Struct):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+
+
+class Condition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class PodStatus(Struct):
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    nominated_node_name: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class Pod(Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class NodeStatus(Struct):
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
+
+
+class Node(Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class ConfigMap(Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    data: dict[str, str] | None = None

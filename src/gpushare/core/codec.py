@@ -1,0 +1,260 @@
+"""Annotations: what nodes say about their GPUs, and which GPUs a pod has.
+
+Reads every variant there is (the original's index, the allocation of its successor, our own by uuid) and writes what
+all of their readers understand. Annotations only *choose* GPUs: amounts come from the spec, and one that does not
+match the spec, names no GPU of the node or contradicts another means nothing. Called by the ledger and at bind.
+"""
+
+import msgspec
+
+from gpushare.core import api, choose, names, units
+from gpushare.core.fit import NVIDIA_TOO, PLUGIN_DOWN
+from gpushare.core.model import Gpu, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+
+Charges = tuple[tuple[int, int], ...]
+Allocation = dict[str, dict[str, int]]
+
+MOST_GPUS_OF_A_NODE = 1024
+MIB_ABOVE = 1024  # units a GPU: nodes of the original plugin do not say their unit, and no GPU has 1 TiB
+
+
+class _PublishedGpu(msgspec.Struct):
+    i: int
+    uuid: str
+    total: int
+    ok: bool = True
+    why: str = ""
+    model: str = ""
+
+
+class _Published(msgspec.Struct):
+    v: int
+    unit: Unit
+    pin: Pin
+    gpus: list[_PublishedGpu]
+    state: str = "ready"
+
+
+_published = msgspec.json.Decoder(_Published)
+_allocation = msgspec.json.Decoder(Allocation)
+
+
+def node_facts(node: api.Node, sick: frozenset[int], *, as_original: bool = False) -> NodeFacts | None:
+    """What a node offers, or None if it shares no GPU. `as_original`: its annotation is not to be believed."""
+    published = None if as_original else _read_published(node)
+    if published is not None:
+        gpus = tuple(
+            Gpu(g.i, g.uuid, g.total, g.ok and g.i not in sick, g.why or ("listed" if g.i in sick else ""), g.model)
+            for g in sorted(published.gpus, key=lambda g: g.i)
+        )
+        unit, pin, draining = published.unit, published.pin, published.state != "ready"
+    else:
+        gpus, unit = _equal_gpus(node, sick)
+        pin, draining = Pin.ORIGINAL, False
+    if not gpus:
+        return None
+    return NodeFacts(node.metadata.name, unit, pin, gpus, _blocked(node, draining))
+
+
+def slim(node: api.Node) -> api.Node:
+    """The node without the annotations and resources that say nothing about GPUs: thousands are kept."""
+    said = (node.metadata.annotations or {}).get(names.NODE_GPUS)
+    ours = (names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU)
+    capacity, allocatable = (
+        None if given is None else {name: given[name] for name in ours if name in given}
+        for given in (node.status.capacity, node.status.allocatable)
+    )
+    annotations = None if said is None else {names.NODE_GPUS: said}
+    return api.Node(
+        api.Metadata(name=node.metadata.name, annotations=annotations), api.NodeStatus(capacity, allocatable)
+    )
+
+
+def contradicts(node: api.Node) -> bool:
+    """Whether a node's capacity says otherwise than its annotation. Unknown capacity contradicts nothing."""
+    published = _read_published(node)
+    capacity = units.number(node.status.capacity, names.GPU_MEM)
+    if published is None or not capacity:
+        return False
+    well = sum(gpu.total for gpu in published.gpus if gpu.ok)
+    # Sick GPUs count with what is still held on them, anything from nothing to all.
+    return not well <= capacity <= sum(gpu.total for gpu in published.gpus)
+
+
+def sick_gpus(config_map: api.ConfigMap) -> frozenset[int]:
+    """The GPU indices an `unhealthy-gpu-<node>` ConfigMap lists. What is no index harms nobody."""
+    words = ((config_map.data or {}).get(names.UNHEALTHY_KEY) or "")[:65536].split(",")
+    cleaned = (word.strip() for word in words)
+    return frozenset(int(word) for word in cleaned if word.isascii() and word.isdigit() and len(word) < 6)
+
+
+def _blocked(node: api.Node, draining: bool) -> Refusal | None:
+    offered = node.status.allocatable if node.status.allocatable is not None else node.status.capacity
+    if units.number(offered, names.NVIDIA_GPU):
+        return NVIDIA_TOO
+    return PLUGIN_DOWN if draining or not units.number(offered, names.GPU_MEM) else None
+
+
+def _read_published(node: api.Node) -> _Published | None:
+    text = (node.metadata.annotations or {}).get(names.NODE_GPUS)
+    if text is None:
+        return None
+    try:
+        published = _published.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    indices = {gpu.i for gpu in published.gpus}
+    uuids = {gpu.uuid for gpu in published.gpus if gpu.uuid}
+    most = units.TIB_IN[published.unit]
+    sane = (
+        published.v == 1
+        and published.pin is not Pin.ORIGINAL
+        and len(indices) == len(uuids) == len(published.gpus) <= MOST_GPUS_OF_A_NODE
+        and all(gpu.i >= 0 and 0 <= gpu.total <= most for gpu in published.gpus)
+    )
+    return published if sane else None
+
+
+def _equal_gpus(node: api.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], Unit]:
+    """All that the original plugin says: how many GPUs, and the sum of their memory."""
+    memory = units.number(node.status.capacity, names.GPU_MEM)
+    count = units.number(node.status.capacity, names.GPU_COUNT)
+    if not memory or not 0 < count <= MOST_GPUS_OF_A_NODE:
+        return (), "MiB"
+    each = memory // count
+    unit: Unit = "MiB" if each > MIB_ABOVE else "GiB"
+    size = min(each, units.TIB_IN[unit])
+    return tuple(Gpu(i, "", size, i not in sick, "listed" if i in sick else "") for i in range(count)), unit
+
+
+def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:
+    """What a bound pod holds on each GPU of its node, or None if nothing usable says which GPUs."""
+    if not isinstance(pod.claim, Request):
+        return None
+    shares = pod.claim.shares
+    if facts.pin is Pin.DIRECT and pod.claim.pin is Pin.DIRECT:
+        places = _from_visible(pod, shares, facts)
+        return None if places is None else choose.charges(shares, facts.gpus, places)
+    index = _position(pod.note(names.ALIYUN_IDX), facts)
+    written = pod.note(names.ALLOCATION)
+    if written is None:
+        return None if index is None else _all_on_one(shares, facts, index)
+    places = _from_allocation(written, shares, facts)
+    if places is None or (pod.note(names.ALIYUN_IDX) is not None and index not in places[_first(shares)]):
+        return None
+    return choose.charges(shares, facts.gpus, places)
+
+
+def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, nanoseconds: int) -> dict[str, str]:
+    """The annotations a binding carries. The first GPU stands alone in the original's, which knows no other."""
+    first = facts.gpus[places[_first(request.shares)][0]]
+    held = sum(amount for _, amount in choose.charges(request.shares, facts.gpus, places))
+    annotations = {
+        names.ALIYUN_IDX: str(first.index),
+        names.ALIYUN_POD: str(held),
+        names.ALIYUN_DEV: str(first.total),
+        names.ALIYUN_ASSIGNED: "false",
+        names.ALIYUN_ASSUME_TIME: str(nanoseconds),
+        names.ALLOCATION: msgspec.json.encode(allocation(request.shares, facts, places)).decode(),
+        names.EXTENDER: extender,
+    }
+    if request.pin is Pin.DIRECT:
+        for share, chosen in zip(request.shares, places, strict=True):
+            annotations[share.visible] = ",".join(facts.gpus[gpu].uuid for gpu in chosen)
+    return annotations
+
+
+def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> Allocation:
+    """`{"<container>": {"<gpu index>": units}}`: containers that stay carry their own amounts; what the init
+    containers hold beyond that stands under the largest of them."""
+    result: dict[int, dict[str, int]] = {}
+    beyond = dict(choose.charges(shares, facts.gpus, places))
+    for share, chosen in zip(shares, places, strict=True):
+        if share.role is not Role.INIT:
+            each = {gpu: facts.gpus[gpu].total if share.whole else share.each for gpu in chosen}
+            result[share.position] = {str(facts.gpus[gpu].index): amount for gpu, amount in each.items()}
+            for gpu, amount in each.items():
+                beyond[gpu] -= amount
+    for gpu, amount in sorted(beyond.items()):
+        if amount > 0:
+            holders = [s for s, chosen in zip(shares, places, strict=True) if s.role is Role.INIT and gpu in chosen]
+            largest = max(holders, key=lambda s: (s.whole, s.each, -s.position))
+            result.setdefault(largest.position, {})[str(facts.gpus[gpu].index)] = amount
+    return {str(position): result[position] for position in sorted(result)}
+
+
+def _first(shares: tuple[Share, ...]) -> int:
+    return min(range(len(shares)), key=lambda i: shares[i].position)
+
+
+def _position(index: str | None, facts: NodeFacts) -> int | None:
+    """Where the GPU of that index stands in the node's list."""
+    if index is not None and index.isascii() and index.isdigit() and len(index) < 6:
+        for position, gpu in enumerate(facts.gpus):
+            if gpu.index == int(index):
+                return position
+    return None
+
+
+def _all_on_one(shares: tuple[Share, ...], facts: NodeFacts, gpu: int) -> Charges | None:
+    """The original puts all containers of a pod on one GPU, whatever else the pod says."""
+    if any(share.whole and share.gpus > 1 for share in shares):
+        return None
+    together = [Share(s.container, s.position, s.role, s.units, 1, s.whole) for s in shares]
+    return choose.charges(together, facts.gpus, ((gpu,),) * len(shares))
+
+
+def _from_visible(pod: PodFacts, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:
+    known = {gpu.uuid: position for position, gpu in enumerate(facts.gpus)}
+    places = []
+    for share in shares:
+        chosen = [known.get(uuid, -1) for uuid in (pod.note(share.visible) or "").split(",")]
+        if -1 in chosen or len(set(chosen)) != share.gpus or len(chosen) != share.gpus:
+            return None
+        places.append(tuple(chosen))
+    return tuple(places)
+
+
+def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:
+    try:
+        said = _allocation.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    places: list[tuple[int, ...]] = []
+    for share in shares:
+        entry = said.get(str(share.position), {})
+        chosen = [_position(index, facts) for index in entry]
+        known = tuple([gpu for gpu in chosen if gpu is not None])
+        stays = share.role is not Role.INIT
+        matches = len(known) == share.gpus and (share.whole or set(entry.values()) == {share.each})
+        if len(known) != len(chosen) or len(set(known)) != len(known) or (stays and not matches):
+            return None
+        places.append(known)
+    placed = _with_inits(tuple(places), shares, facts)
+    if placed is None or not _same(allocation(shares, facts, placed), said, shares):
+        return None
+    return placed
+
+
+def _with_inits(places: Places, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:
+    """Init containers that hold nothing beyond the others are not written down: put them back where that is true."""
+    inits = [i for i, share in enumerate(shares) if share.role is Role.INIT]
+    if not inits:
+        return places
+    stated = [places[i] for i in inits if places[i]]
+    staying = [gpu for i, chosen in enumerate(places) if i not in inits for gpu in chosen]
+    wanted = max(shares[i].gpus for i in inits)
+    pool = [gpu for chosen in stated for gpu in chosen]
+    held = dict(choose.charges(shares, facts.gpus, places))
+    pool += sorted({gpu for gpu in staying if gpu not in pool}, key=lambda gpu: -held[gpu])
+    if len(pool) < wanted:
+        return None
+    return tuple([tuple(pool[: shares[i].gpus]) if i in inits else chosen for i, chosen in enumerate(places)])
+
+
+def _same(ours: Allocation, said: Allocation, shares: tuple[Share, ...]) -> bool:
+    """Equal but for the size of whole GPUs, which may have been written when the node counted otherwise."""
+    whole = {str(share.position) for share in shares if share.whole}
+    return ours.keys() == said.keys() and all(
+        ours[key] == said[key] or (key in whole and ours[key].keys() == said[key].keys()) for key in ours
+    )

@@ -1,0 +1,150 @@
+"""Does a request fit a node, and if not, why.
+
+Pure. A `Question` is prepared once per request and asked of many nodes: by the ledger for a scheduler's call, by
+`explain` for one pod. The words below are what people see in `kubectl describe pod`: kube-scheduler counts equal
+strings, so they name the request, never the node.
+"""
+
+from gpushare.core import choose
+from gpushare.core.choose import Room
+from gpushare.core.model import NodeFacts, Pin, Refusal, Request, Role, Unit
+
+NO_SHARED_GPU = Refusal("NoSharedGpu", "node(s) without a shared GPU", forever=True)
+COUNTS_OTHERWISE = "node(s) that count in {unit}"
+ONE_CONTAINER = Refusal("OneContainer", "node(s) whose plugin serves one container on one GPU", forever=True)
+PINS_BY_PLUGIN = Refusal("PinsByPlugin", "node(s) that pin by device plugin", forever=True)
+NEEDS_POLICY = Refusal("NeedsPolicy", "node(s) that need gpushare's admission policy", forever=True)
+NVIDIA_TOO = Refusal("NvidiaToo", "node(s) that NVIDIA's plugin also hands out")
+PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
+JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
+LIKE_UNDER_WAY = Refusal("LikeUnderWay", "node(s) with a like request under way")
+
+TOO_LARGE = "no GPU is as large as {each} {unit}"
+TOO_FEW_GPUS = "node(s) with fewer than {gpus} GPUs"
+NO_SINGLE_GPU = "no single GPU has {each} {unit} free"
+NO_HEALTHY_GPU = "no healthy GPU has {each} {unit} free"
+NO_GPUS_EACH = "no {gpus} GPUs have {each} {unit} free each"
+NO_WHOLE_GPU = "no GPU is wholly free"
+NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
+NO_GPUS_FOR = "no GPUs for containers of {parts}"
+NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
+MOST_PARTS = 4  # containers named in one sentence
+
+
+class Question:
+    """One request, with everything about it that does not depend on the node worked out beforehand."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._one_app = request.one_share and request.shares[0].role is Role.APP
+        self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
+        self._planned: dict[Pin, tuple[choose.Piece, ...] | None] = {}
+        self._most: dict[Pin, tuple[int, int]] = {}  # the most GPUs, and the most units on one, that a part of it needs
+        self._sentences: dict[tuple[str, Unit, int, int], Refusal] = {}
+
+    def off_limits(self, facts: NodeFacts) -> Refusal | None:
+        """Why this request may not go to such a node at all, however much is free."""
+        if facts.blocked is not None:
+            return facts.blocked
+        if self.request.pin is not Pin.DIRECT and facts.pin is Pin.DIRECT:
+            return NEEDS_POLICY
+        if self.request.pin is not Pin.PLUGIN and facts.pin is not Pin.DIRECT:
+            return PINS_BY_PLUGIN
+        if self.request.unit is not None and facts.unit != self.request.unit:
+            return self._say("CountsOtherwise", COUNTS_OTHERWISE, facts.unit, forever=True)
+        if facts.pin is Pin.ORIGINAL and not self._one_app:
+            return ONE_CONTAINER
+        return None
+
+    def refusal(self, room: Room) -> Refusal | None:
+        """The reason why the node cannot take the request, or None if it can."""
+        refused = self.off_limits(room.facts)
+        if refused is not None:
+            return refused
+        if self._has_room(room):
+            return None
+        return self._why(room)
+
+    def _has_room(self, room: Room) -> bool:
+        if self._plain is None:
+            return choose.plan(self.request, room, choose.BINPACK) is not None
+        if not room.rising or room.rising[-1] < self._plain[0]:
+            return False
+        if len(self._plain) == 1:
+            return True
+        if len(self._plain) == 2:
+            # Either on two GPUs, or both on the largest: nothing else can be better than that.
+            first, second = self._plain
+            two = len(room.rising) > 1 and room.rising[-2] >= second
+            return two or room.rising[-1] >= first + second
+        return choose.plan(self.request, room, choose.BINPACK) is not None
+
+    def _why(self, room: Room) -> Refusal:
+        facts, pieces = room.facts, self._pieces(room.facts.pin)
+        if pieces is None:
+            each = max(share.units for share in self.request.shares if not share.whole)
+            return self._say("NoInitGpu", NO_INIT_GPU, facts.unit, each=each, forever=True)
+        gpus, each = self._most[facts.pin]
+        if gpus > len(facts.gpus):
+            return self._say("TooFewGpus", TOO_FEW_GPUS, facts.unit, gpus=gpus, forever=True)
+        if each > room.largest:
+            return self._say("TooLarge", TOO_LARGE, facts.unit, each=each, forever=True)
+        sick = len(room.rising) < len(facts.gpus)
+        return self._full(facts, sick and self._has_room(room.healed()))
+
+    def _pieces(self, pin: Pin) -> tuple[choose.Piece, ...] | None:
+        if pin not in self._planned:
+            pieces = self._planned[pin] = choose.pieces_of(self.request, pin)
+            asked = [(share.gpus, share.each) for share in self.request.shares]
+            asked += [(piece.gpus, piece.each) for piece in pieces or ()]
+            self._most[pin] = (max(gpus for gpus, _ in asked), max(each for _, each in asked))
+        return self._planned[pin]
+
+    def _full(self, facts: NodeFacts, heals: bool) -> Refusal:
+        """There is no room now. `heals`: there would be, if all GPUs of the node were well."""
+        share, unit, code = self.request.shares[0], facts.unit, "NoHealthyGpu" if heals else ""
+        if self.request.one_share:
+            template = NO_HEALTHY_GPU if heals else NO_SINGLE_GPU
+            return self._say(code or "NoSingleGpu", template, unit, each=share.units)
+        pooled = next((p for p in self._pieces(facts.pin) or () if len(p.shares) > 1), None)
+        if pooled is not None and not pooled.whole:
+            return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each)
+        if len(self.request.shares) > 1:
+            return self._say(code or "NoGpusFor", _healthy(NO_GPUS_FOR, heals), unit)
+        if share.whole:
+            template = NO_WHOLE_GPU if share.gpus == 1 else NO_WHOLE_GPUS
+            return self._say(code or "NoWholeGpu", _healthy(template, heals), unit, gpus=share.gpus)
+        return self._say(code or "NoGpusEach", _healthy(NO_GPUS_EACH, heals), unit, gpus=share.gpus, each=share.each)
+
+    def _say(
+        self, code: str, template: str, unit: Unit, *, each: int = 0, gpus: int = 0, forever: bool = False
+    ) -> Refusal:
+        """One object per sentence, however many nodes it is said of."""
+        said = (template, unit, each, gpus)
+        refused = self._sentences.get(said)
+        if refused is None:
+            message = template.format(each=each, gpus=gpus, unit=unit, parts=parts(self.request, unit))
+            refused = self._sentences[said] = Refusal(code, message, forever)
+        return refused
+
+
+def parts(request: Request, unit: Unit) -> str:
+    """The containers of a request in words, largest first: `14000 + 12000 MiB`."""
+    whole = [f"{s.gpus} whole GPUs" if s.gpus > 1 else "a whole GPU" for s in request.shares if s.whole]
+    memory = sorted((s for s in request.shares if not s.whole), key=lambda s: -s.units)
+    said = [f"{s.units} over {s.gpus} GPUs" if s.gpus > 1 else str(s.units) for s in memory]
+    listed = (whole + said)[:MOST_PARTS]
+    rest = len(whole) + len(said) - len(listed)
+    return " + ".join([*listed, f"{rest} more"] if rest else listed) + (f" {unit}" if said else "")
+
+
+def _is_plain(request: Request) -> bool:
+    """Containers that each want memory on one GPU and run side by side: no search is needed for one or two."""
+    return all(share.gpus == 1 and not share.whole and share.role is not Role.INIT for share in request.shares) or (
+        request.one_share
+    )
+
+
+def _healthy(template: str, heals: bool) -> str:
+    """`no 2 GPUs ...` said of the well ones only."""
+    return template.replace("GPU", "healthy GPU", 1) if heals else template

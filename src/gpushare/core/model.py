@@ -1,0 +1,150 @@
+"""The words the core thinks in: a GPU, what a node offers, what a pod asks, a refusal.
+
+All of it frozen data. The one thing that changes over time is the `ledger`, which is made of these.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+Unit = Literal["MiB", "GiB"]
+
+
+class Data(msgspec.Struct, frozen=True, gc=False):
+    """Immutable and compared by value; holds no cycles, so the collector need not look at it."""
+
+
+class Refusal(Data, frozen=True):
+    """A "no" and its reason. `message` names the request only: kube-scheduler counts equal strings."""
+
+    code: str
+    message: str
+    forever: bool = False  # can never fit there, whatever ends or is freed
+    detail: str = ""  # what the person who wrote the request should know, beyond the reason
+
+
+class Pin(StrEnum):
+    """Who makes a container see its GPU."""
+
+    DIRECT = "direct"  # the binding itself, through an env taken from an annotation
+    PLUGIN = "plugin"  # our device plugin
+    ORIGINAL = "original"  # Aliyun's device plugin
+
+
+class Gpu(Data, frozen=True):
+    """One GPU as its node publishes it. `uuid` is empty on nodes of the original plugin, which names none."""
+
+    index: int
+    uuid: str
+    total: int
+    healthy: bool = True
+    why: str = ""
+    model: str = ""
+
+    @property
+    def key(self) -> str:
+        """What the GPU is known by while indices may shift: its uuid, or its index where there is none."""
+        return self.uuid or str(self.index)
+
+
+class NodeFacts(Data, frozen=True):
+    """What a node offers, and `blocked`: why nothing new may go there at all."""
+
+    name: str
+    unit: Unit
+    pin: Pin
+    gpus: tuple[Gpu, ...]
+    blocked: Refusal | None = None
+
+    @property
+    def capacity(self) -> int:
+        return sum(gpu.total for gpu in self.gpus)
+
+
+class Role(StrEnum):
+    """When a container runs: beside the others (app, sidecar) or before them (init)."""
+
+    APP = "app"
+    SIDECAR = "sidecar"
+    INIT = "init"
+
+
+class Share(Data, frozen=True):
+    """What one container asks: `units` split evenly over `gpus` GPUs, or that many whole GPUs."""
+
+    container: str
+    position: int  # its key in the allocation annotation
+    role: Role
+    units: int
+    gpus: int = 1
+    whole: bool = False
+    visible: str = ""  # the annotation this container's env refers to; empty: none
+
+    @property
+    def each(self) -> int:
+        """Units on each of its GPUs; 0 for whole GPUs, whose size depends on the GPU."""
+        return self.units // self.gpus
+
+
+class Request(Data, frozen=True):
+    """What a pod asks, parsed once. `shares` in the order in which kubelet starts the containers."""
+
+    shares: tuple[Share, ...]
+    pin: Pin | None  # DIRECT or PLUGIN: nodes that can serve it; None: its containers contradict each other
+    unit: Unit | None = None
+    policy: str | None = None
+
+    @property
+    def one_share(self) -> bool:
+        """One container on one GPU, the common case: comparing with a node's largest free GPU decides."""
+        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].whole
+
+    @property
+    def shape(self) -> "Shape":
+        """All that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
+        return (self.pin, self.unit, tuple([(s.role, s.units, s.gpus, s.whole) for s in self.shares]))
+
+    @property
+    def amount(self) -> int:
+        """The gpu-mem units of all containers together."""
+        return sum(share.units for share in self.shares)
+
+
+Shape = tuple[Pin | None, Unit | None, tuple[tuple[Role, int, int, bool], ...]]
+
+Places = tuple[tuple[int, ...], ...]
+"""For each share of a request, the positions of its GPUs in `NodeFacts.gpus`."""
+
+
+class PodFacts(Data, frozen=True):
+    """A pod as the API server shows it, reduced to what counts. `claim` is what it asks: the request,
+    why there can be none, or None for a pod that asks no GPU."""
+
+    uid: str
+    namespace: str
+    name: str
+    claim: Request | Refusal | None
+    node: str = ""
+    priority: int = 0
+    created: str = ""
+    finished: bool = False
+    terminating: bool = False
+    nominated: str = ""
+    unschedulable: str = ""  # kube-scheduler's words, while its condition says so
+    phase: str = "Pending"
+    failed_reason: str = ""
+    slow_volumes: bool = False
+    spec_units: int = 0  # gpu-mem of all containers, whatever is wrong with the request
+    spec_whole: bool = False
+    notes: tuple[tuple[str, str], ...] = ()  # the annotations that choose GPUs, as they stand
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "Running"
+
+    def note(self, key: str) -> str | None:
+        for name, value in self.notes:
+            if name == key:
+                return value
+        return None

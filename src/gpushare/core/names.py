@@ -1,0 +1,46 @@
+"""Every name that two components, or we and somebody else's component, must agree on.
+
+Nothing here is computed: a reader who wonders what a key means finds it in this file, and only here.
+"""
+
+from typing import Final
+
+# Resources a container may ask for.
+GPU_MEM: Final = "aliyun.com/gpu-mem"
+GPU_COUNT: Final = "aliyun.com/gpu-count"  # a limit: whole GPUs; a pod annotation or label: split over that many
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+
+# Pod annotations a user may write.
+MEMORY_UNIT: Final = "gpushare.io/memory-unit"
+POLICY: Final = "gpushare.io/policy"
+
+# Pod annotations of Aliyun's gpushare. All its versions use these names.
+ALIYUN_IDX: Final = "ALIYUN_COM_GPU_MEM_IDX"
+ALIYUN_POD: Final = "ALIYUN_COM_GPU_MEM_POD"
+ALIYUN_DEV: Final = "ALIYUN_COM_GPU_MEM_DEV"
+ALIYUN_ASSIGNED: Final = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+ALIYUN_ASSUME_TIME: Final = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
+
+# Pod annotations of our own.
+VISIBLE_PREFIX: Final = "gpushare.io/visible-"
+EXTENDER: Final = "gpushare.io/extender"
+WOKEN: Final = "gpushare.io/woken"
+
+# The env a directly pinned container learns its GPUs from.
+VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+
+# The node annotation that publishes a node's GPUs.
+NODE_GPUS: Final = "gpushare.io/gpus"
+
+# ConfigMaps that list a node's unhealthy GPUs by index.
+UNHEALTHY_NAMESPACE: Final = "kube-system"
+UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"
+UNHEALTHY_KEY: Final = "gpus"
+
+MIB: Final = "MiB"
+GIB: Final = "GiB"
+UNITS: Final = (MIB, GIB)
+
+# Who speaks in our events.
+COMPONENT: Final = "gpushare"

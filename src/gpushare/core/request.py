@@ -1,0 +1,229 @@
+"""What a pod asks for: parsed once, into a `Request` or a `Refusal` with its sentence.
+
+Amounts come from here, that is from the spec, and from nowhere else. Called whenever a pod arrives, by the watch or
+with a scheduler's call. The sentences below are what people read in `kubectl describe pod`.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpushare.core import api, names, units
+from gpushare.core.model import Pin, PodFacts, Refusal, Request, Role, Share, Unit
+
+NOT_MEMORY = "{resource} counts {unit}, not bytes"
+NOT_WHOLE = "{resource} is not a whole number"
+NOT_DIVISIBLE = "{units} {unit} cannot be split evenly over {gpus} GPUs"
+BOTH_LIMITS = f"{names.GPU_MEM} and {names.GPU_COUNT} on one container"
+UNKNOWN_POLICY = f"{names.POLICY} is not binpack or spread"
+UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
+
+POLICY_NAMES = ("binpack", "spread")
+MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
+FINISHED = ("Succeeded", "Failed")
+_FIELD = "metadata.annotations['"
+
+
+def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
+    """All that counts of a pod. One that asks no GPU has `claim` None."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    claim = parse(pod, default_unit)
+    if claim is None:
+        return PodFacts(meta.uid, meta.namespace, meta.name, None, spec.node_name or "")
+    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    condition = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
+    waits = condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
+    return PodFacts(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        claim=claim,
+        node=spec.node_name or "",
+        priority=spec.priority or 0,
+        created=meta.creation_timestamp or "",
+        finished=status.phase in FINISHED,
+        terminating=meta.deletion_timestamp is not None,
+        nominated=status.nominated_node_name or "",
+        unschedulable=(condition.message or "Unschedulable") if condition is not None and waits else "",
+        phase=status.phase or "Pending",
+        failed_reason=(status.reason or "") if status.phase == "Failed" else "",
+        slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
+        spec_units=sum(units.number(_limits(c), names.GPU_MEM) for c in containers),
+        spec_whole=any(units.number(_limits(c), names.GPU_COUNT) for c in containers),
+        notes=_notes(meta.annotations),
+    )
+
+
+def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
+    """The pod as it stands once a binding with these annotations was made."""
+    notes = dict(pod.notes) | dict(_notes(annotations))
+    return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()))
+
+
+def sharing(pod: PodFacts, claim: Request | Refusal | None, strings: dict[str, str]) -> PodFacts:
+    """The same pod, with what many pods have in common kept once: its request, and names of namespaces and nodes."""
+    namespace = strings.setdefault(pod.namespace, pod.namespace)
+    node = strings.setdefault(pod.node, pod.node)
+    return msgspec.structs.replace(pod, claim=claim, namespace=namespace, node=node)
+
+
+def parse(pod: api.Pod, default_unit: Unit | None) -> Request | Refusal | None:
+    """The request of a pod, or why it is none, or None if it asks no GPU at all."""
+    apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
+    if not any(_asks(container) for container in (*inits, *apps)):
+        return None
+    annotations = pod.metadata.annotations or {}
+    unit = _unit(annotations, default_unit)
+    if isinstance(unit, Refusal):
+        return unit
+    policy = annotations.get(names.POLICY)
+    if policy is not None and policy not in POLICY_NAMES:
+        return Refusal("UnknownPolicy", UNKNOWN_POLICY, forever=True, detail=f"it says {_quoted(policy)}.")
+    split = _split(annotations, pod.metadata.labels or {})
+    if isinstance(split, Refusal):
+        return split
+    shares = []
+    for container, position, role in _in_start_order(apps, inits):
+        share = _share(container, position, role, split, unit)
+        if isinstance(share, Refusal):
+            return share
+        if share is not None:
+            shares.append(share)
+    return Request(tuple(shares), _pin(shares), unit, policy) if shares else None
+
+
+def _in_start_order(
+    apps: Sequence[api.Container], inits: Sequence[api.Container]
+) -> list[tuple[api.Container, int, Role]]:
+    """Init containers first, as kubelet starts them; positions count the app containers first, as names.md says."""
+    started = [
+        (container, len(apps) + i, Role.SIDECAR if container.restart_policy == "Always" else Role.INIT)
+        for i, container in enumerate(inits)
+    ]
+    return started + [(container, i, Role.APP) for i, container in enumerate(apps)]
+
+
+def _limits(container: api.Container) -> dict[str, api.Quantity]:
+    return (container.resources.limits if container.resources else None) or {}
+
+
+def _asks(container: api.Container) -> bool:
+    limits = _limits(container)
+    return names.GPU_MEM in limits or names.GPU_COUNT in limits
+
+
+def _share(
+    container: api.Container, position: int, role: Role, split: int, unit: Unit | None
+) -> Share | Refusal | None:
+    limits = _limits(container)
+    memory = _memory(container.name, limits, unit)
+    count = _whole_gpus(container.name, limits)
+    if isinstance(memory, Refusal):
+        return memory
+    if isinstance(count, Refusal):
+        return count
+    if memory and count:
+        return Refusal("BothLimits", BOTH_LIMITS, forever=True, detail=f"container {container.name} has both.")
+    if count:
+        return Share(container.name, position, role, 0, count, whole=True, visible=_visible(container))
+    if not memory:
+        return None
+    if memory % split:
+        message = NOT_DIVISIBLE.format(units=memory, unit=unit or names.MIB, gpus=split)
+        detail = f"container {container.name}: ask {memory - memory % split} or {memory + split - memory % split}."
+        return Refusal("NotDivisible", message, forever=True, detail=detail)
+    return Share(container.name, position, role, memory, split, visible=_visible(container))
+
+
+def _memory(container: str, limits: dict[str, api.Quantity], unit: Unit | None) -> int | Refusal:
+    if names.GPU_MEM not in limits:
+        return 0
+    written = limits[names.GPU_MEM]
+    amount = units.parse(written)
+    if amount is None:
+        message = NOT_WHOLE.format(resource=names.GPU_MEM)
+        return Refusal("NotWhole", message, forever=True, detail=f"container {container} asks {_quoted(written)}.")
+    counted: Unit = unit or "MiB"
+    if not amount.value:
+        return 0
+    if amount.binary or amount.value > units.TIB_IN[counted]:
+        message = NOT_MEMORY.format(resource=names.GPU_MEM, unit=counted)
+        detail = (
+            f"container {container} asks {_short(written)}, read as {amount.value} {counted}. "
+            f'Write "{units.in_unit(amount.value, counted)}".'
+        )
+        return Refusal("NotMemory", message, forever=True, detail=detail)
+    return amount.value
+
+
+def _whole_gpus(container: str, limits: dict[str, api.Quantity]) -> int | Refusal:
+    if names.GPU_COUNT not in limits:
+        return 0
+    written = limits[names.GPU_COUNT]
+    amount = units.parse(written)
+    if amount is None or amount.binary or amount.value > MOST_GPUS:
+        message = NOT_WHOLE.format(resource=names.GPU_COUNT)
+        return Refusal("CountNotWhole", message, forever=True, detail=f"container {container} asks {_quoted(written)}.")
+    return amount.value
+
+
+def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal:
+    """Over how many GPUs each container's memory is split; 1 unless annotation or label says more."""
+    written = annotations.get(names.GPU_COUNT, labels.get(names.GPU_COUNT))
+    if written is None:
+        return 1
+    if written.isascii() and written.isdigit() and len(written) < 10 and 1 <= int(written) <= MOST_GPUS:
+        return int(written)
+    message = NOT_WHOLE.format(resource=names.GPU_COUNT)
+    return Refusal("CountNotWhole", message, forever=True, detail=f"the pod's annotation says {_quoted(written)}.")
+
+
+def _unit(annotations: dict[str, str], default_unit: Unit | None) -> Unit | Refusal | None:
+    written = annotations.get(names.MEMORY_UNIT)
+    if written is None:
+        return default_unit
+    if written == "MiB":
+        return "MiB"
+    if written == "GiB":
+        return "GiB"
+    return Refusal("UnknownUnit", UNKNOWN_UNIT, forever=True, detail=f"it says {_quoted(written)}.")
+
+
+def _pin(shares: Sequence[Share]) -> Pin | None:
+    """DIRECT if each container's env comes from an annotation of its own, PLUGIN if none does."""
+    keys = [share.visible for share in shares if share.visible]
+    if not keys:
+        return Pin.PLUGIN
+    # One annotation for two containers cannot say two things: such a pod was not made by the admission policy.
+    return Pin.DIRECT if len(keys) == len(shares) == len(set(keys)) else None
+
+
+def _visible(container: api.Container) -> str:
+    """The annotation of ours that this container's env refers to. The last entry of a name is the one that counts."""
+    for entry in reversed(container.env or ()):
+        if entry.name == names.VISIBLE_DEVICES:
+            path = entry.value_from.field_ref.field_path if entry.value_from and entry.value_from.field_ref else ""
+            key = path.removeprefix(_FIELD).removesuffix("']")
+            # Only our own group: an env that points elsewhere must not make us write a foreign annotation.
+            return key if key.startswith(names.VISIBLE_PREFIX) and path == f"{_FIELD}{key}']" else ""
+    return ""
+
+
+_CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_ASSIGNED, names.EXTENDER)
+
+
+def _notes(annotations: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (key, value)
+        for key, value in (annotations or {}).items()
+        if key in _CHOOSING or key.startswith(names.VISIBLE_PREFIX)
+    )
+
+
+def _short(value: api.Quantity) -> str:
+    text = str(value)
+    return text if len(text) <= 20 else text[:19] + "…"
+
+
+def _quoted(value: api.Quantity) -> str:
+    return f'"{_short(value)}"'

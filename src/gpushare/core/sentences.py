@@ -1,0 +1,104 @@
+"""The events people read under `kubectl describe pod`: place and way out, in at most 200 characters.
+
+Pure. One sentence per situation, in the same words as the refusals of `fit` and `request`. Called by the extender.
+"""
+
+from gpushare.core import explain
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
+
+LONGEST = 200
+LONGEST_NAME = 40
+ASSIGNED = "GPUAssigned"
+NO_GPU_FITS = "NoGPUFits"
+NEVER_FITS = "NeverFits"
+INVALID = "InvalidGPURequest"
+SECOND_EXTENDER = "SecondExtender"
+MIXED_UNITS = "MixedUnits"
+
+
+def short_name(name: str) -> str:
+    """Long names lose their middle: the ends tell them apart."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:13]}…{name[-6:]}"
+
+
+def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]) -> str:
+    """Where a pod went. `left`: free units of each GPU of the node with the pod there."""
+    node = short_name(facts.name)
+    if len(request.shares) == 1 and len(places[0]) == 1:
+        return _one_gpu(node, facts, request.shares[0], places[0][0], left)
+    if len(request.shares) == 1:
+        share = request.shares[0]
+        return cut(f"{node}: {_gpus(facts, places[0])}, {_amount(share, facts)} for {share.container}.")
+    stays = [(s, chosen) for s, chosen in zip(request.shares, places, strict=True) if chosen]
+    said = [f"{_gpus(facts, chosen)} {_amount(share, facts)} for {share.container}" for share, chosen in stays]
+    return cut(f"{node}: {', '.join(said)}.")
+
+
+def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int]) -> str:
+    chosen = facts.gpus[gpu]
+    if share.whole:
+        return f"{node} GPU {chosen.index}: the whole GPU ({chosen.total} {facts.unit}) for {share.container}."
+    rest = f"{left[gpu]} of {chosen.total} {facts.unit} left"
+    return f"{node} GPU {chosen.index}: {share.units} {facts.unit} for {share.container}; {rest}."
+
+
+def _gpus(facts: NodeFacts, chosen: tuple[int, ...]) -> str:
+    return " and ".join(f"GPU {facts.gpus[gpu].index}" for gpu in chosen)
+
+
+def _amount(share: Share, facts: NodeFacts) -> str:
+    if share.whole:
+        return "wholly"
+    return f"{share.each} {facts.unit} each" if share.gpus > 1 else f"{share.units} {facts.unit}"
+
+
+def waiting(ledger: Ledger, pod: PodFacts) -> tuple[str, str] | None:
+    """Reason and text of the Warning a waiting pod deserves; None if GPU memory is not what it waits for."""
+    if isinstance(pod.claim, Refusal):
+        return INVALID, cut(f"{pod.claim.message}: {pod.claim.detail}" if pod.claim.detail else f"{pod.claim.message}.")
+    if not isinstance(pod.claim, Request):
+        return None
+    found = explain.survey(ledger, pod)
+    verdict, refused = explain.judge(found)
+    if refused is None:
+        return None
+    said = capital(refused.message)
+    if verdict == "never":
+        return NEVER_FITS, cut(f"{said}{_largest(ledger, pod.claim, refused)}")
+    more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
+    return NO_GPU_FITS, cut(f"{said}.{_closest(ledger, pod, found[0][0])}{more}")
+
+
+def _closest(ledger: Ledger, pod: PodFacts, node: str) -> str:
+    state = ledger.nodes[node]
+    room = state.room_for(pod)
+    assert isinstance(pod.claim, Request)
+    if room is None or not room.rising or not pod.claim.one_share:
+        return ""
+    free, need = room.rising[-1], pod.claim.shares[0].units
+    gpu = next(g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == free and g.healthy)
+    if free >= need:
+        return ""
+    where = f"{short_name(node)} GPU {gpu.index}"
+    return f" Closest: {where}, {free} of {gpu.total} {room.facts.unit} free, {need - free} short."
+
+
+def _largest(ledger: Ledger, request: Request, refused: Refusal) -> str:
+    if refused.code != "TooLarge":
+        return "."
+    rooms = [state.room for state in ledger.nodes.values() if state.room is not None]
+    able = [room for room in rooms if request.unit is None or room.facts.unit == request.unit]
+    largest = max(able, key=lambda room: room.largest)
+    size = f"the largest is {largest.largest} {largest.facts.unit} ({short_name(largest.facts.name)})"
+    return f"; {size}. Ask less, or several GPUs: annotation aliyun.com/gpu-count."
+
+
+def capital(sentence: str) -> str:
+    """The first letter raised, unless the sentence begins with a key."""
+    word = sentence.split(" ", 1)[0]
+    return sentence if "/" in word or "(" in word else sentence[:1].upper() + sentence[1:]
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

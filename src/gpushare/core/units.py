@@ -1,0 +1,59 @@
+"""Kubernetes quantities, read the way the API server writes them.
+
+The API server rewrites what people wrote: `7000` becomes `7k`, `10000000000` becomes `10G`; binary suffixes stay.
+So a decimal suffix says nothing about what was meant, while `Gi` always means bytes. Called by `request` and `codec`.
+"""
+
+import re
+from math import ceil
+from typing import NamedTuple
+
+from gpushare.core import names
+from gpushare.core.api import Quantity
+
+LONGEST = 64  # characters; a longer number is nobody's GPU memory, and must not cost time
+_QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([KMGTPE]i)|[eE]([+-]?\d{1,3})|([numkMGTPE]))?", re.ASCII)
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+TIB_IN = {names.MIB: 1 << 20, names.GIB: 1 << 10}  # no GPU is larger than 1 TiB
+BYTES_IN = {names.MIB: 1 << 20, names.GIB: 1 << 30}
+
+
+class Amount(NamedTuple):
+    """A whole number, and whether it was written with a byte suffix (`Gi`)."""
+
+    value: int
+    binary: bool
+
+
+def parse(quantity: Quantity) -> Amount | None:
+    """The whole number a quantity stands for, or None: negative, fractional or no quantity at all."""
+    if type(quantity) is int:
+        return Amount(quantity, False) if quantity >= 0 else None
+    text = str(quantity)
+    if text.isascii() and text.isdigit() and len(text) <= LONGEST:  # nearly all of them
+        return Amount(int(text), False)
+    match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None:
+        return None
+    sign, whole, fraction, binary, exponent, decimal = match.groups(default="")
+    if not (whole or fraction):
+        return None
+    digits = int(whole + fraction or "0")
+    power = (int(exponent) if exponent else _DECIMAL.get(decimal, 0)) - len(fraction)
+    factor = (1 << _BINARY[binary]) if binary else 1
+    value, rest = divmod(digits * factor, 10**-power) if power < 0 else (digits * factor * 10**power, 0)
+    if rest or (sign == "-" and value):
+        return None
+    return Amount(value, bool(binary))
+
+
+def number(quantities: dict[str, Quantity] | None, name: str) -> int:
+    """A whole number out of a capacity map; what is missing or unreadable is 0."""
+    amount = parse(quantities[name]) if quantities and name in quantities else None
+    return amount.value if amount else 0
+
+
+def in_unit(size_in_bytes: int, unit: str) -> int:
+    """How many units hold that many bytes, rounded up: what somebody who wrote `4Gi` should have written."""
+    return ceil(size_in_bytes / BYTES_IN[unit])

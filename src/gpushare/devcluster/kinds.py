@@ -1,0 +1,126 @@
+"""The kinds this API server knows, as a table: one entry is all that a kind needs.
+
+Data only; the functions it names are in `rules` and `pods`. Read by `registry` (what to do), `apiserver` (which paths
+exist) and `watching` (what a bookmark looks like).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gpushare.devcluster import pods, rules
+from gpushare.devcluster.rules import Cause
+from gpushare.devcluster.status import Object
+
+NAMED: Final = {"metadata.name": "", "metadata.namespace": ""}
+
+
+def _nothing(obj: Object) -> None:
+    """For kinds whose objects are stored as they come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind. `fields` are what a field selector may name, with the value that stands for "not set"."""
+
+    resource: str
+    kind: str
+    path: str = "/api/v1"
+    namespaced: bool = True
+    fields: Mapping[str, str] = field(default_factory=lambda: NAMED)
+    read: Callable[[Object], None] = _nothing  # what decoding adds: defaults, canonical quantities
+    create: Callable[[Object], list[Cause]]
+    update: Callable[[Object, Object], list[Cause]]
+    status: Callable[[Object, Object], list[Cause]] | None = None  # None: no /status
+    grace: Callable[[Object, int | None], int] | None = None  # None: a deletion is immediate
+    returns_deleted: bool = False  # DELETE answers with the object, not with a Status
+    bookmark: Mapping[str, Any] = field(default_factory=dict)  # what a bookmark carries besides metadata
+
+    @property
+    def head(self) -> bytes:
+        """How an object starts where it stands alone; inside a list a real server leaves this out."""
+        return f'{{"kind":"{self.kind}","apiVersion":"v1",'.encode()
+
+
+KINDS: Final = (
+    Kind(
+        resource="pods",
+        kind="Pod",
+        fields=NAMED
+        | {
+            "spec.nodeName": "",
+            "spec.schedulerName": "",
+            "spec.restartPolicy": "",
+            "spec.serviceAccountName": "",
+            "spec.hostNetwork": "false",
+            "status.phase": "",
+            "status.nominatedNodeName": "",
+        },
+        read=pods.read,
+        create=pods.create,
+        update=pods.update,
+        status=pods.update_status,
+        grace=pods.grace,
+        returns_deleted=True,
+        bookmark={"spec": {"containers": None}, "status": {}},
+    ),
+    Kind(
+        resource="nodes",
+        kind="Node",
+        namespaced=False,
+        fields={"metadata.name": "", "spec.unschedulable": "false"},
+        read=rules.read_node,
+        create=rules.node,
+        update=rules.node_update,
+        status=rules.node_status,
+        bookmark={"spec": {}, "status": {}},
+    ),
+    Kind(
+        resource="configmaps",
+        kind="ConfigMap",
+        create=rules.config_map,
+        update=lambda new, old: rules.config_map(new),
+    ),
+    Kind(
+        resource="events",
+        kind="Event",
+        fields=NAMED
+        | dict.fromkeys((f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "fieldPath")), "")
+        | {"reason": "", "reportingComponent": "", "type": ""},
+        create=rules.event,
+        update=lambda new, old: rules.event(new),
+        bookmark={"involvedObject": {}, "source": {}},
+    ),
+    Kind(
+        resource="namespaces",
+        kind="Namespace",
+        namespaced=False,
+        fields={"metadata.name": "", "status.phase": ""},
+        create=rules.namespace,
+        update=rules.namespace_update,
+        status=rules.namespace_update,
+        returns_deleted=True,
+        bookmark={"spec": {}, "status": {}},
+    ),
+)
+
+BY_RESOURCE: Final = {kind.resource: kind for kind in KINDS}
+BY_KIND: Final = {kind.kind: kind for kind in KINDS}
+
+
+def key(kind: Kind, namespace: str, name: str) -> str:
+    """Where the store keeps an object; lists come in the order of these keys."""
+    return f"{namespace}/{name}" if kind.namespaced else name
+
+
+def selectable(resource: str, obj: Object) -> dict[str, str]:
+    """The values a field selector can ask for, of one object."""
+    found: dict[str, str] = {}
+    for path, unset in BY_RESOURCE[resource].fields.items():
+        value: Any = obj
+        for step in path.split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        found[path] = value if isinstance(value, str) and value else unset
+    return found

@@ -1,0 +1,67 @@
+"""What a PATCH does to an object: JSON merge patch (RFC 7386) and the part of strategic merge patch that clients use.
+
+Pure: the object given is not changed. Called by `registry`. A strategic patch merges maps as a merge patch does and
+merges the lists named below by a key instead of replacing them; that is how kube-scheduler writes one condition.
+"""
+
+from typing import Any, Final
+
+from gpushare.devcluster import status
+from gpushare.devcluster.status import Object
+
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+TYPES: Final = (MERGE, STRATEGIC)
+
+# The lists a strategic merge patch merges by key, by the name of the list's field.
+MERGE_KEYS: Final = {
+    "conditions": "type",
+    "addresses": "type",
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "ownerReferences": "uid",
+    "taints": "key",
+}
+
+
+def apply(content_type: str, target: Object, patch: Any) -> Object:
+    """The object after the patch."""
+    if content_type not in TYPES:
+        raise status.unsupported_media_type(list(TYPES))
+    if not isinstance(patch, dict):
+        raise status.bad_request("error decoding patch: a patch is a JSON object")
+    merged: Object = _merge(target, patch, strategic=content_type == STRATEGIC)
+    return merged
+
+
+def _merge(target: Any, patch: Any, strategic: bool) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if strategic and key.startswith("$"):
+            continue  # $setElementOrder and $retainKeys only order what is already merged here
+        if value is None:
+            merged.pop(key, None)
+        elif strategic and isinstance(value, list) and key in MERGE_KEYS:
+            merged[key] = _merge_list(merged.get(key) or [], value, MERGE_KEYS[key])
+        else:
+            merged[key] = _merge(merged.get(key), value, strategic)
+    return merged
+
+
+def _merge_list(target: list[Any], patch: list[Any], key: str) -> list[Any]:
+    merged = list(target)
+    for item in patch:
+        if not isinstance(item, dict) or key not in item:
+            raise status.bad_request(f"map: {item} does not contain declared merge key: {key}")
+        at = next((i for i, old in enumerate(merged) if old.get(key) == item[key]), None)
+        if item.get("$patch") == "delete":
+            merged = [old for old in merged if old.get(key) != item[key]]
+        elif at is None:
+            merged.append(_merge({}, item, strategic=True))
+        else:
+            merged[at] = _merge(merged[at], item, strategic=True)
+    return merged

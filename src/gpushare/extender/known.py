@@ -1,0 +1,40 @@
+"""Pods that are not bound yet: what they ask, from the moment anybody told us.
+
+The scheduler often asks about a pod before our own watch has shown it, and binding needs to know what it asks. Filled
+by `sync` and `verbs`, read by `binder` and `explain`.
+"""
+
+from collections import OrderedDict
+
+from gpushare.core.model import PodFacts
+
+MOST_UNSEEN = 10_000  # told by a scheduler only; older ones are read from the API server if it comes to that
+
+
+class KnownPods:
+    def __init__(self) -> None:
+        self.pending: dict[str, PodFacts] = {}  # shown by the watch
+        self._told: OrderedDict[str, PodFacts] = OrderedDict()
+
+    def get(self, uid: str) -> PodFacts | None:
+        return self.pending.get(uid) or self._told.get(uid)
+
+    def tell(self, pod: PodFacts) -> None:
+        """A scheduler asked about this pod."""
+        if pod.uid not in self.pending:
+            self._told[pod.uid] = pod
+            self._told.move_to_end(pod.uid)
+            if len(self._told) > MOST_UNSEEN:
+                self._told.popitem(last=False)
+
+    def show(self, pod: PodFacts) -> None:
+        """The API server showed it unbound."""
+        self.pending[pod.uid] = pod
+        self._told.pop(pod.uid, None)
+
+    def forget(self, uid: str) -> None:
+        self.pending.pop(uid, None)
+        self._told.pop(uid, None)
+
+    def find(self, namespace: str, name: str) -> PodFacts | None:
+        return next((p for p in self.pending.values() if p.name == name and p.namespace == namespace), None)

@@ -1,0 +1,83 @@
+"""What the extender counts, for `/metrics`.
+
+Counters are made once with their labels, because looking up a label costs more than the decision it counts. Totals of
+GPU memory are read from the ledger when somebody scrapes, never kept beside it.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gpushare.core import names
+from gpushare.core.ledger import Ledger
+from gpushare.obs import metrics
+
+Ages = Callable[[], Iterable[tuple[str, float]]]  # of each watch, in seconds
+Events = Callable[[], tuple[int, int, int]]  # sent, dropped, failed
+VERBS = ("filter", "prioritize", "bind", "preempt", "inspect", "explain")
+
+
+class Metrics:
+    def __init__(self, ledger: Ledger) -> None:
+        self.registry = CollectorRegistry()
+        self.latency = metrics.latencies(
+            self.registry, "gpushare_request_seconds", "Time to answer a request.", "verb", VERBS
+        )
+        self._refusals = self._counter("refusals", "Pods refused, by reason.", "code")
+        self.conflicts = self._counter("bind_conflicts", "Bindings asked for that did not fit any more.")
+        holds = self._counter("holds", "Nodes held for a pod: was it bound there?", "outcome")
+        self.holds_right, self.holds_wrong = holds.labels("right"), holds.labels("wrong")
+        self.bound = self._counter("bound", "Pods bound.")
+        self.wake_ups = self._counter("wake_ups", "Waiting pods touched so that the scheduler asks again.")
+        self.second_extender = self._counter("second_extender", "Pods bound by an extender that is not this one.")
+        self.registry.register(_Memory(ledger))
+
+    def refused(self, code: str, pods: int = 1) -> None:
+        self._refusals.labels(code).inc(pods)
+
+    def watch(
+        self, ages: Callable[[], Iterable[tuple[str, float]]], events: Callable[[], tuple[int, int, int]]
+    ) -> None:
+        """Also show how old each watch is, and what became of our events."""
+        self.registry.register(_Links(ages, events))
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"gpushare_{name}", text, labels, registry=self.registry)
+
+
+class _Memory(Collector):
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        sums = {unit: [0, 0] for unit in names.UNITS}
+        waiting = GaugeMetricFamily("gpushare_pods", "Pods in the ledger, by state.", labels=["state"])
+        for state in self._ledger.nodes.values():
+            if state.room is not None:
+                sums[state.room.facts.unit][0] += state.room.facts.capacity - sum(state.room.free)
+                sums[state.room.facts.unit][1] += state.room.sum_free
+        granted = GaugeMetricFamily("gpushare_memory_granted", "GPU memory given out.", labels=["unit"])
+        free = GaugeMetricFamily("gpushare_memory_free", "GPU memory free on healthy GPUs.", labels=["unit"])
+        for unit, (taken, rest) in sums.items():
+            granted.add_metric([unit], taken)
+            free.add_metric([unit], rest)
+        states = [holding.state.value for holding in self._ledger.holdings.values()]
+        for name in ("held", "reserved", "bound"):
+            waiting.add_metric([name], states.count(name))
+        return [granted, free, waiting]
+
+
+class _Links(Collector):
+    def __init__(self, ages: Ages, events: Events) -> None:
+        self._ages, self._events = ages, events
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        age = GaugeMetricFamily("gpushare_watch_age_seconds", "Since the API server last said anything.", labels=["of"])
+        for name, seconds in self._ages():
+            age.add_metric([name], seconds)
+        sent = GaugeMetricFamily("gpushare_events", "Events, by what became of them.", labels=["outcome"])
+        for outcome, count in zip(("sent", "dropped", "failed"), self._events(), strict=True):
+            sent.add_metric([outcome], count)
+        return [age, sent]

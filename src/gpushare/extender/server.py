@@ -1,0 +1,174 @@
+"""HTTP for the extender: routes, limits, and never a 5xx.
+
+aiohttp underneath. Every answer is 200 with the protocol's own `Error`, because kube-scheduler discards the body of
+any other status. A slow sender, a huge body or a flood of connections costs its own connection and nobody else's.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from ssl import SSLContext
+
+from aiohttp import web
+from prometheus_client import Histogram
+
+import gpushare
+from gpushare.extender import wire
+from gpushare.extender.binder import Binder
+from gpushare.extender.metrics import Metrics
+from gpushare.extender.verbs import Verbs
+from gpushare.obs import log
+from gpushare.obs import metrics as exposition
+
+PREFIX = "/gpushare-scheduler"
+LARGEST_BODY = 256 << 20  # 5,000 whole nodes of 30 KB are 150 MB
+BODY_SECONDS = 10.0
+KEEP_ALIVE = 150.0  # longer than Go's 90 s, so that we never close a connection the scheduler is about to use
+JSON = "application/json"
+
+logger = log.get(__name__)
+Answer = Callable[[bytes], bytes]
+
+
+class Handlers:
+    def __init__(self, verbs: Verbs, binder: Binder, metrics: Metrics, not_ready: Callable[[], str]) -> None:
+        self._verbs, self._binder, self._metrics, self._not_ready = verbs, binder, metrics, not_ready
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=LARGEST_BODY)
+        app.add_routes(
+            [
+                web.post(f"{PREFIX}/filter", self._asked("filter", self._verbs.filter, _failed_filter)),
+                web.post(f"{PREFIX}/prioritize", self._asked("prioritize", self._verbs.prioritize, lambda _: b"[]")),
+                web.post(f"{PREFIX}/preempt", self._asked("preempt", self._verbs.preempt, lambda _: b"{}")),
+                web.post(f"{PREFIX}/bind", self._bind),
+                web.get(f"{PREFIX}/inspect", self._inspect),
+                web.get(f"{PREFIX}/inspect/{{node}}", self._inspect),
+                web.get(f"{PREFIX}/explain", self._explain),
+                web.post(f"{PREFIX}/explain", self._explain_pod),
+                web.get("/version", self._version),
+                web.get("/healthz", self._healthy),
+                web.get("/readyz", self._ready),
+                web.get("/metrics", self._scrape),
+            ]
+        )
+        return app
+
+    def _asked(
+        self, verb: str, answer: Answer, failed: Callable[[str], bytes]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        latency = self._metrics.latency[verb]
+
+        async def handle(req: web.Request) -> web.Response:
+            try:
+                body = await _body(req)
+            except wire.BadRequest as error:
+                return _closing(failed(str(error)))
+            with _Timed(latency):
+                return web.Response(body=_safely(verb, answer, failed, body), content_type=JSON)
+
+        return handle
+
+    async def _bind(self, req: web.Request) -> web.Response:
+        try:
+            args = wire.read_bind(await _body(req))
+        except wire.BadRequest as error:
+            return web.Response(body=_failed_bind(str(error)), content_type=JSON)
+        with _Timed(self._metrics.latency["bind"]):
+            problem = self._not_ready()
+            try:
+                problem = problem or await self._binder.bind(args)
+            except Exception as error:  # noqa: BLE001 - the scheduler must get a sentence, whatever is wrong with us
+                logger.error("bind failed", pod=args.pod_name, error=repr(error))
+                problem = "an error inside gpushare; see its log"
+        return web.Response(body=_failed_bind(problem), content_type=JSON)
+
+    async def _inspect(self, req: web.Request) -> web.Response:
+        with _Timed(self._metrics.latency["inspect"]):
+            status, body = self._verbs.inspect(req.match_info.get("node"))
+        return web.Response(status=status, body=body, content_type=JSON)
+
+    async def _explain(self, req: web.Request) -> web.Response:
+        with _Timed(self._metrics.latency["explain"]):
+            status, body = self._verbs.explain(req.query.get("namespace", "default"), req.query.get("pod", ""))
+        return web.Response(status=status, body=body, content_type=JSON)
+
+    async def _explain_pod(self, req: web.Request) -> web.Response:
+        try:
+            body = await _body(req)
+        except wire.BadRequest as error:
+            return _closing(wire.encode({"version": 1, "error": str(error)}))
+        with _Timed(self._metrics.latency["explain"]):
+            status, answer = self._verbs.explain_pod(body)
+        return web.Response(status=status, body=answer, content_type=JSON)
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.Response(text=gpushare.__version__)
+
+    async def _healthy(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        problem = self._not_ready()
+        return web.Response(text=problem or "ok", status=503 if problem else 200)
+
+    async def _scrape(self, _: web.Request) -> web.Response:
+        body, content_type = exposition.exposition(self._metrics.registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+async def serve(app: web.Application, host: str, ports: list[int], tls: SSLContext | None) -> web.AppRunner:
+    """Starts listening. Stop with `cleanup()`, which lets requests under way finish."""
+    runner = web.AppRunner(app, keepalive_timeout=KEEP_ALIVE, access_log=None, shutdown_timeout=4.5)
+    await runner.setup()
+    for port in ports:
+        await web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, reuse_address=True).start()
+    return runner
+
+
+async def _body(req: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await req.read()
+    except TimeoutError:
+        raise wire.BadRequest(f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
+    except web.HTTPRequestEntityTooLarge:
+        raise wire.BadRequest(f"the body is larger than {LARGEST_BODY >> 20} MiB") from None
+
+
+def _safely(verb: str, answer: Answer, failed: Callable[[str], bytes], body: bytes) -> bytes:
+    try:
+        return answer(body)
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like a network problem
+        logger.error("request failed", verb=verb, error=repr(error))
+        return failed("an error inside gpushare; see its log")
+
+
+def _closing(body: bytes) -> web.Response:
+    """An answer after which the connection ends: what is left of the body on it would be read as a request."""
+    response = web.Response(body=body, content_type=JSON)
+    response.force_close()
+    return response
+
+
+def _failed_filter(why: str) -> bytes:
+    return wire.encode(wire.FilterResult(None, [], {}, {}, why))
+
+
+def _failed_bind(why: str) -> bytes:
+    return wire.encode({"Error": why})
+
+
+class _Timed:
+    """Observes how long its block took, in seconds."""
+
+    __slots__ = ("_begun", "_histogram")
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._histogram.observe(time.perf_counter() - self._begun)

@@ -1,0 +1,185 @@
+"""From watches to the ledger: pods, nodes, and the ConfigMaps that list unhealthy GPUs.
+
+Each class is the sink of one reflector. None of them decides anything: they translate, and tell the ledger and those
+who care for waiting pods.
+"""
+
+from collections.abc import Callable
+
+from gpushare.core import api, codec, names, request
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import PodFacts, Request, Unit
+from gpushare.extender.announce import Announcer
+from gpushare.extender.known import KnownPods
+from gpushare.extender.metrics import Metrics
+from gpushare.extender.waiting import Waiting
+
+CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
+SETTLE_SECONDS = 10.0  # after the first list; only what is bound later can be a second extender's work
+
+Clock = Callable[[], float]
+
+
+class Pods:
+    def __init__(
+        self,
+        ledger: Ledger,
+        known: KnownPods,
+        waiting: Waiting,
+        announcer: Announcer,
+        metrics: Metrics,
+        *,
+        unit: Unit | None,
+        identity: str,
+        clock: Clock,
+    ) -> None:
+        self._ledger, self._known, self._waiting = ledger, known, waiting
+        self._announcer, self._metrics = announcer, metrics
+        self._unit, self._identity, self._clock = unit, identity, clock
+        self._shared: dict[Request, Request] = {}  # equal requests of many pods, kept once
+        self._names: dict[str, str] = {}
+        self._synced_at: float | None = None
+        self.unsure: list[PodFacts] = []  # bound by us, and no list shows them: to be asked for one by one
+
+    def upsert(self, item: api.Pod) -> None:
+        facts = request.facts(item, self._unit)
+        if facts.claim is None:
+            return
+        pod = self._slim(facts)
+        self._ledger.observe(pod, self._clock())
+        if pod.node or pod.finished or pod.terminating:
+            if pod.node:
+                self._look_for_another(pod)
+            self._done(pod.uid)
+        else:
+            self._unbound(pod)
+
+    def remove(self, item: api.Pod) -> None:
+        self._ledger.forget(item.metadata.uid)
+        self._done(item.metadata.uid)
+
+    def relisted(self, kept: set[str]) -> None:
+        self.unsure += self._ledger.relisted(kept)
+        for uid in [uid for uid in self._known.pending if uid not in kept]:
+            self._done(uid)
+        if self._synced_at is None:
+            self._synced_at = self._clock()
+
+    def _unbound(self, pod: PodFacts) -> None:
+        before = self._known.pending.get(pod.uid)
+        self._known.show(pod)
+        decided = pod.uid in self._ledger.holdings or pod.uid in self._waiting.refused
+        if before is None and pod.unschedulable and not decided:
+            self._waiting.refuse(pod)  # refused before we were there, perhaps by our predecessor: not to be forgotten
+        if before is None or before.unschedulable != pod.unschedulable:
+            self._announcer.waits(pod)
+
+    def _done(self, uid: str) -> None:
+        self._known.forget(uid)
+        self._waiting.gone(uid)
+        self._announcer.gone(uid)
+
+    def _look_for_another(self, pod: PodFacts) -> None:
+        identity = pod.note(names.EXTENDER)
+        late = self._synced_at is not None and self._clock() - self._synced_at > SETTLE_SECONDS
+        if late and identity and identity != self._identity and pod.uid in self._known.pending:
+            self._metrics.second_extender.inc()
+            self._announcer.second_extender(pod, identity)
+
+    def _slim(self, pod: PodFacts) -> PodFacts:
+        """Strings and requests that many pods share are kept once."""
+        claim = pod.claim
+        if isinstance(claim, Request):
+            if len(self._shared) > 100_000:
+                self._shared.clear()
+            claim = self._shared.setdefault(claim, claim)
+        return request.sharing(pod, claim, self._names)
+
+
+class Nodes:
+    """Also settles what a node is while its capacity and its annotation contradict each other."""
+
+    def __init__(self, ledger: Ledger, announcer: Announcer, *, unit: Unit | None, clock: Clock) -> None:
+        self._ledger, self._announcer, self._unit, self._clock = ledger, announcer, unit, clock
+        self._nodes: dict[str, api.Node] = {}
+        self._sick: dict[str, frozenset[int]] = {}
+        self._contradicts_since: dict[str, float] = {}
+
+    def upsert(self, item: api.Node) -> None:
+        name, node = item.metadata.name, codec.slim(item)
+        if self._nodes.get(name) == node:
+            return  # a heartbeat
+        self._nodes[name] = node
+        if codec.contradicts(item):
+            self._contradicts_since.setdefault(name, self._clock())
+        else:
+            self._contradicts_since.pop(name, None)
+        self._settle(name)
+
+    def remove(self, item: api.Node) -> None:
+        self._forget(item.metadata.name)
+
+    def relisted(self, kept: set[str]) -> None:
+        for name in [name for name in self._nodes if name not in kept]:
+            self._forget(name)
+        self.check_units()
+
+    def sick(self, node: str, gpus: frozenset[int]) -> None:
+        """What the ConfigMap of a node says; empty if there is none."""
+        if gpus:
+            self._sick[node] = gpus
+        elif self._sick.pop(node, None) is None:
+            return
+        if node in self._nodes:
+            self._settle(node)
+
+    def tick(self) -> None:
+        """Contradictions that have lasted long enough are settled."""
+        for name in list(self._contradicts_since):
+            self._settle(name)
+
+    def check_units(self) -> None:
+        if self._unit is None:
+            self._announcer.mixed_units(s.facts for s in self._ledger.nodes.values() if s.facts is not None)
+
+    def _settle(self, name: str) -> None:
+        since = self._contradicts_since.get(name)
+        as_original = since is not None and self._clock() - since > CONTRADICTION_SECONDS
+        facts = codec.node_facts(self._nodes[name], self._sick.get(name, frozenset()), as_original=as_original)
+        if facts is None:
+            self._ledger.remove_node(name)
+        else:
+            self._ledger.set_node(facts)
+
+    def _forget(self, name: str) -> None:
+        self._nodes.pop(name, None)
+        self._contradicts_since.pop(name, None)
+        self._ledger.remove_node(name)
+
+
+class ConfigMaps:
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._listed: set[str] = set()
+
+    def upsert(self, item: api.ConfigMap) -> None:
+        node = _node_of(item)
+        if node:
+            self._listed.add(node)
+            self._nodes.sick(node, codec.sick_gpus(item))
+
+    def remove(self, item: api.ConfigMap) -> None:
+        node = _node_of(item)
+        if node:
+            self._listed.discard(node)
+            self._nodes.sick(node, frozenset())
+
+    def relisted(self, kept: set[str]) -> None:
+        for node in [node for node in self._listed if names.UNHEALTHY_PREFIX + node not in kept]:
+            self._listed.discard(node)
+            self._nodes.sick(node, frozenset())
+
+
+def _node_of(item: api.ConfigMap) -> str:
+    name = item.metadata.name
+    return name.removeprefix(names.UNHEALTHY_PREFIX) if name.startswith(names.UNHEALTHY_PREFIX) else ""

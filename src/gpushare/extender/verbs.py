@@ -1,0 +1,186 @@
+"""What kube-scheduler asks, answered from memory: filter, prioritize, preempt; and inspect and explain for people.
+
+Bytes in, bytes out, no I/O and no await: whatever a verb reads and changes happens at one instant. A decision counts
+from the moment it is made: the node that will be chosen is held before the answer leaves. `server` calls these,
+`binder` does the one verb that writes.
+"""
+
+from collections.abc import Callable, Iterable
+
+from gpushare.core import explain, preempt, request, score
+from gpushare.core.book import NodeState, State
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import PodFacts, Refusal, Request, Unit
+from gpushare.extender import wire
+from gpushare.extender.known import KnownPods
+from gpushare.extender.metrics import Metrics
+from gpushare.extender.waiting import Waiting
+from gpushare.extender.wire import BadRequest, FilterResult, HostPriority, MetaPod, MetaVictims, PreemptResult
+
+NO_SUCH_NODE = 'no node "{name}"'
+NO_SUCH_POD = 'no pod "{name}" in namespace "{namespace}" waits for GPU memory or has some'
+
+
+class Verbs:
+    def __init__(
+        self,
+        ledger: Ledger,
+        known: KnownPods,
+        waiting: Waiting,
+        metrics: Metrics,
+        *,
+        policy: str,
+        unit: Unit | None,
+        clock: Callable[[], float],
+        cannot_answer: Callable[[str], str],
+    ) -> None:
+        self._ledger, self._known, self._waiting, self._metrics = ledger, known, waiting, metrics
+        self._policy, self._unit, self._clock = policy, unit, clock
+        self._cannot_answer = cannot_answer  # why a pod cannot be answered now, by uid; passes by itself
+
+    def filter(self, body: bytes) -> bytes:
+        try:
+            sent, offer = wire.read_args(body)
+        except BadRequest as error:
+            return _error(str(error))
+        pod = request.facts(sent, self._unit)
+        problem = self._cannot_answer(pod.uid)
+        if problem:
+            return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
+        if not isinstance(pod.claim, Request):
+            return wire.encode(self._without_request(pod, offer))
+        self._ledger.release(pod.uid)
+        fits = self._ledger.fitting(pod.claim, pod, offer.names)
+        if not fits:
+            return wire.encode(self._refuse(pod, pod.claim, offer))
+        self._remember(pod)
+        if len(fits) == 1:
+            self._hold(pod, pod.claim, fits[0])  # prioritize is not asked about a single node
+        return wire.encode(offer.result(fits, {}, {}))
+
+    def prioritize(self, body: bytes) -> bytes:
+        try:
+            sent, offer = wire.read_args(body)
+        except BadRequest:
+            return b"[]"
+        pod = request.facts(sent, self._unit)
+        if not isinstance(pod.claim, Request) or self._cannot_answer(pod.uid):
+            return b"[]"
+        self._ledger.release(pod.uid)
+        policy = pod.claim.policy or self._policy
+        fits = self._ledger.fitting(pod.claim, pod, offer.names)
+        scores = score.best(self._ledger, pod.claim, pod, fits, policy)
+        if scores:
+            self._remember(pod)
+            self._hold(pod, pod.claim, scores[0][0])
+        return wire.encode([HostPriority(node, points) for node, points in scores])
+
+    def preempt(self, body: bytes) -> bytes:
+        try:
+            args = wire.read_preempt(body)
+        except BadRequest:
+            return b"{}"
+        assert args.pod is not None
+        pod = request.facts(args.pod, self._unit)
+        if isinstance(pod.claim, Refusal) or self._cannot_answer(pod.uid):
+            return b"{}"
+        if pod.claim is None:
+            return wire.encode(PreemptResult(args.victims()))
+        answer = {}
+        for node, given in args.victims().items():
+            state = self._ledger.nodes.get(node)
+            chosen = [victim.uid for victim in given.pods or ()]
+            added = preempt.victims(state, pod, chosen) if state is not None else None
+            if added is not None:
+                # No budgets are read here: each pod we add counts as if it broke one.
+                pods = [MetaPod(uid) for uid in (*chosen, *added)]
+                answer[node] = MetaVictims(pods, given.violations + len(added))
+        return wire.encode(PreemptResult(answer))
+
+    def inspect(self, name: str | None) -> tuple[int, bytes]:
+        """The original's JSON: what is taken, by node, GPU and pod."""
+        states: Iterable[NodeState] = self._ledger.nodes.values()
+        if name is not None:
+            state = self._ledger.nodes.get(name)
+            if state is None or state.facts is None:
+                return 404, wire.encode({"nodes": [], "error": NO_SUCH_NODE.format(name=name[:253])})
+            states = [state]
+        views = [_inspected(state) for state in states if state.facts is not None]
+        return 200, wire.encode({"nodes": sorted(views, key=lambda view: str(view["name"]))})
+
+    def explain(self, namespace: str, name: str) -> tuple[int, bytes]:
+        pod = self._known.find(namespace, name) or self._holder(namespace, name)
+        if pod is None:
+            message = NO_SUCH_POD.format(name=name[:253], namespace=namespace[:253])
+            return 404, wire.encode({"version": explain.VERSION, "error": message})
+        return 200, wire.encode(explain.explain(self._ledger, pod))
+
+    def explain_pod(self, body: bytes) -> tuple[int, bytes]:
+        """A pod that may not exist yet: what would become of it?"""
+        try:
+            pod = request.facts(wire.read_pod(body), self._unit)
+        except BadRequest as error:
+            return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
+        return 200, wire.encode(explain.explain(self._ledger, pod))
+
+    def _without_request(self, pod: PodFacts, offer: wire.Offer) -> FilterResult:
+        if pod.claim is None:
+            return offer.result(offer.names, {}, {})
+        assert isinstance(pod.claim, Refusal)
+        self._metrics.refused(pod.claim.code)
+        return offer.result([], {}, dict.fromkeys(offer.names, pod.claim.message))
+
+    def _refuse(self, pod: PodFacts, claim: Request, offer: wire.Offer) -> FilterResult:
+        refusals = self._ledger.refusals(claim, pod, offer.names)
+        for code in {refused.code for refused in refusals.values()}:
+            self._metrics.refused(code)
+        if _can_be_remembered(pod):
+            self._known.tell(pod)
+            self._waiting.refuse(pod)
+        # Nodes in FailedNodes are tried for preemption, always without result; only the pod's own nominated node
+        # must stay there, or the scheduler drops the nomination.
+        resolvable = refusals.pop(pod.nominated, None)
+        failed = {pod.nominated: resolvable.message} if resolvable is not None else {}
+        return offer.result([], failed, {node: refused.message for node, refused in refusals.items()})
+
+    def _remember(self, pod: PodFacts) -> None:
+        if _can_be_remembered(pod):
+            self._known.tell(pod)
+            self._waiting.accept(pod.uid)
+
+    def _hold(self, pod: PodFacts, claim: Request, node: str) -> None:
+        if _can_be_remembered(pod):
+            self._ledger.hold(pod, node, claim.policy or self._policy, self._clock())
+
+    def _holder(self, namespace: str, name: str) -> PodFacts | None:
+        found = (holding.pod for holding in self._ledger.holdings.values())
+        return next((pod for pod in found if pod.name == name and pod.namespace == namespace), None)
+
+
+def _can_be_remembered(pod: PodFacts) -> bool:
+    """A pod that exists. What has no uid is answered, and changes nothing."""
+    return bool(pod.uid and pod.name and pod.namespace) and not pod.node and not pod.terminating
+
+
+def _error(text: str) -> bytes:
+    return wire.encode(FilterResult(None, [], {}, {}, text))
+
+
+def _inspected(state: NodeState) -> dict[str, object]:
+    assert state.facts is not None
+    used = state.effective()
+    devices = []
+    for position, gpu in enumerate(state.facts.gpus):
+        pods = [
+            {"name": holding.pod.name, "namespace": holding.pod.namespace, "usedGPU": units}
+            for holding in state.holdings.values()
+            if holding.state is State.BOUND
+            for on, units in holding.charges or ()
+            if on == position
+        ]
+        pods.sort(key=lambda pod: (str(pod["namespace"]), str(pod["name"])))
+        taken = min(used[position], gpu.total)
+        devices.append({"id": gpu.index, "totalGPU": gpu.total, "usedGPU": taken, "pods": pods})
+    total = sum(gpu.total for gpu in state.facts.gpus)
+    taken = sum(min(amount, gpu.total) for amount, gpu in zip(used, state.facts.gpus, strict=True))
+    return {"name": state.name, "totalGPU": total, "usedGPU": taken, "devs": devices}

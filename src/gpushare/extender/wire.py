@@ -1,0 +1,170 @@
+"""kube-scheduler's extender protocol: bytes to what was asked, and answers to bytes.
+
+Schedulers write PascalCase keys, those before 1.17 lower case, and Go reads either; so do we. The usual form is
+decoded straight into slim structs; anything else takes a slower way round. Called by `verbs` and `binder`.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from gpushare.core import api
+
+NOT_JSON = "the request is not what a scheduler sends: {error}"
+T = TypeVar("T")
+
+
+class BadRequest(Exception):
+    """What came is not a request; the text says why."""
+
+
+class NodeItem(msgspec.Struct, gc=False):
+    metadata: api.Metadata = msgspec.field(default_factory=api.Metadata)
+
+
+class NodeList(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+class Args(msgspec.Struct, rename="pascal"):
+    """Filter and prioritize."""
+
+    pod: api.Pod | None = None
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+
+
+class BindArgs(msgspec.Struct):
+    pod_name: str = msgspec.field(name="PodName", default="")
+    pod_namespace: str = msgspec.field(name="PodNamespace", default="")
+    pod_uid: str = msgspec.field(name="PodUID", default="")
+    node: str = msgspec.field(name="Node", default="")
+
+
+class MetaPod(msgspec.Struct):
+    uid: str = msgspec.field(name="UID", default="")
+
+
+class MetaVictims(msgspec.Struct):
+    pods: list[MetaPod] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class Victims(msgspec.Struct):
+    pods: list[api.Pod] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class PreemptArgs(msgspec.Struct):
+    pod: api.Pod | None = msgspec.field(name="Pod", default=None)
+    full: dict[str, Victims] | None = msgspec.field(name="NodeNameToVictims", default=None)
+    meta: dict[str, MetaVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+
+    def victims(self) -> dict[str, MetaVictims]:
+        """The victims by uid, in whichever form they came."""
+        if self.meta is not None:
+            return self.meta
+        return {
+            node: MetaVictims([MetaPod(pod.metadata.uid) for pod in given.pods or ()], given.violations)
+            for node, given in (self.full or {}).items()
+        }
+
+
+class FilterResult(msgspec.Struct):
+    nodes: NodeList | None = msgspec.field(name="Nodes", default=None)
+    node_names: list[str] | None = msgspec.field(name="NodeNames", default=None)
+    failed: dict[str, str] = msgspec.field(name="FailedNodes", default_factory=dict)
+    unresolvable: dict[str, str] = msgspec.field(name="FailedAndUnresolvableNodes", default_factory=dict)
+    error: str = msgspec.field(name="Error", default="")
+
+
+class HostPriority(msgspec.Struct):
+    host: str = msgspec.field(name="Host")
+    score: int = msgspec.field(name="Score")
+
+
+class PreemptResult(msgspec.Struct):
+    nodes: dict[str, MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
+
+
+class Offer:
+    """The nodes a scheduler offers, by name; `whole` keeps the objects when those were sent and are wanted back."""
+
+    def __init__(self, args: Args) -> None:
+        self.whole: dict[str, msgspec.Raw] | None = None
+        if args.node_names is not None:
+            self.names = args.node_names
+        elif args.nodes is not None:
+            self.whole = {_name(item): item for item in args.nodes.items or ()}
+            self.names = list(self.whole)
+        else:
+            raise BadRequest("neither NodeNames nor Nodes is given")
+
+    def result(self, fits: list[str], failed: dict[str, str], unresolvable: dict[str, str]) -> FilterResult:
+        """The answer in the form that was asked."""
+        if self.whole is None:
+            return FilterResult(None, fits, failed, unresolvable)
+        return FilterResult(NodeList([self.whole[name] for name in fits]), None, failed, unresolvable)
+
+
+_args = msgspec.json.Decoder(Args)
+_bind = msgspec.json.Decoder(BindArgs)
+_preempt = msgspec.json.Decoder(PreemptArgs)
+_item = msgspec.json.Decoder(NodeItem)
+_pod = msgspec.json.Decoder(api.Pod)
+_loose = msgspec.json.Decoder(dict[str, msgspec.Raw])
+encode = msgspec.json.Encoder().encode
+
+
+def read_args(body: bytes) -> tuple[api.Pod, Offer]:
+    args = _decode(_args, body)
+    if args.pod is None or (args.node_names is None and args.nodes is None):
+        args = _decode(_args, _spelled(body, ("Pod", "Nodes", "NodeNames")))
+    if args.pod is None:
+        raise BadRequest("no Pod is given")
+    return args.pod, Offer(args)
+
+
+def read_bind(body: bytes) -> BindArgs:
+    args = _decode(_bind, body)
+    if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
+        args = _decode(_bind, _spelled(body, ("PodName", "PodNamespace", "PodUID", "Node")))
+    given = {"PodName": args.pod_name, "PodNamespace": args.pod_namespace, "PodUID": args.pod_uid, "Node": args.node}
+    missing = [name for name, value in given.items() if not value]
+    if missing:
+        raise BadRequest(f"no {missing[0]} is given")
+    return args
+
+
+def read_preempt(body: bytes) -> PreemptArgs:
+    args = _decode(_preempt, body)
+    if args.pod is None or (args.meta is None and args.full is None):
+        args = _decode(_preempt, _spelled(body, ("Pod", "NodeNameToVictims", "NodeNameToMetaVictims")))
+    if args.pod is None:
+        raise BadRequest("no Pod is given")
+    return args
+
+
+def read_pod(body: bytes) -> api.Pod:
+    return _decode(_pod, body)
+
+
+def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(NOT_JSON.format(error=str(error)[:200])) from None
+
+
+def _spelled(body: bytes, names: tuple[str, ...]) -> bytes:
+    """The same object with its keys spelled as we expect them."""
+    known = {name.lower(): name for name in names}
+    given = _decode(_loose, body)
+    return encode({known.get(key.lower(), key): value for key, value in given.items()})
+
+
+def _name(item: msgspec.Raw) -> str:
+    try:
+        return _item.decode(item).metadata.name
+    except msgspec.MsgspecError as error:
+        raise BadRequest(NOT_JSON.format(error=str(error)[:200])) from None

@@ -1,0 +1,241 @@
+"""Requests to the API server, one method each, and nothing that decides.
+
+Used by every component. All requests share one pool of connections, each ends after a bounded time, and a failure is
+either an answer (ApiError), no answer (Unreachable, which says whether the request may have been carried out) or
+nonsense (Malformed). Bodies are never logged.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+import yarl
+
+from gpushare.core import api
+from gpushare.kube import answers, models, stream
+from gpushare.kube.auth import Access
+from gpushare.kube.errors import ApiError, Malformed, Unreachable
+
+T = TypeVar("T")
+Params = Mapping[str, str]
+
+TIMEOUT = 10.0  # seconds, for each request
+SILENCE = 90.0  # seconds; an API server sends a bookmark about every minute
+CONNECTIONS = 200
+FIRST_PAGE = 100  # objects; how large they are is not known yet
+PAGE_BYTES = 4 << 20  # what is decoded in one go
+UID_CHECKED = (1, 23)  # the first version whose binding looks at the pod's uid
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class Api:
+    """One API server as one user. Made by `connect`."""
+
+    def __init__(self, access: Access, session: aiohttp.ClientSession, timeout: float) -> None:
+        self.access = access
+        self._session = session
+        self._timeout = timeout
+        self._version: tuple[int, int] | None = None
+
+    async def get(self, path: str, kind: type[T], params: Params | None = None) -> T:
+        return answers.decode(await self._request("GET", path, params), kind, path)
+
+    async def list_pages(
+        self, path: str, kind: type[T], params: Params | None = None, limit: int = 500
+    ) -> AsyncIterator[tuple[list[T], str]]:
+        """A consistent list page by page, each with the resource version of the whole.
+
+        Asked without a resource version: a list from the API server's cache may lack bound pods. Pages get shorter
+        when objects are large. An ApiError 410 between two pages means that they are no list any more: start over.
+        """
+        asked, size = dict(params or {}), min(limit, FIRST_PAGE)
+        while True:
+            asked["limit"] = str(size)
+            body = await self._request("GET", path, asked)
+            page: models.ListOf[T] = answers.decode(body, models.ListOf[kind], path)  # type: ignore[valid-type]
+            if not page.metadata.resource_version:
+                raise Malformed(f"{path}: a list without a resource version")
+            items = page.items or []
+            size = max(1, min(limit, PAGE_BYTES * len(items) // len(body))) if items else limit
+            yield items, page.metadata.resource_version
+            if not page.metadata.continue_:
+                return
+            asked["continue"] = page.metadata.continue_
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        path: str,
+        kind: type[stream.T],
+        resource_version: str,
+        params: Params | None = None,
+        *,
+        timeout_seconds: int = 300,
+        silence: float = SILENCE,
+    ) -> AsyncIterator[AsyncIterator[stream.WatchEvent[stream.T]]]:
+        """Entered once the API server has accepted the watch; the iterator ends when the API server ends it.
+
+        An ERROR event is raised as the ApiError it holds, and nothing at all for `silence` seconds as Silent.
+        """
+        asked = dict(params or {})
+        asked["watch"] = "true"
+        asked["resourceVersion"] = resource_version
+        asked["allowWatchBookmarks"] = "true"
+        asked["timeoutSeconds"] = str(timeout_seconds)
+        response = await self._open("GET", path, asked, endless=True)
+        try:
+            async with aclosing(stream.events(response.content, kind, path, silence, self._timeout)) as events:
+                yield events
+        finally:
+            response.close()
+
+    async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
+        try:
+            return await self.get(_pod(namespace, name), api.Pod)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Sets the pod's node and merges the annotations in one write. 409: it is bound, or another pod by now."""
+        try:
+            if await self.version() < UID_CHECKED:
+                await self._same_pod(namespace, name, uid)
+        except Unreachable as error:
+            raise Unreachable(error.message, sent=False) from error  # the binding itself was not
+        binding = models.Binding(
+            metadata=models.ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations)),
+            target=models.ObjectReference(kind="Node", name=node),
+        )
+        await self._request("POST", _pod(namespace, name) + "/binding", body=binding)
+
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    ) -> None:
+        """Sets annotations, and removes those that are None. 409: the name belongs to another pod by now."""
+        body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
+        await self._request("PATCH", _pod(namespace, name), body=body, content_type=MERGE_PATCH)
+
+    async def create_event(self, event: models.Event) -> None:
+        namespace = _segment(event.metadata.namespace)
+        await self._request("POST", f"/api/v1/namespaces/{namespace}/events", body=event)
+
+    async def version(self) -> tuple[int, int]:
+        """The API server's, asked once."""
+        if self._version is None:
+            told = await self.get("/version", models.ServerVersion)
+            numbers = [re.match(r"\d+", part) for part in (told.major, told.minor)]  # "27+" on some clouds
+            if not all(numbers):
+                raise Malformed("/version: no major and minor version")
+            major, minor = (int(number[0]) for number in numbers if number)
+            self._version = (major, minor)
+        return self._version
+
+    async def _same_pod(self, namespace: str, name: str, uid: str) -> None:
+        pod = await self.get_pod(namespace, name)
+        if pod is None:
+            raise ApiError(404, "NotFound", f'pods "{name}" not found')
+        if pod.metadata.uid != uid:
+            raise ApiError(409, "Conflict", f'pods "{name}" has uid {pod.metadata.uid}, not {uid}')
+
+    async def _request(
+        self, method: str, path: str, params: Params | None = None, body: object = None, content_type: str = JSON
+    ) -> bytes:
+        data = None if body is None else msgspec.json.encode(body)
+        response = await self._open(method, path, params, data, content_type)
+        async with response:
+            try:
+                return await response.read()
+            except (aiohttp.ClientError, OSError) as error:
+                raise answers.unreachable(error, self._timeout) from error
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        data: bytes | None = None,
+        content_type: str = JSON,
+        endless: bool = False,
+    ) -> aiohttp.ClientResponse:
+        """A response with a good status, its body still to be read. After a 401 once more with fresh credentials."""
+        headers = await self.access.headers()
+        context = self.access.ssl
+        response = await self._send(method, path, params, data, content_type, endless, headers)
+        if response.status == 401:
+            response.close()
+            # Of many requests that are refused together, the first one refreshes for all.
+            if await self.access.headers() == headers and self.access.ssl is context:
+                self.access.refresh()
+            headers = await self.access.headers()
+            response = await self._send(method, path, params, data, content_type, endless, headers)
+        if 200 <= response.status < 300:
+            return response
+        async with response:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    body = await response.read()
+            except (aiohttp.ClientError, OSError):
+                body = b""  # the status is answer enough
+            raise answers.refusal(response.status, response.reason, response.headers.get("Retry-After"), body)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        data: bytes | None,
+        content_type: str,
+        endless: bool,
+        headers: Mapping[str, str],
+    ) -> aiohttp.ClientResponse:
+        query = f"?{urlencode(params)}" if params else ""
+        limit = aiohttp.ClientTimeout(total=None if endless else self._timeout, connect=self._timeout / 2)
+        try:
+            async with asyncio.timeout(self._timeout if endless else None):
+                return await self._session.request(
+                    method,
+                    yarl.URL(self.access.server + path + query, encoded=True),
+                    data=data,
+                    headers={**headers, "Content-Type": content_type} if data else headers,
+                    timeout=limit,
+                    allow_redirects=False,  # the API server sends none, and credentials must not go elsewhere
+                    ssl=self.access.ssl or True,
+                    server_hostname=self.access.server_name,
+                    proxy=self.access.proxy,
+                )
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            raise answers.unreachable(error, self._timeout) from error
+
+
+@asynccontextmanager
+async def connect(access: Access, *, timeout: float = TIMEOUT) -> AsyncIterator[Api]:
+    """Nothing is sent until something is asked."""
+    headers = {
+        "Accept": JSON,
+        "Accept-Encoding": "identity",  # packing costs the API server, and us, more than the network saves
+        "User-Agent": "gpushare",
+    }
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS), headers=headers, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
+        yield Api(access, session, timeout)
+
+
+def _pod(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+
+
+def _segment(name: str) -> str:
+    """One part of a path. Names come from other people's requests and must not reach another path."""
+    if name in ("", ".", ".."):
+        raise ApiError(422, "Invalid", f'not a name: "{name}"')
+    return quote(name, safe="")

@@ -1,0 +1,130 @@
+"""Events: what `kubectl describe pod` shows below a pod.
+
+`record` is called from the middle of decisions, so it never waits and never fails. One task sends what has been
+recorded, slowly enough not to be a burden; what cannot be sent is counted and forgotten, because events are a courtesy.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from gpushare.core import names
+from gpushare.kube import client, models
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+
+QUEUE = 1000
+RATE, BURST = 20.0, 100.0  # events per second, and at once
+AGAIN = 300.0  # seconds before the same sentence is sent again
+REMEMBERED = 10_000  # sentences
+RETRY = 1.0  # seconds
+MESSAGE = 200  # characters
+NAME = 253  # characters
+
+Key = tuple[str, str, str]
+
+
+class Recorder:
+    def __init__(
+        self,
+        api: client.Api,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.sent = 0
+        self.dropped = 0  # the queue was full
+        self.failed = 0
+        self._api = api
+        self._clock = clock
+        self._sleep = sleep
+        self._now = now
+        self._queue: deque[tuple[Key, models.Event]] = deque()
+        self._filled = asyncio.Event()
+        self._said: dict[Key, float] = {}  # oldest first
+        self._due = clock() - BURST / RATE
+
+    def record(self, *, kind: str, namespace: str, name: str, uid: str, type: str, reason: str, message: str) -> None:
+        """An event about one object; nodes have no namespace. The same sentence again within 5 minutes is left out."""
+        if len(message) > MESSAGE:
+            message = message[: MESSAGE - 1] + "…"
+        key = (uid, reason, message)
+        if self._just_said(key):
+            return
+        if len(self._queue) >= QUEUE:
+            oldest, _ = self._queue.popleft()
+            self._said.pop(oldest, None)
+            self.dropped += 1
+        self._queue.append((key, self._event(kind, namespace, name, uid, type, reason, message)))
+        self._filled.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._filled.wait()
+            while self._queue:
+                await self._turn()
+                _, event = self._queue.popleft()
+                if await self._deliver(event):
+                    self.sent += 1
+                else:
+                    self.failed += 1
+            self._filled.clear()
+
+    def _just_said(self, key: Key) -> bool:
+        now = self._clock()
+        while self._said:
+            oldest = next(iter(self._said))
+            if now - self._said[oldest] < AGAIN and len(self._said) < REMEMBERED:
+                break
+            del self._said[oldest]
+        if key in self._said:
+            return True
+        self._said[key] = now
+        return False
+
+    def _event(
+        self, kind: str, namespace: str, name: str, uid: str, type: str, reason: str, message: str
+    ) -> models.Event:
+        suffix = "." + secrets.token_hex(8)
+        stamp = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return models.Event(
+            metadata=models.ObjectMeta(
+                name=name[: NAME - len(suffix)].rstrip("-.") + suffix, namespace=namespace or "default"
+            ),
+            involved_object=models.ObjectReference(kind=kind, name=name, namespace=namespace or msgspec.UNSET, uid=uid),
+            type=type,
+            reason=reason,
+            message=message,
+            first_timestamp=stamp,
+            last_timestamp=stamp,
+            source=models.EventSource(component=names.COMPONENT),
+            reporting_component=names.COMPONENT,
+        )
+
+    async def _turn(self) -> None:
+        """Waits so that no more than BURST, and RATE a second, are sent."""
+        now = self._clock()
+        self._due = max(self._due, now - BURST / RATE) + 1 / RATE
+        if self._due > now:
+            await self._sleep(self._due - now)
+
+    async def _deliver(self, event: models.Event) -> bool:
+        for delay in (RETRY, None):
+            try:
+                await self._api.create_event(event)
+                return True
+            except ApiError as error:
+                if error.status == 409:
+                    return True  # the first attempt did arrive
+                if error.status < 500 and error.status != 429:
+                    return False  # forbidden, or the namespace is gone
+            except (Unreachable, Malformed, KubeError):
+                pass
+            if delay is not None:
+                await self._sleep(delay)
+        return False

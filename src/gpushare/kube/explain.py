@@ -1,0 +1,68 @@
+"""Failures of a request in the three lines people read: what, why, and the way out.
+
+Called by the command line and by a component that gives up at its start. The API server's own sentence about a missing
+right names user, verb and resource; ours says the same and how to get it.
+"""
+
+import re
+import shlex
+
+from gpushare.kube import auth
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+
+FORBIDDEN = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" '
+    r'(?:at the cluster scope|in the namespace "(?P<namespace>[^"]*)")'
+)
+READS = ("get", "list", "watch")
+VIEW = "gpushare-view"
+ACCOUNT = "system:serviceaccount:"
+
+
+def explain(error: ApiError | Unreachable | Malformed | KubeError, access: auth.Access) -> KubeError:
+    """The same failure as what, why and way."""
+    if isinstance(error, KubeError):
+        return error
+    if isinstance(error, Unreachable):
+        what = f"the API server does not answer: {access.server}"
+        return KubeError(what, f"{error.message} ({_who(access)})", _look(access))
+    if isinstance(error, Malformed):
+        return KubeError(f"this is not a Kubernetes API server: {access.server}", str(error), _look(access))
+    if error.status == 401:
+        what = f"the API server does not accept our credentials: {access.server}"
+        user = f'user "{access.user}", ' if access.user else ""
+        return access.expired() or KubeError(what, f"{user}{_who(access)} (401)", auth.NEW_KUBECONFIG)
+    if error.status == 403 and (found := FORBIDDEN.search(error.message)):
+        return _forbidden(found)
+    return KubeError(f"the API server refuses: {access.server}", f"{error} ({_who(access)})", _look(access))
+
+
+def _forbidden(found: re.Match[str]) -> KubeError:
+    user, verb, resource, namespace = found["user"], found["verb"], found["resource"], found["namespace"]
+    scope, where = "cluster-wide", "" if resource == "nodes" else " in all namespaces"
+    if namespace:
+        scope, where = f"in namespace {namespace}", f" in namespace {namespace}"
+    group = f"group {found['group']}" if found["group"] else "core group"
+    way = "apply the manifests in deploy/ again: they carry the rights of each component"
+    if verb in READS:
+        short, subject = user, f"--user={shlex.quote(user)}"
+        if user.startswith(ACCOUNT):
+            short = user.removeprefix(ACCOUNT)
+            subject = f"--serviceaccount={shlex.quote(short)}"
+        binding = re.sub("[^a-z0-9.]+", "-", f"{VIEW}-{short.lower()}").strip("-.")
+        way = f"kubectl create clusterrolebinding {binding} --clusterrole={VIEW} {subject}"
+    return KubeError(
+        f"not allowed: {verb} {resource}{where}",
+        f'user "{user}" lacks verb {verb} on {resource}, {group}, {scope} (403)',
+        way,
+    )
+
+
+def _who(access: auth.Access) -> str:
+    return f'context "{access.context}" of {access.source}' if access.context else access.source
+
+
+def _look(access: auth.Access) -> str:
+    if not access.context:
+        return "is the API server up, and does a NetworkPolicy let this pod reach it?"
+    return f"kubectl --context {shlex.quote(access.context)} get --raw /readyz, or another context: --context NAME"

@@ -1,0 +1,94 @@
+"""What goes over the wire around the objects of `core.api`: lists, watch events, answers, bindings and events.
+
+Used by `client` and `events`. As in `core.api`, nothing that arrives is trusted to be there.
+"""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gpushare.core import api
+
+T = TypeVar("T")
+
+
+class ListMeta(api.Struct):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ListOf(api.Struct, Generic[T]):
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[T] | None = None
+
+
+class WireEvent(api.Struct):
+    """One line of a watch. What the object is depends on the type, so it is decoded in a second step."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Versioned(api.Struct):
+    """Of a bookmark only the resource version matters."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+
+
+class StatusDetails(api.Struct):
+    retry_after_seconds: int | None = None
+
+
+class Status(api.Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: StatusDetails | None = None
+
+
+class ServerVersion(api.Struct):
+    major: str = ""
+    minor: str = ""
+
+
+class ObjectMeta(api.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class ObjectReference(api.Struct, omit_defaults=False):
+    kind: str
+    name: str
+    api_version: str = "v1"
+    namespace: str | msgspec.UnsetType = msgspec.UNSET
+    uid: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Binding(api.Struct, omit_defaults=False):
+    metadata: ObjectMeta
+    target: ObjectReference
+    kind: str = "Binding"
+    api_version: str = "v1"
+
+
+class EventSource(api.Struct):
+    component: str = ""
+
+
+class Event(api.Struct, omit_defaults=False):
+    """A core/v1 Event."""
+
+    metadata: ObjectMeta
+    involved_object: ObjectReference
+    type: str
+    reason: str
+    message: str
+    first_timestamp: str
+    last_timestamp: str
+    source: EventSource
+    reporting_component: str
+    count: int = 1
+    kind: str = "Event"
+    api_version: str = "v1"

@@ -1,0 +1,226 @@
+"""Keeps somebody's picture of one kind of object true: a list, then a watch from there, for ever.
+
+One per kind runs in a component; the `Sink` is that component's side of it. A picture that is behind means memory
+given out twice, so the list is a consistent one, nothing older ever replaces something newer, and `disconnected_for`
+says since when the picture may be wrong. Connections are lost all the time and a list of 50,000 pods is expensive for
+everybody, so after nearly all failures the watch goes on from where it stopped.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+from gpushare.kube import client, stream
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Silent, Unreachable
+from gpushare.kube.stream import Object
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds
+LONGEST_WISH = 60.0  # seconds; an API server may ask for more in Retry-After, and does not get it
+WATCH_SECONDS = 300, 600  # spread, so that not all watches of a cluster end together
+SHORT = 1.0  # seconds; a watch that ends sooner and brought nothing new was no watch
+QUIET_AFTER = 60.0  # seconds; a failure after that is not one of a series
+TURN = 200  # objects handled before others have their turn
+REMEMBERED = 4096  # deleted objects
+
+log = logging.getLogger(__name__)
+
+
+class Sink(Protocol[T_contra]):
+    """Who wants to know. None of these may block or raise."""
+
+    def upsert(self, item: T_contra) -> None:
+        """This is how the object is now."""
+
+    def remove(self, item: T_contra) -> None:
+        """It is gone; `item` is its last state."""
+
+    def relisted(self, kept: set[str]) -> None:
+        """These keys, and no others, exist: forget the rest."""
+
+
+class Backoff:
+    """Longer and longer delays, until `reset`."""
+
+    def __init__(self, chance: Callable[[], float]) -> None:
+        self._chance = chance
+        self._next = FIRST_DELAY
+
+    def delay(self) -> float:
+        now, self._next = self._next, min(self._next * 2, LONGEST_DELAY)
+        return min(now * (0.75 + self._chance() / 2), LONGEST_DELAY)
+
+    def reset(self) -> None:
+        self._next = FIRST_DELAY
+
+
+class Reflector(Generic[T]):
+    def __init__(
+        self,
+        api: client.Api,
+        path: str,
+        kind: type[T],
+        sink: Sink[T],
+        *,
+        key: Callable[[T], str],
+        params: client.Params | None = None,
+        silence: float = client.SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.lists = 0
+        self.watches = 0
+        self.malformed = 0
+        self.last_error = ""  # empty while all is well
+        self._api = api
+        self._path = path
+        self._kind = kind
+        self._sink = sink
+        self._key = key
+        self._params = params
+        self._silence = silence
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+        self._retry = Backoff(chance)
+        self._relist = Backoff(chance)
+        self._resume = ""  # where to watch from; empty: list first
+        self._floor = 0  # what the last list included
+        self._applied: dict[str, int] = {}
+        self._deleted: dict[str, int] = {}
+        self._synced = asyncio.Event()
+        self._heard = clock()
+        self._lost: float | None = self._heard
+
+    @property
+    def synced(self) -> bool:
+        """Has there been a complete list?"""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    def age(self) -> float:
+        """Seconds since the API server last told us anything; before that, since we are."""
+        return self._clock() - self._heard
+
+    def disconnected_for(self) -> float:
+        """Seconds since when changes may have been missed; 0.0 while a watch is open."""
+        return 0.0 if self._lost is None else self._clock() - self._lost
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if not self._resume:
+                    await self._list()
+                await self._watch()
+            except (ApiError, Unreachable, Malformed, KubeError) as error:
+                await self._rest(error)
+
+    async def _list(self) -> None:
+        self.lists += 1
+        listed: dict[str, int] = {}
+        version = ""
+        async for items, page_version in self._api.list_pages(self._path, self._kind, self._params):
+            self._heard, version = self._clock(), page_version
+            for count, item in enumerate(items, 1):
+                self._sink.upsert(item)
+                listed[self._key(item)] = _number(item.metadata.resource_version)
+                if count % TURN == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        # From here on only what is newer than this list counts, even if numbers started anew after a restore.
+        self._applied, self._deleted = listed, {}
+        self._floor, self._resume = _number(version), version
+        self._sink.relisted(set(listed))
+        self._synced.set()
+
+    async def _watch(self) -> None:
+        self.watches += 1
+        begun, begun_from = self._clock(), self._resume
+        shortest, longest = WATCH_SECONDS
+        seconds = round(shortest + (longest - shortest) * self._chance())
+        async with self._api.watch(
+            self._path, self._kind, self._resume, self._params, timeout_seconds=seconds, silence=self._silence
+        ) as events:
+            self._heard, self._lost, self.last_error = self._clock(), None, ""
+            try:
+                async for event in events:
+                    self._heard = self._clock()
+                    self._retry.reset()
+                    self._apply(event)
+            except Silent:
+                self._lost = self._heard  # it may have been dead since then
+                raise
+            finally:
+                if self._lost is None:
+                    self._lost = self._clock()
+                if self._clock() - begun >= QUIET_AFTER:
+                    self._retry.reset()
+                    self._relist.reset()
+        if self._resume == begun_from and self._clock() - begun < SHORT:
+            raise Unreachable("the watch ended at once", sent=True)
+
+    def _apply(self, event: stream.WatchEvent[T]) -> None:
+        number = _number(event.resource_version)
+        if event.resource_version and (not number or number >= _number(self._resume)):
+            self._resume = event.resource_version
+        item = event.object
+        if item is None:
+            return
+        key = self._key(item)
+        known = self._applied.get(key)
+        if event.type == stream.DELETED:
+            if 0 < number < (known or 0):
+                return  # an earlier object of that name
+            self._remember_deleted(key, number)
+            if self._applied.pop(key, None) is not None:
+                self._sink.remove(item)
+        elif event.type in (stream.ADDED, stream.MODIFIED):
+            newest = max(known or 0, self._deleted.get(key, 0), self._floor)
+            if not 0 < number <= newest:  # proxies may repeat and delay
+                self._deleted.pop(key, None)
+                self._applied[key] = number
+                self._sink.upsert(item)
+
+    def _remember_deleted(self, key: str, number: int) -> None:
+        self._deleted[key] = max(number, self._deleted.pop(key, 0))
+        if len(self._deleted) > REMEMBERED:
+            del self._deleted[next(iter(self._deleted))]
+
+    async def _rest(self, error: ApiError | Unreachable | Malformed | KubeError) -> None:
+        self.last_error = str(error)
+        if isinstance(error, Malformed):
+            self.malformed += 1
+        if _needs_list(error):
+            self._resume = ""
+            delay = self._relist.delay()
+        else:
+            delay = self._retry.delay()
+        if isinstance(error, ApiError) and error.retry_after:
+            delay = max(delay, min(error.retry_after, LONGEST_WISH))
+        then = "watch" if self._resume else "list"
+        fields = {"path": self._path, "why": self.last_error, "then": then, "after_seconds": round(delay, 2)}
+        log.warning("lost touch with the API server", extra={"fields": fields})
+        await self._sleep(delay)
+
+
+def _needs_list(error: Exception) -> bool:
+    """Is there nothing to gain from watching on from where it stopped?"""
+    match error:
+        case ApiError(status=410) | Malformed():
+            return True
+        case ApiError(status=504, message=message):  # after a restore we may be ahead of the API server
+            return "Too large resource version" in message
+    return False
+
+
+def _number(version: str) -> int:
+    """0 if it is not a number: then nothing is known about its age."""
+    return int(version) if version.isdecimal() else 0

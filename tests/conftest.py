@@ -1,0 +1,9 @@
+"""Settings for all tests. On CI, hypothesis tries the same examples each time: red must mean a changed program."""
+
+import os
+
+import hypothesis
+
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")

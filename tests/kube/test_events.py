@@ -1,0 +1,179 @@
+"""Events are sent soon, seldom twice, and never in the way."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpushare.kube import client
+from gpushare.kube.events import Recorder
+from tests.kube.apiserver import FakeTime, Server, answer, cut, refuse, serve, until
+
+EVENTS = "POST /api/v1/namespaces/ml/events"
+CREATED = answer({}, 201)
+
+
+@dataclass
+class Stage:
+    server: Server
+    time: FakeTime
+    recorder: Recorder
+    running: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def record(self, message: str = "text", **more: str) -> None:
+        said = {
+            "kind": "Pod",
+            "namespace": "ml",
+            "name": "train",
+            "uid": "u1",
+            "type": "Warning",
+            "reason": "NoGPUFits",
+        }
+        self.recorder.record(**{**said, "message": message, **more})
+
+    def start(self) -> None:
+        self.running.append(asyncio.ensure_future(self.recorder.run()))
+
+    def messages(self) -> list[str]:
+        return [asked.body["message"] for asked in self.server.asked]
+
+
+@asynccontextmanager
+async def stage(*answers: Any, start: bool = True) -> AsyncIterator[Stage]:
+    async with serve() as server, client.connect(server.access(), timeout=5.0) as api:
+        server.on(EVENTS, *(answers or (CREATED,)))
+        time = FakeTime()
+        recorder = Recorder(api, clock=time.clock, sleep=time.sleep, now=lambda: 1_700_000_000.5)
+        on = Stage(server, time, recorder)
+        if start:
+            on.start()
+        try:
+            yield on
+        finally:
+            for task in on.running:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+async def test_an_event_is_a_core_event_about_its_object() -> None:
+    async with stage() as on:
+        on.record("no room")
+        await until(lambda: on.recorder.sent == 1)
+        body = on.server.asked[0].body
+        assert re.fullmatch(r"train\.[0-9a-f]{16}", body["metadata"].pop("name"))
+        assert body == {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"namespace": "ml"},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "ml", "name": "train", "uid": "u1"},
+            "type": "Warning",
+            "reason": "NoGPUFits",
+            "message": "no room",
+            "count": 1,
+            "firstTimestamp": "2023-11-14T22:13:20Z",
+            "lastTimestamp": "2023-11-14T22:13:20Z",
+            "source": {"component": "gpushare"},
+            "reportingComponent": "gpushare",
+        }
+
+
+async def test_an_event_about_a_node_goes_to_the_default_namespace() -> None:
+    async with stage() as on:
+        on.server.on("POST /api/v1/namespaces/default/events", CREATED)
+        on.record(kind="Node", namespace="", name="node-1", uid="node-1")
+        await until(lambda: on.recorder.sent == 1)
+        body = on.server.asked[0].body
+        assert body["metadata"]["namespace"] == "default"
+        assert "namespace" not in body["involvedObject"]
+
+
+async def test_the_same_sentence_waits_five_minutes_and_another_one_does_not() -> None:
+    async with stage() as on:
+        on.record("464 short")
+        on.record("464 short")
+        on.record("300 short")
+        on.record("464 short", reason="Other")
+        on.record("464 short", uid="u2")
+        await until(lambda: on.recorder.sent == 4)
+        on.time.now += 299
+        on.record("464 short")
+        on.time.now += 1
+        on.record("464 short")
+        await until(lambda: on.recorder.sent == 5)
+        assert on.messages() == ["464 short", "300 short", "464 short", "464 short", "464 short"]
+
+
+async def test_long_words_are_cut() -> None:
+    async with stage() as on:
+        on.record("x" * 201, name="n" * 235 + "-" * 18)
+        on.record("y" * 200)
+        await until(lambda: on.recorder.sent == 2)
+        assert on.messages() == ["x" * 199 + "…", "y" * 200]
+        assert re.fullmatch(r"n{235}\.[0-9a-f]{16}", on.server.asked[0].body["metadata"]["name"])
+
+
+async def test_a_name_fits_even_when_it_is_the_longest() -> None:
+    async with stage() as on:
+        on.record(name="n" * 253)
+        await until(lambda: on.recorder.sent == 1)
+        assert len(on.server.asked[0].body["metadata"]["name"]) == 253
+
+
+async def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
+    async with stage(start=False) as on:
+        for number in range(1002):
+            on.record(str(number))
+        assert on.recorder.dropped == 2
+        on.record("0")  # it was not said, so it may be said again
+        assert on.recorder.dropped == 3
+        on.start()
+        await until(lambda: on.recorder.sent == 1000)
+        assert on.messages()[0] == "3"
+        assert on.messages()[-1] == "0"
+
+
+async def test_events_are_sent_at_a_bounded_rate() -> None:
+    async with stage(start=False) as on:
+        for number in range(140):
+            on.record(str(number))
+        begun = on.time.now
+        on.start()
+        await until(lambda: on.recorder.sent == 140)
+        assert abs(on.time.now - begun - 2.0) < 0.06  # 100 at once, the others at 20 a second
+
+
+async def test_a_failure_is_tried_again_once_and_then_counted() -> None:
+    async with stage(cut, CREATED, refuse(503), refuse(429), CREATED) as on:
+        on.record("arrives at the second attempt")
+        on.record("does not arrive")
+        on.record("arrives")
+        await until(lambda: on.recorder.sent == 2)
+        assert on.recorder.failed == 1
+        assert on.time.slept == [1.0, 1.0]
+
+
+async def test_what_is_forbidden_is_not_tried_again() -> None:
+    async with stage(refuse(403, "Forbidden"), refuse(404), CREATED) as on:
+        for message in ("forbidden", "namespace gone", "fine"):
+            on.record(message)
+        await until(lambda: on.recorder.sent == 1)
+        assert on.recorder.failed == 2
+        assert len(on.server.asked) == 3
+
+
+async def test_an_event_that_is_there_already_did_arrive() -> None:
+    async with stage(cut, refuse(409, "AlreadyExists")) as on:
+        on.record()
+        await until(lambda: on.recorder.sent == 1)
+        assert on.recorder.failed == 0
+
+
+async def test_sentences_are_not_remembered_without_end() -> None:
+    async with stage(start=False) as on:
+        for number in range(12_000):
+            on.record(str(number))
+        assert len(on.recorder._said) <= 10_000
+        assert len(on.recorder._queue) == 1000

@@ -1,0 +1,195 @@
+"""`make` says one line a step, makes the environment when it has to, and names what failed."""
+
+import fcntl
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import make
+
+SUMMARY = """\
+..F..E
+=========================== short test summary info ============================
+FAILED tests/core/test_fit.py::test_two_binds_never_get_the_same_memory - assert 1 == 2
+ERROR tests/kube/test_auth.py::test_a_token_is_read_again[no file] - OSError: gone - really
+1 failed, 1202 passed, 1 warning, 1 error in 38.20s
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("requirements.lock", "pyproject.toml"):
+        (tmp_path / name).write_text(f"# {name}\n")
+    return tmp_path
+
+
+class Builder:
+    """Stands in for pip: leaves a Python that runs, and counts how often it was needed."""
+
+    def __init__(self) -> None:
+        self.built = 0
+
+    def __call__(self, root: Path, step: make.Step) -> None:
+        self.built += 1
+        python = Path(make.program(root, "python"))
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.unlink(missing_ok=True)
+        python.symlink_to(sys.executable)
+
+
+def ensure(root: Path, build: Callable[[Path, make.Step], None]) -> None:
+    with make.environment(root, build):
+        pass
+
+
+def lose_the_stamp(root: Path) -> None:
+    make.stamp(root).unlink()
+
+
+def lose_the_python(root: Path) -> None:
+    Path(make.program(root, "python")).unlink()
+
+
+def break_the_python(root: Path) -> None:
+    lose_the_python(root)
+    Path(make.program(root, "python")).symlink_to("/bin/false")
+
+
+def change_the_lock(root: Path) -> None:
+    (root / "requirements.lock").write_text("aiohttp==9\n")
+
+
+def test_an_environment_is_made_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = Builder()
+    ensure(root, build)
+    assert re.fullmatch(r"  python environment {5}\d\.\ds\n", capsys.readouterr().err)
+    ensure(root, build)
+    assert build.built == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("harm", [lose_the_stamp, lose_the_python, break_the_python, change_the_lock])
+def test_a_half_made_broken_or_old_environment_is_made_again(root: Path, harm: Callable[[Path], None]) -> None:
+    build = Builder()
+    ensure(root, build)
+    harm(root)
+    ensure(root, build)
+    assert build.built == 2
+
+
+def test_an_environment_that_could_not_be_made_is_not_taken_for_one(root: Path) -> None:
+    def fail(root: Path, step: make.Step) -> None:
+        Builder()(root, step)
+        raise make.StepFailed("no network", "again")
+
+    with pytest.raises(make.StepFailed):
+        ensure(root, fail)
+    build = Builder()
+    ensure(root, build)
+    assert build.built == 1
+
+
+def test_an_environment_in_use_is_not_made_again_under_its_user(root: Path) -> None:
+    with make.environment(root, Builder()), (root / ".build" / "lock").open("a") as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_a_step_leaves_its_output_in_the_log_and_one_plain_line(root: Path) -> None:
+    out = io.StringIO()
+    with make.Step(root, "lint and types", "lint", out) as step:
+        assert step.run("echo", "all is well") == (0, "all is well\n")
+        assert step.run("sh", "-c", "echo oh; exit 3") == (3, "oh\n")
+    assert (
+        root / ".build/log/lint.log"
+    ).read_text() == "$ echo 'all is well'\nall is well\n$ sh -c 'echo oh; exit 3'\noh\n"
+    assert re.fullmatch(r"  lint and types {9}\d\.\ds\n", out.getvalue())
+
+
+def test_a_failed_step_says_what_and_the_way_out(root: Path) -> None:
+    out = io.StringIO()
+    with pytest.raises(make.StepFailed), make.Step(root, "tests", "tests", out):
+        raise make.failed_tests(SUMMARY, SUMMARY.splitlines()[-1])
+    first, second = out.getvalue().splitlines()
+    assert re.sub(r" \d\.\d", "38.2", first) == (
+        "  tests         FAILED  38.2s   2 of 1204: "
+        "tests/core/test_fit.py::test_two_binds_never_get_the_same_memory, ..."
+    )
+    assert second == '  try: make test ARGS="-k two_binds"          full log: .build/log/tests.log'
+
+
+def test_a_terminal_sees_the_seconds_of_a_running_step(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with make.Step(root, "tests", "tests", out) as step:
+        step.run("sleep", "0.25")
+    assert out.getvalue().count("\r  tests ") >= 2
+    assert out.getvalue().endswith("s\n")
+
+
+@pytest.mark.parametrize(
+    ("test", "selects"),
+    [
+        ("tests/a.py::test_two_binds_never_get_the_same_memory", "-k two_binds"),
+        ("tests/a.py::test_a_pod_that_waits_is_told_why", "-k a_pod_that"),
+        ("tests/a.py::test_a_token_is_read_again[no file]", "-k a_token_is"),
+        ("tests/a.py::TestX::test_or", "-k test_or"),
+        ("tests/a.py::test_it_runs", "-k it_runs"),
+        ("tests/a.py", "tests/a.py"),
+    ],
+)
+def test_the_hint_selects_the_failed_test_in_few_words(test: str, selects: str) -> None:
+    assert make.selection(test) == selects
+
+
+def test_a_crash_of_pytest_is_told_in_its_own_words() -> None:
+    assert make.failed_tests("ERROR: usage\nno such option -y\n", "").note == "no such option -y"
+
+
+def test_lint_runs_again_only_when_a_file_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ensure(root, Builder())
+    for check in make.CHECKS.values():
+        Path(make.program(root, check.command[0])).write_text("#!/bin/sh\nexit 0\n")
+        Path(make.program(root, check.command[0])).chmod(0o755)
+    (root / "src").mkdir()
+    source = root / "src" / "a.py"
+    source.write_text("x = 1\n")
+    capsys.readouterr()
+    make.lint(root)
+    make.lint(root)
+    assert capsys.readouterr().err.count("lint and types") == 1
+    source.write_text("x = 2\n")
+    make.lint(root)
+    assert capsys.readouterr().err.count("lint and types") == 1
+
+
+def test_every_failed_check_is_named_with_its_first_complaint(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ensure(root, Builder())
+    for name, words in {
+        "ruff": "[ $1 = format ] && exit 2; echo src/a.py:1:1: F401 unused; echo src/b.py:2:1: F401 unused; exit 1",
+        "mypy": "echo src/a.py:3: error: no; echo Found 1 error; exit 1",
+        "lint-imports": "exit 0",
+    }.items():
+        Path(make.program(root, name)).write_text(f"#!/bin/sh\n{words}\n")
+        Path(make.program(root, name)).chmod(0o755)
+    with pytest.raises(make.StepFailed) as failed:
+        make.lint(root)
+    assert failed.value.note == (
+        "ruff check: src/a.py:1:1: F401 unused, ...; ruff format: exit code 2; mypy: src/a.py:3: error: no"
+    )
+    assert not (root / ".build" / "lint.passed").exists()
+
+
+def test_help_lists_every_target() -> None:
+    said = subprocess.run(["make", "-C", make.ROOT, "--no-print-directory"], capture_output=True, text=True, check=True)
+    assert [line.split()[1] for line in said.stdout.splitlines()] == ["help", "test", "lint", "bench"]

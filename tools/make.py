@@ -1,0 +1,297 @@
+"""The steps behind `make`: the Python environment, lint and types, tests, benchmarks.
+
+Runs before anything is installed, so it uses the standard library only; the Makefile calls it through tools/python.
+A step says in one line how long it took and leaves the details in .build/log; a step with nothing to do says nothing.
+Progress goes to stderr: stdout has only the answer, which is pytest's closing line or what the benchmark prints.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple, NoReturn, Self
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("src", "tests", "bench", "tools")
+NOT_INHERITED = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")  # they would make .venv look into another environment
+
+
+class Check(NamedTuple):
+    """One program of the lint step, where its output says what is wrong, and what usually helps."""
+
+    command: tuple[str, ...]
+    complaint: str
+    way: str
+    takes_folders: bool = True
+
+
+PLACE = r"^\S+:\d+:.*"
+CHECKS = {
+    "ruff check": Check(("ruff", "check", "--output-format=concise"), PLACE, ".venv/bin/ruff check --fix"),
+    "ruff format": Check(("ruff", "format", "--check", "--output-format=concise"), PLACE, ".venv/bin/ruff format"),
+    "mypy": Check(("mypy", "--strict"), r"^\S+:\d+: error: .*", "mend it, then make lint"),
+    "lint-imports": Check(
+        ("lint-imports", "--no-logo"), r"^.* BROKEN\b", "the layers are in pyproject.toml", takes_folders=False
+    ),
+}
+
+
+class StepFailed(Exception):
+    """What is wrong, and the way out. Raised inside a step, which prints both."""
+
+    def __init__(self, note: str, way: str) -> None:
+        super().__init__(note)
+        self.note, self.way = note, way
+
+
+class Result(NamedTuple):
+    code: int
+    text: str
+
+
+class Step:
+    """One line of progress, one log file, any number of commands."""
+
+    def __init__(self, root: Path, name: str, log: str, out: IO[str] | None = None) -> None:
+        self.root, self.name = root, name
+        self.path = root / ".build" / "log" / f"{log}.log"
+        self.out = out or sys.stderr
+        self.live = self.out.isatty() and os.environ.get("TERM") != "dumb"
+
+    def __enter__(self) -> Self:
+        self.started = time.monotonic()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.unlink(missing_ok=True)  # a second make gets a file of its own, so that neither reads the other's
+        self.log = self.path.open("a+", encoding="utf-8", errors="replace")
+        return self
+
+    def run(self, *command: str) -> Result:
+        """Run to the end with all output in the log, and return this command's part of it."""
+        self.log.write(f"$ {shlex.join(command)}\n")
+        self.log.flush()
+        start = self.log.seek(0, os.SEEK_END)
+        with subprocess.Popen(
+            command, cwd=self.root, env=environ(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT
+        ) as child:
+            try:
+                code = self._wait(child)
+            except BaseException:
+                child.terminate()
+                raise
+        self.log.seek(start)
+        return Result(code, self.log.read())
+
+    def _wait(self, child: subprocess.Popen[bytes]) -> int:
+        while True:
+            try:
+                return child.wait(timeout=0.1 if self.live else None)
+            except subprocess.TimeoutExpired:
+                self.out.write(f"\r{self._line()}")
+                self.out.flush()
+
+    def _line(self, mark: str = "") -> str:
+        left = f"  {self.name:<13} {mark}" if mark else f"  {self.name}"
+        return f"{left:<22}{time.monotonic() - self.started:>6.1f}s"
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.log.close()
+        if self.live:
+            self.out.write("\r\033[K")
+        if error is None:
+            self.out.write(f"{self._line()}\n")
+        elif isinstance(error, StepFailed):
+            log = self.path.relative_to(self.root)
+            self.out.write(f"{self._line('FAILED')}   {error.note}\n  try: {error.way:<37}  full log: {log}\n")
+        self.out.flush()
+
+
+def environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+
+
+# --- the Python environment
+
+
+def build_environment(root: Path, step: Step) -> None:
+    pip = (program(root, "python"), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off")
+    for command in (
+        (sys.executable, "-m", "venv", "--clear", str(root / ".venv")),
+        (*pip, "--require-hashes", "-r", "requirements.lock"),
+        (*pip, "--no-deps", "--no-build-isolation", "-e", "."),
+    ):
+        code, text = step.run(*command)
+        if code:
+            note = last(r"^ERROR: .*", text) or last(r"^.*\S.*$", text) or f"exit code {code}"
+            raise StepFailed(note, "again with a network, or PIP_INDEX_URL=URL make test")
+
+
+@contextlib.contextmanager
+def environment(root: Path, build: Callable[[Path, Step], None] = build_environment) -> Iterator[IO[str]]:
+    """Make .venv if it is missing, broken, half-made or out of date, and keep it from being made again meanwhile."""
+    (root / ".build").mkdir(exist_ok=True)
+    with (root / ".build" / "lock").open("a") as lock:
+        take(lock, fcntl.LOCK_SH)
+        if not is_made(root):
+            take(lock, fcntl.LOCK_EX)
+            if not is_made(root):  # another make may have made it while this one waited
+                with Step(root, "python environment", "environment") as step:
+                    stamp(root).unlink(missing_ok=True)
+                    build(root, step)
+                    stamp(root).write_text(fingerprint(root))
+            take(lock, fcntl.LOCK_SH)
+        yield lock
+
+
+def take(lock: IO[str], kind: int) -> None:
+    """Wait for the lock, and say so when that takes longer than a second."""
+    started, said = time.monotonic(), False
+    while True:
+        try:
+            return fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not said and time.monotonic() - started > 1:
+                print("  waiting for another make in this folder", file=sys.stderr, flush=True)
+                said = True
+            time.sleep(0.05)
+
+
+def is_made(root: Path) -> bool:
+    try:
+        if stamp(root).read_text() != fingerprint(root):
+            return False
+        return subprocess.run([program(root, "python"), "-c", ""], env=environ(), check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def fingerprint(root: Path) -> str:
+    """Changes when .venv no longer is what it should be: other packages, other interpreter, folder moved."""
+    files = (root / name for name in ("requirements.lock", "pyproject.toml"))
+    return digest(files, sys.version, sys.base_prefix, str(root))
+
+
+def stamp(root: Path) -> Path:
+    return root / ".venv" / "made-from"
+
+
+def program(root: Path, name: str) -> str:
+    return str(root / ".venv" / "bin" / name)
+
+
+# --- lint and types
+
+
+def lint(root: Path) -> None:
+    """All checks, even if the first fails: their complaints are independent. Not again for files that passed."""
+    passed, inputs = root / ".build" / "lint.passed", lint_inputs(root)
+    if passed.exists() and passed.read_text() == inputs:
+        return
+    folders = [name for name in FOLDERS if any((root / name).rglob("*.py"))]
+    with Step(root, "lint and types", "lint") as step:
+        notes, ways = [], []
+        for name, check in CHECKS.items():
+            command = (program(root, check.command[0]), *check.command[1:], *(folders if check.takes_folders else ()))
+            code, text = step.run(*command)
+            if code:
+                found = re.findall(check.complaint, text, re.MULTILINE)
+                notes.append(f"{name}: {found[0] if found else f'exit code {code}'}{', ...' if found[1:] else ''}")
+                ways.append(check.way)
+        if notes:
+            raise StepFailed("; ".join(notes), ways[0])
+    passed.write_text(inputs)
+
+
+def lint_inputs(root: Path) -> str:
+    return digest(python_files(root), stamp(root).read_text())
+
+
+def python_files(root: Path) -> Iterator[Path]:
+    for name in FOLDERS:
+        yield from sorted((root / name).rglob("*.py"))
+
+
+# --- tests
+
+
+def tests(root: Path) -> None:
+    with Step(root, "tests", "tests") as step:
+        code, text = step.run(program(root, "python"), "-m", "pytest", "-q", "--color=no")
+        closing = last(r"^=* ?\d+ .* in [\d.]+s.*$", text).strip("= ")
+        if code:
+            raise failed_tests(text, closing)
+    print(closing)
+
+
+def failed_tests(text: str, closing: str) -> StepFailed:
+    summary = text.rpartition("short test summary info")[2]
+    names = re.findall(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", summary, re.MULTILINE)
+    if not names:
+        return StepFailed(closing or last(r"^.*\S.*$", text), "make test ARGS=-v")
+    counts = re.findall(r"(\d+) (?:passed|failed|errors?|skipped|xfailed)", closing)
+    total = sum(map(int, counts))
+    more = ", ..." if names[1:] else ""
+    return StepFailed(f"{len(names)} of {total}: {names[0]}{more}", f'make test ARGS="{selection(names[0])}"')
+
+
+def selection(test: str) -> str:
+    """The shortest -k that still says something: two words or more, nine letters or more."""
+    path, _, name = test.rpartition("::")
+    if not path:
+        return test  # a file that could not even be read
+    words = name.split("[")[0].removeprefix("test_").split("_")
+    for count in range(2, len(words)):
+        if len("_".join(words[:count])) >= 9:
+            return f"-k {'_'.join(words[:count])}"
+    return f"-k {'_'.join(words) if words[1:] else name.split('[')[0]}"
+
+
+# --- shared
+
+
+def digest(files: Iterator[Path], *texts: str) -> str:
+    whole = hashlib.sha256("\0".join(texts).encode())
+    for file in files:
+        whole.update(f"\0{file}\0".encode() + file.read_bytes())
+    return whole.hexdigest()
+
+
+def last(pattern: str, text: str) -> str:
+    found: list[str] = re.findall(pattern, text, re.MULTILINE)
+    return found[-1] if found else ""
+
+
+def become(root: Path, lock: IO[str], *command: str) -> NoReturn:
+    """Let the program have the terminal, and keep .venv from being made again while it runs."""
+    os.set_inheritable(lock.fileno(), True)
+    os.chdir(root)
+    os.execve(command[0], command, environ())
+
+
+def main(target: str, args: list[str], root: Path = ROOT) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a step ends what it started
+    try:
+        with environment(root) as lock:
+            if target == "bench":
+                become(root, lock, program(root, "python"), "-m", "bench", *args)
+            if target == "test" and args:  # someone is after a few tests: their output is what is wanted
+                become(root, lock, program(root, "python"), "-m", "pytest", "-q", *args)
+            lint(root)
+            if target == "test":
+                tests(root)
+    except StepFailed:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], shlex.split(os.environ.get("ARGS", ""))))
