@@ -5,6 +5,7 @@ GPUSHARE_API_TOKEN, and GPUSHARE_API_CA for its certificate; without a CA the ce
 """
 
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -87,7 +88,7 @@ class Api:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": content_type} if data is not None else {}
         async with self.session.request(
-            method, self.url + path, data=data, headers=headers, params=query, ssl=self._ssl
+            method, self.url + path, data=data and io.BytesIO(data), headers=headers, params=query, ssl=self._ssl
         ) as response:
             content = await response.read()
             parsed = json.loads(content) if content[:1] == b"{" else content

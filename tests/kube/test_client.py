@@ -39,7 +39,7 @@ async def test_a_list_is_asked_for_in_pages_without_a_resource_version() -> None
         )
         assert await names(api_, params={"fieldSelector": "x!=y"}) == (["a", "b", "c"], ["9", "9", "9"])
         assert [asked.query for asked in server.asked] == [
-            {"limit": "100", "fieldSelector": "x!=y"},
+            {"limit": "25", "fieldSelector": "x!=y"},
             {"limit": "500", "fieldSelector": "x!=y", "continue": "next&1"},
             {"limit": "500", "fieldSelector": "x!=y", "continue": "next 2"},
         ]
@@ -50,7 +50,7 @@ async def test_pages_of_large_objects_get_shorter() -> None:
         large = [pod(str(i), i, annotations={"x": "y" * (1 << 20)}) for i in range(2)]
         server.on(f"GET {PODS}", page(large, "9", "next"), page([], "9"))
         await names(api_)
-        assert [asked.query["limit"] for asked in server.asked] == ["100", "3"]
+        assert [asked.query["limit"] for asked in server.asked] == ["25", "3"]
 
 
 async def test_an_empty_list_may_be_null() -> None:

@@ -306,7 +306,7 @@ async def test_not_all_deleted_objects_are_remembered() -> None:
         assert str(5 + 2 * REMEMBERED) in on.reflector._deleted
 
 
-@pytest.mark.parametrize("bad", [b"nonsense\n", b'{"type": "ADDED", "object": {"spec": 7}}\n'])
+@pytest.mark.parametrize("bad", [b"nonsense\n", b'{"type": "ADDED", "object": {"spec": 7}}\n', b'{"type": "ADDED"}\n'])
 async def test_a_malformed_event_is_counted_and_lists_again(bad: bytes) -> None:
     lists = [page([pod("a", 3)], "5"), page([pod("a", 3), pod("b", 6)], "7")]
     broken = watch(event("MODIFIED", pod("a", 6)), bad, event("ADDED", pod("c", 8)), then="hang")

@@ -22,7 +22,8 @@ HOLD_SECONDS = 30.0
 SLOW_HOLD_SECONDS = 900.0  # while volumes are bound: kube-scheduler gives them 600 s
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
 REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a shape
-MORE_THAN_ANY = 1 << 50  # units; no GPU has as many
+SUM_BITS = 32  # the free units of a whole node fit below that
+IMPOSSIBLE = 1 << 62
 REFUSED_BY_KUBELET = "UnexpectedAdmissionError"
 
 
@@ -36,8 +37,8 @@ class Ledger:
         self.pledged: dict[str, str] = {}  # uid -> node
         self.grown: set[str] = set()  # nodes where something came free since somebody last cleared this
         self.shapes = Shapes()
-        # What scoring reads: free units by well GPU, smallest first and closed by MORE_THAN_ANY, and in all.
-        self.spots: dict[str, tuple[tuple[int, ...], int]] = {}
+        # What scoring reads, one number per well GPU: its free units before those of its node; then IMPOSSIBLE.
+        self.spots: dict[str, tuple[int, ...]] = {}
         self._largest: dict[Lane, dict[str, int]] = {}  # largest free GPU of the nodes that may serve such pods
         self._special: set[str] = set()  # nodes whose answer depends on more than what is free
         self._held: dict[str, Holding] = {}  # those that end by time
@@ -359,7 +360,7 @@ class Ledger:
             lane.pop(name, None)
         self.spots.pop(name, None)
         if room is not None and room.rising and room.facts.blocked is None:
-            self.spots[name] = ((*room.rising, MORE_THAN_ANY), room.sum_free)
+            self.spots[name] = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
             pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
             for unit in (None, room.facts.unit):
                 self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]

@@ -10,13 +10,11 @@ from heapq import nsmallest
 from itertools import repeat
 
 from gpushare.core import choose
-from gpushare.core.ledger import MORE_THAN_ANY, Ledger
+from gpushare.core.ledger import IMPOSSIBLE, SUM_BITS, Ledger
 from gpushare.core.model import PodFacts, Request
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
-SUM_BITS = 40  # a node's free units in all fit below that
-NOWHERE = ((-1, MORE_THAN_ANY), 0)
-IMPOSSIBLE = MORE_THAN_ANY << SUM_BITS
+NOWHERE = (-1, IMPOSSIBLE)
 
 
 def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> list[tuple[str, int]]:
@@ -30,7 +28,7 @@ def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], 
     else:
         keys = _planned_keys(ledger, request, pod, among, policy)
     scores, rank, before = [], BEST, None
-    for position, (key, node) in enumerate(nsmallest(BEST, keys)):
+    for position, (key, node) in enumerate(keys):
         if position == 1 or (position > 1 and key != before):
             rank -= 1
         scores.append((node, rank))
@@ -39,14 +37,15 @@ def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], 
 
 
 def _one_share_keys(ledger: Ledger, need: int, among: Sequence[str], policy: str) -> list[tuple[int, str]]:
-    """One number per node: what its chosen GPU has free, then the node; names only for the few that matter."""
+    """One number per node: what its chosen GPU has free, then the node."""
+    least = need << SUM_BITS
     spots = map(ledger.spots.get, among, repeat(NOWHERE))
     if policy == choose.SPREAD:
-        keys = [-(rising[-2] << SUM_BITS) - free if rising[-2] >= need else IMPOSSIBLE for rising, free in spots]
+        keys = [-spot[-2] if spot[-2] >= least else IMPOSSIBLE for spot in spots]
     else:
-        keys = [(rising[bisect_left(rising, need)] << SUM_BITS) + free for rising, free in spots]
-    last = min(sorted(keys)[: BEST + 1][-1], IMPOSSIBLE - 1) if keys else 0
-    return [(key, node) for key, node in zip(keys, among, strict=True) if key <= last]
+        keys = [spot[bisect_left(spot, least)] for spot in spots]
+    best_first = nsmallest(BEST, range(len(keys)), key=keys.__getitem__)
+    return [(keys[i], among[i]) for i in best_first if keys[i] != IMPOSSIBLE]
 
 
 def _planned_keys(
@@ -60,7 +59,7 @@ def _planned_keys(
         rank = ranks[node]
         if rank is not None:
             keys.append((rank, node))
-    return keys
+    return nsmallest(BEST, keys, key=lambda row: row[0])
 
 
 def _rank(ledger: Ledger, request: Request, node: str, policy: str) -> int | None:

@@ -8,6 +8,7 @@ It listens on loopback only. Everything is decided in `registry`, `listing` and 
 import argparse
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -21,7 +22,7 @@ from typing import Any, Final, Self
 import msgspec
 from aiohttp import web
 
-from gpushare.devcluster import kinds, kubeconfig, listing, paths, registry, status, watching
+from gpushare.devcluster import kinds, kubeconfig, listing, patches, paths, registry, status, watching
 from gpushare.devcluster.status import Object
 from gpushare.devcluster.store import Store
 
@@ -171,6 +172,7 @@ class ApiServer:
                 obj = _decode(body, kind.kind)
                 return _object(200, kind, self.registry.update(kind, namespace, name, obj, target.subresource))
             case "PATCH", True, "" | "status":
+                patches.check(request.content_type)
                 patch = _decode(body, "patch")
                 changed = self.registry.patch(kind, namespace, name, request.content_type, patch, target.subresource)
                 return _object(200, kind, changed)
@@ -277,6 +279,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     ) as server:
         if arguments.load:
             server.load(_objects_of(Path(arguments.load)))
+            gc.freeze()  # what was loaded is no garbage
         if arguments.kubeconfig_out:
             server.write_kubeconfig(arguments.kubeconfig_out)
         print(f"ready {server.url}", flush=True)

@@ -8,6 +8,7 @@ is dropped at the socket, so that the client sees what it would see of a broken 
 import asyncio
 import collections
 import contextlib
+import io
 import os
 import random
 import ssl
@@ -124,7 +125,8 @@ class FaultProxy:
             headers["Authorization"] = f"Bearer {self._token}"
         url = yarl.URL(self._upstream + request.raw_path, encoded=True)
         skip = ("Accept-Encoding", "Content-Type")
-        return self._session.request(request.method, url, headers=headers, data=body or None, skip_auto_headers=skip)
+        data = io.BytesIO(body) if body else None
+        return self._session.request(request.method, url, headers=headers, data=data, skip_auto_headers=skip)
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> web.Response:
         async with self._request(request, body) as reply:

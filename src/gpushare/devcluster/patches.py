@@ -26,10 +26,14 @@ MERGE_KEYS: Final = {
 }
 
 
-def apply(content_type: str, target: Object, patch: Any) -> Object:
-    """The object after the patch."""
+def check(content_type: str) -> None:
     if content_type not in TYPES:
         raise status.unsupported_media_type(list(TYPES))
+
+
+def apply(content_type: str, target: Object, patch: Any) -> Object:
+    """The object after the patch."""
+    check(content_type)
     if not isinstance(patch, dict):
         raise status.bad_request("error decoding patch: a patch is a JSON object")
     merged: Object = _merge(target, patch, strategic=content_type == STRATEGIC)

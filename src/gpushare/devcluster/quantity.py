@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Final
 
 FORMAT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-NUMERIC: Final = "unable to parse numeric part of quantity"
 SUFFIX: Final = "unable to parse quantity's suffix"
 
 _SPLIT: Final = re.compile(r"([+-]?)0*(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[-+]?\d*)", re.ASCII)
@@ -42,14 +41,12 @@ def _parse(raw: object) -> tuple[Fraction, str]:
     if not text or found is None:
         raise ValueError(FORMAT)
     sign, whole, fraction, suffix = found.groups(default="")
-    if not (whole or fraction or "0" in text):
-        raise ValueError(NUMERIC)
     binary = suffix in _BINARY
     if binary:
         exponent, factor = _BINARY[suffix], Fraction(2 ** _BINARY[suffix])
     elif suffix in _DECIMAL:
         exponent, factor = _DECIMAL[suffix], Fraction(10) ** _DECIMAL[suffix]
-    elif re.fullmatch(r"[eE][-+]?\d+", suffix):
+    elif re.fullmatch(r"[eE][-+]?\d{1,3}", suffix):
         exponent, factor = int(suffix[1:]), Fraction(10) ** int(suffix[1:])
     else:
         raise ValueError(SUFFIX)
@@ -70,7 +67,8 @@ def _looks_canonical(digits: str, fraction: str, exponent: int, binary: bool) ->
     if binary:
         return not fraction and int(digits) & 7 != 0 and len(digits) + exponent * 3 // 10 <= 14
     scale = exponent - len(fraction)
-    return len(digits) <= 18 and scale >= -3 and scale % 3 == 0 and not digits.endswith("000") and not digits.startswith("0")
+    short = len(digits) <= 18 and not digits.endswith("000") and not digits.startswith("0")
+    return short and scale >= -3 and scale % 3 == 0
 
 
 def _write(amount: Fraction, suffix: str, binary: bool) -> str:

@@ -79,21 +79,18 @@ class Registry:
 
     def load(self, objects: Iterable[Object]) -> int:
         """Bulk load, before clients come: stored as given, statuses and bindings included, without any check."""
-        by_kind: dict[str, list[Object]] = {}
-        for obj in objects:
-            by_kind.setdefault(obj["kind"], []).append(obj)
-        return sum(self.store.load(kinds.BY_KIND[kind].resource, self._loaded(kind, by_kind[kind])) for kind in by_kind)
+        return self.store.load(self._loaded(objects))
 
-    def _loaded(self, kind_name: str, objects: Iterable[Object]) -> Iterable[tuple[str, Object]]:
-        kind = kinds.BY_KIND[kind_name]
+    def _loaded(self, objects: Iterable[Object]) -> Iterable[tuple[str, str, Object]]:
         for given in objects:
+            kind = kinds.BY_KIND[given["kind"]]
             obj = {key: value for key, value in given.items() if key not in ("kind", "apiVersion")}
             meta = obj["metadata"] = {"uid": str(uuid.uuid4()), "creationTimestamp": self._now()} | obj["metadata"]
             if kind.namespaced:
                 meta.setdefault("namespace", "default")
                 if self.store.get("namespaces", meta["namespace"]) is None:
                     self.create(NAMESPACES, "", {"metadata": {"name": meta["namespace"]}})
-            yield kinds.key(kind, meta.get("namespace", ""), meta["name"]), obj
+            yield kind.resource, kinds.key(kind, meta.get("namespace", ""), meta["name"]), obj
 
     def update(self, kind: Kind, namespace: str, name: str, obj: Object, subresource: str = "") -> bytes:
         """PUT: the object replaces the present one, of the same uid and resourceVersion if it names them."""
@@ -107,8 +104,6 @@ class Registry:
     def patch(
         self, kind: Kind, namespace: str, name: str, content_type: str, patch: Any, subresource: str = ""
     ) -> bytes:
-        if content_type not in patches.TYPES:
-            raise status.unsupported_media_type(list(patches.TYPES))
         old = self.get(kind, namespace, name)
         obj = patches.apply(content_type, old.obj(), patch)
         _read(kind, obj)

@@ -241,15 +241,14 @@ class Store:
             shelf.floor = self.revision
             self.changed(resource)
 
-    def load(self, resource: str, objects: Iterable[tuple[str, Object]]) -> int:
-        """Puts many (key, object) in at once, as a restored backup would: watches that are open must start again."""
-        shelf = self.shelf(resource)
+    def load(self, objects: Iterable[tuple[str, str, Object]]) -> int:
+        """Puts many (resource, key, object) in, as a restored backup would: watches that are open must start again."""
         count = 0
-        for key, obj in objects:
+        for count, (resource, key, obj) in enumerate(objects, start=1):  # noqa: B007
             self.revision += 1
             obj["metadata"]["resourceVersion"] = str(self.revision)
-            shelf.entries[key] = Entry(key, obj, self.revision, self._fields(resource, obj))
-            count += 1
-        shelf.keys = sorted(shelf.entries)
+            self.shelf(resource).entries[key] = Entry(key, obj, self.revision, self._fields(resource, obj))
+        for shelf in self._shelves.values():
+            shelf.keys = sorted(shelf.entries)
         self.expire_history()
         return count

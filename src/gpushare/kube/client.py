@@ -27,7 +27,7 @@ Params = Mapping[str, str]
 TIMEOUT = 10.0  # seconds, for each request
 SILENCE = 90.0  # seconds; an API server sends a bookmark about every minute
 CONNECTIONS = 200
-FIRST_PAGE = 100  # objects; how large they are is not known yet
+FIRST_PAGE = 25  # objects; how large they are is not known yet
 PAGE_BYTES = 4 << 20  # what is decoded in one go
 UID_CHECKED = (1, 23)  # the first version whose binding looks at the pod's uid
 

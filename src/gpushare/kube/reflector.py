@@ -130,8 +130,8 @@ class Reflector(Generic[T]):
         async for items, page_version in self._api.list_pages(self._path, self._kind, self._params):
             self._heard, version = self._clock(), page_version
             for count, item in enumerate(items, 1):
+                listed[self._known_by(item)] = _number(item.metadata.resource_version)
                 self._sink.upsert(item)
-                listed[self._key(item)] = _number(item.metadata.resource_version)
                 if count % TURN == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
         item = event.object
         if item is None:
             return
-        key = self._key(item)
+        key = self._known_by(item)
         known = self._applied.get(key)
         if event.type == stream.DELETED:
             if 0 < number < (known or 0):
@@ -188,6 +188,12 @@ class Reflector(Generic[T]):
                 self._deleted.pop(key, None)
                 self._applied[key] = number
                 self._sink.upsert(item)
+
+    def _known_by(self, item: T) -> str:
+        key = self._key(item)
+        if not key:
+            raise Malformed(f"{self._path}: an object without a name or uid")
+        return key
 
     def _remember_deleted(self, key: str, number: int) -> None:
         self._deleted[key] = max(number, self._deleted.pop(key, 0))

@@ -1,0 +1,68 @@
+"""An extender without its network: real verbs over a ledger filled by the real sinks."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import msgspec
+
+from bench import world
+from gpushare.core import api
+from gpushare.extender import sync
+from gpushare.extender.announce import Announcer
+from gpushare.extender.known import KnownPods
+from gpushare.extender.metrics import Metrics
+from gpushare.extender.verbs import Verbs
+from gpushare.extender.waiting import Waiting
+from gpushare.core.ledger import Ledger
+from gpushare.kube.events import Recorder
+
+
+class _NoEvents:
+    """Events are sent by another task and are not part of what is measured."""
+
+    def record(self, **_: str) -> None: ...
+
+
+class Inside:
+    def __init__(self, nodes: int, *, pods: bool = True) -> None:
+        self.size = nodes
+        self.ledger, known, waiting = Ledger(), KnownPods(), Waiting()
+        metrics = self.metrics = Metrics(self.ledger)
+        announcer = Announcer(cast(Recorder, _NoEvents()), self.ledger)
+        clock = time.monotonic
+        self.nodes = sync.Nodes(self.ledger, announcer, unit=None, clock=clock)
+        self.pods = sync.Pods(
+            self.ledger, known, waiting, announcer, metrics, unit=None, identity="bench000", clock=clock
+        )
+        self.verbs = Verbs(
+            self.ledger, known, waiting, metrics, policy="binpack", unit=None, clock=clock, cannot_answer=lambda _: ""
+        )
+        for number in range(nodes):
+            self.nodes.upsert(decoded_node(world.node(number, size=0)))
+        for item in world.bound_pods(nodes) if pods else ():
+            self.pods.upsert(decoded_pod(item))
+
+
+_pods = msgspec.json.Decoder(api.Pod)
+_nodes = msgspec.json.Decoder(api.Node)
+
+
+def decoded_pod(item: dict[str, Any]) -> api.Pod:
+    return _pods.decode(msgspec.json.encode(item))
+
+
+def decoded_node(item: dict[str, Any]) -> api.Node:
+    return _nodes.decode(msgspec.json.encode(item))
+
+
+def cpu_ms(work: Iterable[Callable[[], object]], repeats: int) -> float:
+    """CPU milliseconds of one call: the median over rounds, each a pass over all calls."""
+    calls = list(work)
+    rounds = []
+    for _ in range(repeats):
+        begun = time.process_time()
+        for call in calls:
+            call()
+        rounds.append((time.process_time() - begun) / len(calls))
+    return sorted(rounds)[len(rounds) // 2] * 1000

@@ -1,0 +1,74 @@
+"""filter and prioritize, from request bytes to reply bytes, in process."""
+
+import gc
+from collections.abc import Callable, Iterator
+
+from bench import world
+from bench.inside import Inside, cpu_ms, decoded_pod
+from bench.result import Result
+
+SHAPES = 20
+FILTER_BUDGET = {500: 0.2, 1_000: 0.3, 5_000: 1.5}
+
+
+def run() -> Iterator[Result]:
+    for nodes, budget in FILTER_BUDGET.items():
+        inside = Inside(nodes)
+        gc.collect()
+        gc.freeze()
+        note = f"{nodes:,} nodes"
+        yield Result(f"filter, {note}, half fit", _filter(inside, world.BIG), "ms", budget)
+        yield Result(f"filter, {note}, all fit", _filter(inside, world.SMALL), "ms")
+        yield Result(f"filter, {note}, none fit", _filter(inside, world.HUGE), "ms")
+        yield Result(f"filter, {note}, half fit, 60 KB pod", _filter(inside, world.BIG, size=60_000), "ms")
+        budgets = {1_000: 0.5}
+        yield Result(f"prioritize, {note}", _prioritize(inside), "ms", budgets.get(nodes))
+        cold = {5_000: 25.0}
+        yield Result(f"filter, {note}, cold shape of two containers", _cold(inside), "ms", cold.get(nodes))
+        gc.unfreeze()
+
+
+def _filter(inside: Inside, amount: int, size: int = 6_000) -> float:
+    """Twenty shapes in turn, every fifth of two containers; between two calls a pod somewhere comes or goes."""
+    bodies = []
+    for shape in range(SHAPES):
+        amounts = (amount + shape, 500 + shape) if shape % 5 == 0 else (amount + shape,)
+        bodies.append(world.question(world.pod(f"ask-{shape}", *amounts, size=size), inside.size))
+    changes = [_change(inside, number) for number in range(SHAPES)]
+    calls = [_call(inside, body) for body in bodies]
+    for call in calls:
+        call()
+    both = cpu_ms([step for pair in zip(changes, calls, strict=True) for step in pair], 15)
+    return max(2 * both - cpu_ms(changes, 15), 0.0)
+
+
+def _prioritize(inside: Inside) -> float:
+    bodies = [world.question(world.pod(f"rank-{i}", world.SMALL + i), inside.size) for i in range(SHAPES)]
+    for body in bodies:
+        inside.verbs.prioritize(body)
+    return cpu_ms([(lambda body=body: inside.verbs.prioritize(body)) for body in bodies], 15)  # type: ignore[misc]
+
+
+def _cold(inside: Inside) -> float:
+    """Each call asks a shape nobody has asked before."""
+    bodies = [
+        world.question(world.pod(f"cold-{i}", world.BIG + 100 + i, 700 + i), inside.size) for i in range(9)
+    ]
+    return sorted(cpu_ms([_call(inside, body)], 1) for body in bodies)[len(bodies) // 2]
+
+
+def _call(inside: Inside, body: bytes) -> Callable[[], object]:
+    return lambda: inside.verbs.filter(body)
+
+
+def _change(inside: Inside, number: int) -> Callable[[], object]:
+    node = world.node_name(number * 7 % inside.size)
+    item = decoded_pod(world.pod(f"change-{number}", 10, node=node, gpu=3))
+
+    def change() -> None:
+        if item.metadata.uid in inside.ledger.holdings:
+            inside.pods.remove(item)
+        else:
+            inside.pods.upsert(item)
+
+    return change
