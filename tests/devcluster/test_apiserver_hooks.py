@@ -56,6 +56,7 @@ async def test_a_frozen_cache_is_seen_by_who_allows_old_answers_only(server: Api
     stale = await api.get(api.pods, resourceVersion="0")
     assert stale.names() == ["old"]
     assert "nodeName" not in (await api.get(f"{api.pods}/old", resourceVersion="0")).body["spec"]
+    assert (await api.get(f"{api.pods}/new", resourceVersion="0")).code == 404
     async with api.watch(api.pods, resourceVersion="0") as watch:
         assert await watch.named(3) == [("ADDED", "old"), ("ADDED", "new"), ("MODIFIED", "old")]
     server.store.thaw()
@@ -173,6 +174,47 @@ async def test_loaded_objects_are_kept_as_given(server: ApiServer, api: Api) -> 
     assert (found["status"], found["spec"]["nodeName"]) == ({"phase": "Running"}, "n")
     assert found["metadata"]["uid"]
     assert (await api.get("/api/v1/nodes")).names() == ["n"]
+
+
+async def test_a_bare_loaded_pod_can_be_annotated_bound_and_deleted(server: ApiServer, api: Api) -> None:
+    server.load([{"kind": "Pod", "metadata": {"name": "p", "namespace": api.namespace}, "spec": {"containers": []}}])
+    assert (await api.patch(f"{api.pods}/p", {"metadata": {"annotations": {"a": "b"}}})).code == 200
+    assert (await api.bind("p", "node-1")).code == 201
+    assert (await api.call("DELETE", f"{api.pods}/p")).body["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+@pytest.mark.parametrize(
+    "oddity",
+    [
+        {"metadata": 5},
+        {"metadata": {"name": 5}},
+        {"metadata": {"name": "x", "labels": []}},
+        {"spec": "x"},
+        {"spec": {"containers": "x"}},
+        {"spec": {"containers": [5]}},
+        {"spec": {"containers": [{"resources": {"limits": "x"}}]}},
+        {"status": []},
+        {"involvedObject": "x"},
+        {"target": 5},
+    ],
+)
+async def test_no_body_makes_the_server_fail_without_a_status(api: Api, oddity: support.Object) -> None:
+    body = {"metadata": {"name": "odd"}} | oddity
+    await api.create(api.pods, pod())
+    for path in (api.pods, api.configmaps, api.events, "/api/v1/nodes", f"{api.pods}/train/binding"):
+        for method, target in (("POST", path), ("PATCH", f"{api.pods}/train"), ("DELETE", f"{api.pods}/none")):
+            content_type = support.STRATEGIC if method == "PATCH" else "application/json"
+            answer = await api.call(method, target, body, content_type=content_type)
+            assert answer.code < 300 or answer.body["kind"] == "Status", (method, target)
+
+
+async def test_a_strategic_patch_that_is_too_clever_is_refused(api: Api) -> None:
+    await api.create(api.pods, pod())
+    patch = {"metadata": {"labels": {"$patch": "replace"}}}
+    answer = await api.patch(f"{api.pods}/train", patch, support.STRATEGIC)
+    assert (answer.code, answer.reason) == (501, "NotImplemented")
+    ordered = {"status": {"$setElementOrder/conditions": [{"type": "Ready"}], "conditions": [{"type": "Ready"}]}}
+    assert (await api.patch(f"{api.pods}/train/status", ordered, support.STRATEGIC)).code == 200
 
 
 async def test_deleting_a_namespace_deletes_what_is_in_it(api: Api) -> None:

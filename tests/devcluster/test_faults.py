@@ -200,6 +200,26 @@ def test_a_plan_that_makes_no_sense_is_refused(rates: dict[str, float]) -> None:
         Plan(rates=rates)
 
 
+async def test_whatever_goes_wrong_a_pod_is_bound_once(server: ApiServer, proxy: FaultProxy, through: Api) -> None:
+    kinds = (plan.LATENCY, plan.TOO_MANY, plan.SERVER_ERROR, plan.UNAVAILABLE, plan.LOST_REPLY, plan.LATE_WRITE)
+    for i in range(20):
+        await through.create(through.pods, pod(f"p-{i}"))
+    proxy.plan = Plan(rates=dict.fromkeys(kinds, 0.12), latency=(0, 0.01), late_write=(0, 0.05))
+
+    async def persist(name: str) -> None:
+        code = 0
+        while code not in (201, 409):
+            try:
+                code = (await through.bind(name, "node-1")).code
+            except aiohttp.ClientError:
+                continue
+
+    await asyncio.gather(*(persist(f"p-{i}") for i in range(20)))
+    await proxy.settle()
+    bound = [entry.path for entry in server.audit if entry.path.endswith("/binding") and entry.code == 201]
+    assert len(bound) == len(set(bound)) == 20
+
+
 async def test_the_token_of_the_upstream_can_be_the_proxy_s_own(tmp_path: Path) -> None:
     async with (
         ApiServer(token="secret") as server,

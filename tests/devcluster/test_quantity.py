@@ -46,7 +46,7 @@ def test_what_is_no_quantity_is_refused(text: object) -> None:
         quantity.canonical(text)
 
 
-@given(st.integers(0, 2**62), st.sampled_from(["", "k", "M", "m", "Ki", "Mi", "Gi", "e3"]))
+@given(st.integers(0, 2**40), st.sampled_from(["", "k", "M", "m", "Ki", "Mi", "Gi", "e3"]))
 def test_writing_changes_neither_the_amount_nor_what_is_already_written(number: int, suffix: str) -> None:
     text = f"{number}{suffix}"
     stored = quantity.canonical(text)

@@ -1,7 +1,7 @@
 """The picture stays true, whatever the connection does."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +34,7 @@ class Picture:
         del self.pods[item.metadata.uid]
         self.told.append(f"-{item.metadata.name}")
 
-    def relisted(self, kept: set[str]) -> None:
+    def relisted(self, kept: Set[str]) -> None:
         self.pods = {uid: item for uid, item in self.pods.items() if uid in kept}
         self.told.append(f"={len(kept)}")
 
@@ -183,6 +183,14 @@ async def test_failing_lists_are_tried_again_with_growing_delays() -> None:
         assert on.reflector.lists == 3
 
 
+async def test_pages_that_do_not_come_through_are_asked_for_in_smaller_pieces() -> None:
+    # aiohttp itself asks once more when a connection is cut
+    async with stage([*[cut] * 8, page([pod("a", 3)], "5")], OPEN) as on:
+        await on.told("a@3", "=1")
+        limits = [int(asked.query["limit"]) for asked in on.server.asked if "limit" in asked.query]
+        assert limits[-1] < limits[0]
+
+
 async def test_the_wish_of_an_overloaded_server_is_granted_within_a_minute() -> None:
     busy = [refuse(429, headers={"Retry-After": wait}) for wait in ("7", "3600")]
     async with stage([*busy, page([], "5")], OPEN) as on:
@@ -205,7 +213,7 @@ async def test_after_silence_changes_may_have_been_missed_since_the_last_word() 
         await gate.wait()
 
     async with stage(page([], "5"), OPEN, silence=0.03, sleep=gated, real_time=True) as on:
-        await until(lambda: "silent" in on.reflector.last_error)
+        await until(lambda: "silent" in str(on.reflector.failure))
         assert on.reflector.disconnected_for() >= 0.025  # not since it was noticed
         assert on.reflector.disconnected_for() == pytest.approx(on.reflector.age(), abs=0.01)
         gate.set()
@@ -232,12 +240,12 @@ async def test_touch_and_its_loss_are_measured() -> None:
         clock.now += 20
         assert (on.reflector.age(), on.reflector.disconnected_for()) == (20.0, 0.0)
         released.set()
-        await until(lambda: on.reflector.last_error == "the connection was lost")
+        await until(lambda: str(on.reflector.failure) == "the connection was lost")
         clock.now += 4
         assert (on.reflector.age(), on.reflector.disconnected_for()) == (24.0, 4.0)
         gate.set()
         await on.watching(2)
-        assert (on.reflector.age(), on.reflector.disconnected_for(), on.reflector.last_error) == (0.0, 0.0, "")
+        assert (on.reflector.age(), on.reflector.disconnected_for(), on.reflector.failure) == (0.0, 0.0, None)
 
 
 async def test_a_repeated_or_older_event_changes_nothing() -> None:

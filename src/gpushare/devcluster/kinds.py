@@ -25,7 +25,6 @@ class Kind:
 
     resource: str
     kind: str
-    path: str = "/api/v1"
     namespaced: bool = True
     fields: Mapping[str, str] = field(default_factory=lambda: NAMED)
     read: Callable[[Object], None] = _nothing  # what decoding adds: defaults, canonical quantities

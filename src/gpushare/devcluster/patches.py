@@ -24,6 +24,8 @@ MERGE_KEYS: Final = {
     "ownerReferences": "uid",
     "taints": "key",
 }
+# These only put in order what is merged anyway.
+_ORDERS: Final = ("$setElementOrder/", "$retainKeys")
 
 
 def check(content_type: str) -> None:
@@ -46,7 +48,9 @@ def _merge(target: Any, patch: Any, strategic: bool) -> Any:
     merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if strategic and key.startswith("$"):
-            continue  # $setElementOrder and $retainKeys only order what is already merged here
+            if not key.startswith(_ORDERS) and (key, value) != ("$patch", "merge"):
+                raise status.not_in_the_double(f"{key} in a strategic merge patch")
+            continue
         if value is None:
             merged.pop(key, None)
         elif strategic and isinstance(value, list) and key in MERGE_KEYS:

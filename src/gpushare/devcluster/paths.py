@@ -53,8 +53,19 @@ def _offers(kind: Kind, subresource: str) -> bool:
     return not subresource or (subresource == "binding" and kind.resource == "pods")
 
 
-def discovery() -> Object:
-    """The answer to /api/v1: what there is."""
+def fixed(path: str, version: str) -> Object | None:
+    """The answers that do not depend on any object: who the server is and what it has."""
+    if path == "/version":
+        major, minor = version.split(".")[:2]
+        return {"major": major, "minor": minor, "gitVersion": f"v{version}+gpushare-devcluster"}
+    if path == "/api":
+        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+    if path == "/apis":
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
+    return _discovery() if path == "/api/v1" else None
+
+
+def _discovery() -> Object:
     verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
     resources: list[Object] = []
     for kind in kinds.KINDS:

@@ -80,9 +80,9 @@ def _write(amount: Fraction, suffix: str, binary: bool) -> str:
     number, exponent = _divide_out(int(amount * _MILLI), 10)
     exponent -= 3
     number, exponent = number * 10 ** (exponent % 3), exponent - exponent % 3
-    if suffix[:1] in ("e", "E") and len(suffix) > 1:
+    if not binary and suffix[:1] in ("e", "E") and len(suffix) > 1:
         return f"{number}e{exponent}" if exponent else str(number)
-    return f"{number}{_DECIMAL_SUFFIX.get(exponent, '')}"
+    return f"{number}{_DECIMAL_SUFFIX.get(exponent, '')}"  # beyond E the original has no suffix and loses the amount
 
 
 def _divide_out(number: int, factor: int) -> tuple[int, int]:

@@ -53,8 +53,9 @@ class Registry:
         for name in ("default", "kube-system"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Entry:
-        entry = self.store.get(kind.resource, kinds.key(kind, namespace, name))
+    def get(self, kind: Kind, namespace: str, name: str, old_will_do: bool = False) -> Entry:
+        key = kinds.key(kind, namespace, name)
+        entry = self.store.cached(kind.resource).find(key) if old_will_do else self.store.get(kind.resource, key)
         if entry is None:
             raise status.not_found(kind.resource, name)
         return entry
@@ -110,7 +111,7 @@ class Registry:
         return self._replace(kind, namespace, name, old, obj, subresource)
 
     def _replace(self, kind: Kind, namespace: str, name: str, entry: Entry, new: Object, subresource: str) -> bytes:
-        old = entry.obj()
+        old = _object(kind, entry)
         meta, had = new["metadata"], old["metadata"]
         _check_namespace(meta, namespace)
         if meta.get("name", "") != name:
@@ -138,7 +139,7 @@ class Registry:
 
     def bind(self, namespace: str, binding: Object, name: str = "") -> None:
         """Puts a pod on a node: node, annotations and condition in one update, or nothing at all."""
-        rules.read_metadata(binding)
+        _understand("Binding", rules.read_metadata, binding)
         meta, target = binding["metadata"], binding.get("target") or {}
         name = name or meta.get("name", "")
         if meta.get("name", "") != name:
@@ -154,7 +155,7 @@ class Registry:
         wanted, found = meta.get("resourceVersion"), str(entry.revision)
         if wanted and wanted != found:
             raise status.precondition("pods", entry.key, name, "ResourceVersion", wanted, found)
-        pod = entry.obj()
+        pod = _object(PODS, entry)
         if refusal := pods.bind(pod, binding, self._now()):
             raise status.conflict("pods/binding", name, refusal)
         self.store.update("pods", entry.key, pod)
@@ -163,7 +164,7 @@ class Registry:
         """Deletes at once, or marks for deletion what a kubelet or a finalizer still holds."""
         entry = self.get(kind, namespace, name)
         _check_preconditions(kind, name, entry, options.get("preconditions") or {})
-        obj = entry.obj()
+        obj = _object(kind, entry)
         meta = obj["metadata"]
         asked = options.get("gracePeriodSeconds")
         if asked is not None and asked < 0:
@@ -219,13 +220,23 @@ def _read(kind: Kind, obj: Object) -> None:
     if obj.pop("kind", kind.kind) != kind.kind:
         raise status.bad_request(f"the object provided is unrecognized (must be of type {kind.kind})")
     obj.pop("apiVersion", None)
+    _understand(kind.kind, rules.read_metadata, obj)
+    obj["metadata"].pop("managedFields", None)
+    _understand(kind.kind, kind.read, obj)
+
+
+def _understand(kind: str, reader: Callable[[Object], None], obj: Object) -> None:
     try:
-        rules.read_metadata(obj)
-        obj["metadata"].pop("managedFields", None)
-        kind.read(obj)
+        reader(obj)
     except (ValueError, TypeError, AttributeError) as error:
-        why = f'{kind.kind} in version "v1" cannot be handled as a {kind.kind}: {error}'
-        raise status.bad_request(why) from error
+        raise status.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
+
+
+def _object(kind: Kind, entry: Entry) -> Object:
+    """A stored object, ready to be changed; what was loaded in bulk gets its defaults here, as from an old etcd."""
+    obj = entry.obj()
+    kind.read(obj)
+    return obj
 
 
 def _refuse(kind: Kind, name: str, causes: list[rules.Cause]) -> None:

@@ -89,10 +89,13 @@ def metadata(obj: Object, name_rule: Callable[[str], str | None]) -> list[Cause]
 
 
 def read_metadata(obj: Object) -> None:
-    """Refuses what a real server could not even decode: labels and annotations are maps of strings."""
+    """Refuses what a real server could not even decode: names are strings, labels and annotations maps of them."""
     meta = obj.get("metadata")
-    if not isinstance(meta, dict):
+    if meta is None:
         obj["metadata"] = meta = {}
+    for field in ("name", "namespace", "generateName", "uid", "resourceVersion"):
+        if not isinstance(meta.get(field, ""), str):
+            raise ValueError(f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type string")
     for field in ("labels", "annotations"):
         values = meta.get(field)
         if values is None:

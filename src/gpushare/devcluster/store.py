@@ -244,7 +244,8 @@ class Store:
     def load(self, objects: Iterable[tuple[str, str, Object]]) -> int:
         """Puts many (resource, key, object) in, as a restored backup would: watches that are open must start again."""
         count = 0
-        for count, (resource, key, obj) in enumerate(objects, start=1):  # noqa: B007
+        for resource, key, obj in objects:
+            count += 1
             self.revision += 1
             obj["metadata"]["resourceVersion"] = str(self.revision)
             self.shelf(resource).entries[key] = Entry(key, obj, self.revision, self._fields(resource, obj))

@@ -6,7 +6,7 @@ as in a real cluster. Who selects sees an object come (ADDED) when it starts to 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 import msgspec
@@ -65,7 +65,7 @@ class Watch:
             raise status.expired(TOO_OLD.format(asked=self._since, oldest=store.shelf(kind.resource).floor))
         self._cursor = cursor
 
-    async def lines(self, seconds: float, bookmark_seconds: float | None) -> AsyncIterator[bytes]:
+    async def lines(self, seconds: float, bookmark_seconds: float | None) -> AsyncGenerator[bytes, None]:
         """Batches of whole lines; ends after `seconds`, or with an ERROR line if the history was lost."""
         clock = asyncio.get_running_loop().time
         end = clock() + seconds

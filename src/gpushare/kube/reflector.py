@@ -10,13 +10,14 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Generic, Protocol, TypeVar
 
 from gpushare.kube import client, stream
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Silent, Unreachable
 from gpushare.kube.stream import Object
 
+Failure = ApiError | Unreachable | Malformed | KubeError
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
@@ -25,6 +26,7 @@ LONGEST_WISH = 60.0  # seconds; an API server may ask for more in Retry-After, a
 WATCH_SECONDS = 300, 600  # spread, so that not all watches of a cluster end together
 SHORT = 1.0  # seconds; a watch that ends sooner and brought nothing new was no watch
 QUIET_AFTER = 60.0  # seconds; a failure after that is not one of a series
+PAGE, SHORTEST_PAGE = 500, 10  # objects
 TURN = 200  # objects handled before others have their turn
 REMEMBERED = 4096  # deleted objects
 
@@ -40,7 +42,7 @@ class Sink(Protocol[T_contra]):
     def remove(self, item: T_contra) -> None:
         """It is gone; `item` is its last state."""
 
-    def relisted(self, kept: set[str]) -> None:
+    def relisted(self, kept: Set[str]) -> None:
         """These keys, and no others, exist: forget the rest."""
 
 
@@ -77,7 +79,7 @@ class Reflector(Generic[T]):
         self.lists = 0
         self.watches = 0
         self.malformed = 0
-        self.last_error = ""  # empty while all is well
+        self.failure: Failure | None = None  # of the last request; None while all is well
         self._api = api
         self._path = path
         self._kind = kind
@@ -91,6 +93,7 @@ class Reflector(Generic[T]):
         self._retry = Backoff(chance)
         self._relist = Backoff(chance)
         self._resume = ""  # where to watch from; empty: list first
+        self._limit = PAGE
         self._floor = 0  # what the last list included
         self._applied: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
@@ -127,8 +130,8 @@ class Reflector(Generic[T]):
         self.lists += 1
         listed: dict[str, int] = {}
         version = ""
-        async for items, page_version in self._api.list_pages(self._path, self._kind, self._params):
-            self._heard, version = self._clock(), page_version
+        async for items, page_version in self._api.list_pages(self._path, self._kind, self._params, self._limit):
+            self._heard, self.failure, version = self._clock(), None, page_version
             for count, item in enumerate(items, 1):
                 listed[self._known_by(item)] = _number(item.metadata.resource_version)
                 self._sink.upsert(item)
@@ -138,7 +141,8 @@ class Reflector(Generic[T]):
         # From here on only what is newer than this list counts, even if numbers started anew after a restore.
         self._applied, self._deleted = listed, {}
         self._floor, self._resume = _number(version), version
-        self._sink.relisted(set(listed))
+        self._limit = PAGE
+        self._sink.relisted(listed.keys())
         self._synced.set()
 
     async def _watch(self) -> None:
@@ -149,7 +153,7 @@ class Reflector(Generic[T]):
         async with self._api.watch(
             self._path, self._kind, self._resume, self._params, timeout_seconds=seconds, silence=self._silence
         ) as events:
-            self._heard, self._lost, self.last_error = self._clock(), None, ""
+            self._heard, self._lost, self.failure = self._clock(), None, None
             try:
                 async for event in events:
                     self._heard = self._clock()
@@ -200,10 +204,12 @@ class Reflector(Generic[T]):
         if len(self._deleted) > REMEMBERED:
             del self._deleted[next(iter(self._deleted))]
 
-    async def _rest(self, error: ApiError | Unreachable | Malformed | KubeError) -> None:
-        self.last_error = str(error)
+    async def _rest(self, error: Failure) -> None:
+        self.failure = error
         if isinstance(error, Malformed):
             self.malformed += 1
+        if not self._resume and isinstance(error, Unreachable):
+            self._limit = max(self._limit // 4, SHORTEST_PAGE)  # a page of huge objects may not come in time
         if _needs_list(error):
             self._resume = ""
             delay = self._relist.delay()
@@ -212,7 +218,7 @@ class Reflector(Generic[T]):
         if isinstance(error, ApiError) and error.retry_after:
             delay = max(delay, min(error.retry_after, LONGEST_WISH))
         then = "watch" if self._resume else "list"
-        fields = {"path": self._path, "why": self.last_error, "then": then, "after_seconds": round(delay, 2)}
+        fields = {"path": self._path, "why": str(error), "then": then, "after_seconds": round(delay, 2)}
         log.warning("lost touch with the API server", extra={"fields": fields})
         await self._sleep(delay)
 

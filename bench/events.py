@@ -1,0 +1,83 @@
+"""What one watch event costs: the same on a large cluster as on a small one, however many sizes people ask for."""
+
+import gc
+from collections.abc import Iterator
+
+import msgspec
+
+from bench import world
+from bench.inside import Inside, cpu_ms, decoded_pod
+from bench.result import Result
+from gpushare.core import api
+
+SMALL, LARGE = 100, 10_000
+GROWTH_BUDGET = 1.5
+ROUNDS = 200
+POD_NODE, SICK_NODE = 7, 9
+UNITS = {"152 KB": 3_500, "845 KB": 20_000}
+
+
+def run() -> Iterator[Result]:
+    few, many = _inside(SMALL), _inside(LARGE)
+    gc.collect()
+    gc.freeze()
+    pod_small, pod_large = _pod_event(few), _pod_event(many)
+    yield Result(f"pod event, {SMALL} nodes", pod_small, "ms")
+    yield Result(f"pod event, {LARGE:,} nodes", pod_large, "ms")
+    yield Result(f"pod event, {LARGE:,} nodes against {SMALL}", pod_large / pod_small, "times", GROWTH_BUDGET)
+    node_small, node_large = _node_event(few), _node_event(many)
+    yield Result(f"node event, {SMALL} nodes", node_small, "ms")
+    yield Result(f"node event, {LARGE:,} nodes against {SMALL}", node_large / node_small, "times", GROWTH_BUDGET)
+    sizes_few, sizes_many = _with_sizes(few, 20), _with_sizes(few, 10_000)
+    yield Result("pod event, 10,000 sizes asked against 20", sizes_many / sizes_few, "times", GROWTH_BUDGET)
+    for name, units in UNITS.items():
+        yield Result(f"pod event, pod of {name} from a device-plugin node", _status_event(few, units), "ms")
+    gc.unfreeze()
+
+
+def _inside(nodes: int) -> Inside:
+    """Full are only the two nodes on which something happens."""
+    inside = Inside(nodes, pods=False)
+    for number in (POD_NODE, SICK_NODE):
+        for copy in range(world.GPUS * world.PODS_A_GPU):
+            filler = world.pod(f"fill-{number}-{copy}", 10, node=world.node_name(number), gpu=copy % world.GPUS)
+            inside.pods.upsert(decoded_pod(filler))
+    return inside
+
+
+def _pod_event(inside: Inside) -> float:
+    """A pod is bound, and is gone again: decoding included."""
+    body = msgspec.json.encode(world.pod("event", 100, node=world.node_name(POD_NODE), gpu=2))
+    events = [lambda: inside.pods.upsert(_pods.decode(body)), lambda: inside.pods.remove(_pods.decode(body))]
+    return cpu_ms(events, ROUNDS)
+
+
+def _node_event(inside: Inside) -> float:
+    """A GPU falls sick and gets well."""
+    sick = world.node(SICK_NODE, size=10_000)
+    well = msgspec.json.encode(sick)
+    note = sick["metadata"]["annotations"]
+    note.update({key: value.replace('"ok": true', '"ok": false', 1) for key, value in note.items()})
+    bodies = (msgspec.json.encode(sick), well)
+    return cpu_ms([lambda body=body: inside.nodes.upsert(_nodes.decode(body)) for body in bodies], ROUNDS)  # type: ignore[misc]
+
+
+def _with_sizes(inside: Inside, sizes: int) -> float:
+    for size in range(sizes):
+        asked = world.pod(f"size-{size}", 100 + size, 50, size=0)
+        inside.verbs.filter(world.question(asked, SMALL))
+    return _pod_event(inside)
+
+
+def _status_event(inside: Inside, units: int) -> float:
+    """kubelet from 1.36 on lists every unit in the pod's status."""
+    item = world.pod("plugin-pod", units, node=world.node_name(3), gpu=1)
+    health = [{"resourceID": f"k3v{unit:x}", "health": "Healthy"} for unit in range(units)]
+    item["status"]["containerStatuses"] = [{"allocatedResourcesStatus": [{"name": "r", "resources": health}]}]
+    body = msgspec.json.encode(item)
+    return cpu_ms([lambda: inside.pods.upsert(_pods.decode(body))], 25)
+
+
+_pods = msgspec.json.Decoder(api.Pod)
+_nodes = msgspec.json.Decoder(api.Node)
+
