@@ -1,15 +1,21 @@
 # What people run here. The work is in tools/make.py; tools/python finds the interpreter for it.
 # ARGS and PYTHON, given on the command line, reach it through the environment.
-.PHONY: help test lint bench
+.PHONY: help test e2e lint bench image
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
 	@tools/python tools/make.py test
+
+e2e: ## tests on a real control plane, built once; root, Go; ARGS="-k wake": only those
+	@tools/python tools/make.py e2e
 
 lint: ## style, types and layers only
 	@tools/python tools/make.py lint
 
 bench: ## measure it; ARGS="-o json" for programs
 	@tools/python tools/make.py bench
+
+image: ## a container image without docker: .build/image.tar; root
+	@tools/python tools/make.py image

@@ -80,4 +80,3 @@ def _status_event(inside: Inside, units: int) -> float:
 
 _pods = msgspec.json.Decoder(api.Pod)
 _nodes = msgspec.json.Decoder(api.Node)
-

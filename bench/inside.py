@@ -8,13 +8,13 @@ import msgspec
 
 from bench import world
 from gpushare.core import api
+from gpushare.core.ledger import Ledger
 from gpushare.extender import sync
 from gpushare.extender.announce import Announcer
 from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.waiting import Waiting
-from gpushare.core.ledger import Ledger
 from gpushare.kube.events import Recorder
 
 

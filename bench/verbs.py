@@ -51,9 +51,7 @@ def _prioritize(inside: Inside) -> float:
 
 def _cold(inside: Inside) -> float:
     """Each call asks a shape nobody has asked before."""
-    bodies = [
-        world.question(world.pod(f"cold-{i}", world.BIG + 100 + i, 700 + i), inside.size) for i in range(9)
-    ]
+    bodies = [world.question(world.pod(f"cold-{i}", world.BIG + 100 + i, 700 + i), inside.size) for i in range(9)]
     return sorted(cpu_ms([_call(inside, body)], 1) for body in bodies)[len(bodies) // 2]
 
 

@@ -24,7 +24,9 @@ def node_name(number: int) -> str:
 
 def node(number: int, size: int = 10_000) -> dict[str, Any]:
     name = node_name(number)
-    gpus = [{"i": i, "uuid": f"GPU-{number:08x}-{i:04x}", "model": "A100", "total": TOTAL, "ok": True} for i in range(GPUS)]
+    gpus = [
+        {"i": i, "uuid": f"GPU-{number:08x}-{i:04x}", "model": "A100", "total": TOTAL, "ok": True} for i in range(GPUS)
+    ]
     resources = {names.GPU_MEM: str(GPUS * TOTAL), names.GPU_COUNT: str(GPUS), "cpu": "128", "memory": "1056Gi"}
     made = {
         "metadata": {

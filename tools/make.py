@@ -1,4 +1,4 @@
-"""The steps behind `make`: the Python environment, lint and types, tests, benchmarks.
+"""The steps behind `make`: the Python environment, lint and types, tests, tests on a real cluster, benchmarks.
 
 Runs before anything is installed, so it uses the standard library only; the Makefile calls it through tools/python.
 A step says in one line how long it took and leaves the details in .build/log; a step with nothing to do says nothing.
@@ -230,15 +230,15 @@ def tests(root: Path) -> None:
     print(closing)
 
 
-def failed_tests(text: str, closing: str) -> StepFailed:
+def failed_tests(text: str, closing: str, target: str = "test") -> StepFailed:
     summary = text.rpartition("short test summary info")[2]
     names = re.findall(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", summary, re.MULTILINE)
     if not names:
-        return StepFailed(closing or last(r"^.*\S.*$", text), "make test ARGS=-v")
+        return StepFailed(closing or last(r"^.*\S.*$", text), f"make {target} ARGS=-v")
     counts = re.findall(r"(\d+) (?:passed|failed|errors?|skipped|xfailed)", closing)
     total = sum(map(int, counts))
     more = ", ..." if names[1:] else ""
-    return StepFailed(f"{len(names)} of {total}: {names[0]}{more}", f'make test ARGS="{selection(names[0])}"')
+    return StepFailed(f"{len(names)} of {total}: {names[0]}{more}", f'make {target} ARGS="{selection(names[0])}"')
 
 
 def selection(test: str) -> str:
@@ -251,6 +251,34 @@ def selection(test: str) -> str:
         if len("_".join(words[:count])) >= 9:
             return f"-k {'_'.join(words[:count])}"
     return f"-k {'_'.join(words) if words[1:] else name.split('[')[0]}"
+
+
+# --- tests on a real cluster
+
+E2E = "tests/e2e"
+
+
+def programs(root: Path) -> int:
+    """The control plane's programs, one step for each that has to be made; the exit code if something is missing."""
+    command = (program(root, "python"), "-m", "tests.e2e.binaries")
+    asked = subprocess.run(command, cwd=root, env=environ(), stdout=subprocess.PIPE, text=True, check=False)
+    for name in asked.stdout.splitlines():
+        with Step(root, name, name.replace(" ", "-")) as step:
+            code, text = step.run(*command, name)
+            if code:
+                raise StepFailed(last(r"^error: .*", text) or last(r"^.*\S.*$", text), "make e2e, with a network")
+    return asked.returncode
+
+
+def e2e(root: Path) -> None:
+    figures = root / ".build" / "log" / "e2e" / "figures.txt"
+    with Step(root, "cluster tests", "e2e") as step:
+        code, text = step.run(program(root, "python"), "-m", "pytest", "-q", "--color=no", E2E)
+        closing = last(r"^=* ?\d+ .* in [\d.]+s.*$", text).strip("= ")
+        if code:
+            raise failed_tests(text, closing, "e2e")
+    print(figures.read_text() if figures.exists() else "", end="")
+    print(closing)
 
 
 # --- shared
@@ -275,12 +303,25 @@ def become(root: Path, lock: IO[str], *command: str) -> NoReturn:
     os.execve(command[0], command, environ())
 
 
+def run_e2e(root: Path, lock: IO[str], args: list[str]) -> int:
+    code = programs(root)
+    if code == 0 and args:
+        become(root, lock, program(root, "python"), "-m", "pytest", "-q", E2E, *args)
+    if code == 0:
+        e2e(root)
+    return code
+
+
 def main(target: str, args: list[str], root: Path = ROOT) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a step ends what it started
     try:
         with environment(root) as lock:
             if target == "bench":
                 become(root, lock, program(root, "python"), "-m", "bench", *args)
+            if target == "image":
+                become(root, lock, program(root, "python"), "-m", "tools.image", *args)
+            if target == "e2e":
+                return run_e2e(root, lock, args)
             if target == "test" and args:  # someone is after a few tests: their output is what is wanted
                 become(root, lock, program(root, "python"), "-m", "pytest", "-q", *args)
             lint(root)

@@ -5,10 +5,12 @@ and what to try.
 """
 
 import argparse
-import asyncio
+import difflib
 import os
-import ssl
+import re
+import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -30,17 +32,18 @@ Exit codes: 0 done, 2 bad input, 3 the cluster could not be asked"""
 
 EXTENDER_HELP = """\
 usage: gpushare extender [options]
-Answers kube-scheduler's filter, prioritize, bind and preempt calls for pods that
-ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
-  --port N [N ...]      where to listen (default 12345; PORT in the environment wins)
+Answers kube-scheduler's filter, prioritize, bind and preempt calls for pods
+that ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
+  --port N [N ...]      where to listen (default 12345); PORT in the environment
+                        wins
   --listen ADDRESS      default 127.0.0.1; anything else should have TLS
   --policy NAME         binpack (default) or spread; pods override it with the
                         annotation gpushare.io/policy
   --memory-unit UNIT    MiB or GiB: what pods mean that do not say it
                         (default: such pods may go to nodes of either)
   --tls-cert FILE --tls-key FILE --client-ca FILE
-                        HTTPS, and only for clients with a certificate of that CA
-  --log-level LEVEL     debug, info (default), warn, error (LOG_LEVEL wins)
+                        HTTPS, only for clients with a certificate of that CA
+  --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --debug
 Examples
   gpushare extender --kubeconfig ~/.kube/config
@@ -48,49 +51,96 @@ Examples
 Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
 
 COMMANDS = {"extender": EXTENDER_HELP}
+OF_EVERY_COMMAND = ("--kubeconfig", "--context")  # with a value, before or after the command
+UNITS = ("MiB", "GiB")
+INTERRUPTED = 130
+SWITCHES = ("--debug", "--version", "-h", "--help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code. Nobody sees a stack trace unless they ask for it."""
     words = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in words
     try:
         return _run(words)
     except errors.UserError as error:
-        if debug:
-            raise
+        if "--debug" in words:
+            traceback.print_exc()
         print(error.render(), file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def _run(words: list[str]) -> int:
-    command = next((word for word in words if not word.startswith("-")), None)
     if "--version" in words:
         print(gpushare.__version__)
         return 0
-    if command is None:
-        print(HELP)
-        return 0 if "-h" in words or "--help" in words else errors.BAD_INPUT
-    if command not in COMMANDS:
-        raise errors.UserError(f'unknown command "{command}"', f"commands: {', '.join(COMMANDS)}", "gpushare --help")
-    if "-h" in words or "--help" in words:
-        print(COMMANDS[command])
+    at = _command(words)
+    asks_help = "-h" in words or "--help" in words
+    if at is not None and words[at] not in COMMANDS:
+        raise _unknown("command", words[at], list(COMMANDS), "gpushare {}", otherwise="gpushare --help")
+    if asks_help:
+        print(HELP if at is None else COMMANDS[words[at]])
         return 0
-    words.remove(command)
-    return _extender(words)
+    if at is None:
+        return _no_command(words)
+    return _extender(words[:at] + words[at + 1 :])
+
+
+def _no_command(words: Sequence[str]) -> int:
+    known = (*OF_EVERY_COMMAND, *SWITCHES)
+    for word in words:
+        if word.startswith("-") and _name(word) not in known:
+            raise _unknown_option(word, "gpushare", known)
+    print(HELP)
+    return errors.BAD_INPUT
+
+
+def _command(words: Sequence[str]) -> int | None:
+    """Where the command stands: the first word that is neither an option nor its value."""
+    for at, word in enumerate(words):
+        if not word.startswith("-") and (at == 0 or words[at - 1] not in OF_EVERY_COMMAND):
+            return at
+    return None
+
+
+def _unknown(what: str, given: str, known: Sequence[str], way: str, *, otherwise: str = "") -> errors.UserError:
+    spelled = {name.lower(): name for name in known}
+    close = [spelled[name] for name in difflib.get_close_matches(given.lower(), spelled, n=1)]
+    plural = what.removesuffix("y") + "ies" if what.endswith("y") else what + "s"
+    best = otherwise if otherwise and not close else way.format((close or known)[0])
+    return errors.UserError(f'unknown {what} "{given}"', f"{plural}: {', '.join(known)}", best)
+
+
+def _unknown_option(word: str, program: str, known: Sequence[str]) -> errors.UserError:
+    close = difflib.get_close_matches(_name(word), known, n=2)
+    way = f"{program} {close[0]}; all options: {program} --help" if close else f"{program} --help"
+    return errors.UserError(f"unknown option {_name(word)}", f"{program} knows {', '.join(close or known)}", way)
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0]
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise errors.UserError(
-            message, f"gpushare {self.prog} does not understand this line", f"gpushare {self.prog} --help"
-        )
+        found = re.fullmatch(r"argument (\S+): (expected .*)", message)
+        what, why = (f"{found[1]} needs a value", found[2]) if found else (message, "the line is not understood")
+        raise errors.UserError(what, why, f"{self.prog} --help")
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        given, rest = self.parse_known_args(words)
+        for word in rest:
+            if word.startswith("-"):
+                raise _unknown_option(word, self.prog, [name for name in self._option_string_actions if name])
+            raise errors.UserError(
+                f'unexpected word "{word}"', f"{self.prog} takes options only", f"{self.prog} --help"
+            )
+        return given
 
 
 def _extender(words: list[str]) -> int:
-    parser = _Parser(prog="extender", add_help=False, allow_abbrev=False)
+    parser = _Parser(prog="gpushare extender", add_help=False, allow_abbrev=False)
     parser.add_argument("--port", nargs="+", default=["12345"])
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--policy", default="binpack")
@@ -102,55 +152,36 @@ def _extender(words: list[str]) -> int:
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
     parser.add_argument("--debug", action="store_true")
-    given = parser.parse_args(words)
+    given = parser.parse(words)
+
+    import asyncio
 
     from gpushare.core.request import POLICY_NAMES
-    from gpushare.extender import app
+    from gpushare.extender import app, listen
     from gpushare.kube import auth
     from gpushare.kube.errors import KubeError
     from gpushare.obs import log
 
     log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
     if given.policy not in POLICY_NAMES:
-        raise errors.UserError(
-            f'unknown policy "{given.policy}"', f"policies: {', '.join(POLICY_NAMES)}", "--policy binpack"
-        )
-    if given.memory_unit not in (None, "MiB", "GiB"):
-        raise errors.UserError(f'unknown memory unit "{given.memory_unit}"', "units: MiB, GiB", "--memory-unit MiB")
-    ports = [_port(word) for word in ([os.environ["PORT"]] if os.environ.get("PORT") else given.port)]
-    config = app.Config(given.listen, ports, given.policy, given.memory_unit, _tls(given))
+        raise _unknown("policy", given.policy, POLICY_NAMES, "--policy {}")
+    if given.memory_unit not in (None, *UNITS):
+        raise _unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
+    tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
+    config = app.Config(given.listen, _ports(given.port), given.policy, given.memory_unit, tls)
     try:
         access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
-        asyncio.run(app.run(config, access))
+        ended = asyncio.run(app.run(config, access))
     except KubeError as error:
         raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
-    return 0
+    return INTERRUPTED if ended is signal.SIGINT else 0
 
 
-def _port(word: str) -> int:
-    if word.isdecimal() and 0 < int(word) < 65536:
-        return int(word)
-    raise errors.UserError(f'"{word}" is not a port', "ports are numbers from 1 to 65535", "--port 12345")
-
-
-def _tls(given: argparse.Namespace) -> ssl.SSLContext | None:
-    files = (given.tls_cert, given.tls_key, given.client_ca)
-    if not any(files):
-        return None
-    if not all(files):
-        raise errors.UserError(
-            "TLS needs three files", "--tls-cert, --tls-key and --client-ca go together", "give all three, or none"
-        )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_cert_chain(given.tls_cert, given.tls_key)
-        context.load_verify_locations(given.client_ca)
-    except (OSError, ssl.SSLError) as error:
-        raise errors.UserError(
-            "the TLS files cannot be used",
-            str(error),
-            "check --tls-cert, --tls-key and --client-ca: PEM, and a matching pair",
-        ) from error
-    return context
+def _ports(given: Sequence[str]) -> list[int]:
+    from_environment = os.environ.get("PORT")
+    words = [from_environment] if from_environment else given
+    for word in words:
+        if not (word.isascii() and word.isdecimal() and len(word) <= 5 and 0 < int(word) < 65536):
+            way = "PORT=12345" if from_environment else "--port 12345"
+            raise errors.UserError(f'"{word}" is not a port', "ports are numbers from 1 to 65535", way)
+    return list(dict.fromkeys(map(int, words)))

@@ -75,7 +75,7 @@ async def test_pages_are_of_one_moment_and_in_order(api: Api) -> None:
         await api.create(api.configmaps, configmap(name, n="old"))
     page = await api.get(api.configmaps, limit=4)
     version, seen = page.version, page.names()
-    assert page.body["metadata"]["remainingItemCount"] == 6
+    assert page.body["metadata"]["remainingItemCount"] in (6, 7), "a real cluster puts kube-root-ca.crt beside ours"
     await api.create(api.configmaps, configmap("c-045"))
     await api.call("DELETE", f"{api.configmaps}/c-09")
     await api.patch(f"{api.configmaps}/c-08", {"data": {"n": "new"}})
@@ -85,8 +85,8 @@ async def test_pages_are_of_one_moment_and_in_order(api: Api) -> None:
         assert page.version == version
         seen += page.names()
         items += page.body["items"]
-    assert seen == names
-    assert all(item["data"] == {"n": "old"} for item in items)
+    assert [name for name in seen if name != "kube-root-ca.crt"] == names
+    assert all(item["data"] == {"n": "old"} for item in items if item["metadata"]["name"] in names)
 
 
 async def test_a_page_of_selected_objects_is_filled(api: Api) -> None:

@@ -219,6 +219,14 @@ async def test_after_silence_changes_may_have_been_missed_since_the_last_word() 
         gate.set()
 
 
+async def test_a_failure_is_over_as_soon_as_pages_come() -> None:
+    """A long first list after a hiccup must not look like an API server that cannot be asked."""
+    async with stage([refuse(503), page([pod("a", 1)], "5", "more"), hang], OPEN) as on:
+        await on.told("a@1")
+        assert len(on.time.slept) == 1  # after the 503
+        assert (on.reflector.synced, on.reflector.failure) == (False, None)
+
+
 async def test_touch_and_its_loss_are_measured() -> None:
     gate = asyncio.Event()
 

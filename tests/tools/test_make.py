@@ -190,6 +190,38 @@ def test_every_failed_check_is_named_with_its_first_complaint(root: Path, capsys
     assert not (root / ".build" / "lint.passed").exists()
 
 
+def pretend_programs(root: Path, script: str) -> None:
+    """A Python that answers as tests.e2e.binaries would: `$3` is the program to make, nothing asks what is missing."""
+    python = Path(make.program(root, "python"))
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+
+
+def test_every_program_that_has_to_be_made_is_a_step(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend_programs(root, '[ -n "$3" ] || printf "etcd\nkubernetes sources\n"')
+    assert make.programs(root) == 0
+    assert [line[:20].strip() for line in capsys.readouterr().err.splitlines()] == ["etcd", "kubernetes sources"]
+    assert (root / ".build/log/kubernetes-sources.log").exists()
+
+
+def test_a_missing_tool_is_the_programs_own_error(root: Path) -> None:
+    pretend_programs(root, "exit 2")
+    assert make.programs(root) == 2
+
+
+def test_a_program_that_cannot_be_made_is_told_in_its_own_words(root: Path) -> None:
+    pretend_programs(root, '[ -n "$3" ] || { echo etcd; exit 0; }; echo "error: apt-get download failed" >&2; exit 2')
+    with pytest.raises(make.StepFailed) as failed:
+        make.programs(root)
+    assert failed.value.note == "error: apt-get download failed"
+
+
+def test_the_hint_for_a_failed_cluster_test_names_its_target() -> None:
+    failed = make.failed_tests(SUMMARY, SUMMARY.splitlines()[-1], "e2e")
+    assert failed.way == 'make e2e ARGS="-k two_binds"'
+
+
 def test_help_lists_every_target() -> None:
     said = subprocess.run(["make", "-C", make.ROOT, "--no-print-directory"], capture_output=True, text=True, check=True)
-    assert [line.split()[1] for line in said.stdout.splitlines()] == ["help", "test", "lint", "bench"]
+    assert [line.split()[1] for line in said.stdout.splitlines()] == ["help", "test", "e2e", "lint", "bench"]

@@ -3,7 +3,7 @@
 Data with a few questions about itself; only the `ledger` changes it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 from gpushare.core import choose, names
@@ -39,10 +39,9 @@ class Holding:
 
 
 class Ghost(Data, frozen=True):
-    """What a pod held before it moved, still charged for a while."""
+    """What a pod held before it moved, beyond what it holds now: still charged for a while."""
 
-    uid: str
-    charges: Charges
+    charges: tuple[tuple[str, int], ...]  # by key of the GPU: the node may change meanwhile
     until: float
 
 
@@ -66,7 +65,7 @@ class NodeState:
         self.name = name
         self.facts: NodeFacts | None = None
         self.holdings: dict[str, Holding] = {}
-        self.ghosts: list[Ghost] = []
+        self.ghosts: dict[str, Ghost] = {}
         self.pledges: dict[str, PodFacts] = {}
         self.rests: dict[Shape, Rest] = {}
         self.used: list[int] = []  # by GPU: units of holdings and ghosts that say where
@@ -74,7 +73,7 @@ class NodeState:
         self.split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
         self.room: Room | None = None
 
-    def effective(self, without: Iterable[str] = ()) -> list[int]:
+    def effective(self, without: Collection[str] = ()) -> list[int]:
         """Units taken on each GPU, as if the pods `without` were gone."""
         used = [taken + self.vague for taken in self.used]
         for uid in without:
@@ -85,24 +84,27 @@ class NodeState:
                 used[gpu] -= amount
         return used
 
-    def room_for(self, pod: PodFacts) -> Room | None:
-        """What is free for this pod: less what is pledged to others of at least its priority."""
-        ahead = [p for p in self.pledges.values() if p.priority >= pod.priority and p.uid != pod.uid]
-        if self.facts is None or not ahead:
+    def room_for(self, pod: PodFacts, gone: Collection[str] = ()) -> Room | None:
+        """What is free for this pod once the pods `gone` are: less what is pledged to others of at least its priority.
+        Who holds something here already needs no pledge; of those nominated to this node the older go first."""
+        pledges = [p for p in self.pledges.values() if p.priority >= pod.priority and p.uid not in self.holdings]
+        mine = self.pledges.get(pod.uid)
+        ahead = [p for p in pledges if p.uid != pod.uid and (mine is None or _turn(p) < _turn(mine))]
+        if self.facts is None or not (ahead or gone):
             return self.room
-        used = self.effective()
-        for other in sorted(ahead, key=lambda p: (-p.priority, p.created, p.uid)):
-            for gpu, amount in self._pledged(self.facts, other, used):
+        used = self.effective(gone)
+        for other in sorted(ahead, key=_turn):
+            for gpu, amount in self._pledged(self.facts, other, used, gone):
                 used[gpu] += amount
         return Room.of(self.facts, used)
 
-    def _pledged(self, facts: NodeFacts, pod: PodFacts, used: Sequence[int]) -> Charges:
+    def _pledged(self, facts: NodeFacts, pod: PodFacts, used: Sequence[int], gone: Collection[str]) -> Charges:
         """Which GPUs a nominated pod will get: where those that end leave room, else where it could evict."""
         if not isinstance(pod.claim, Request):
             return ()
-        ending = {uid for uid, holding in self.holdings.items() if holding.pod.terminating}
+        ending = {uid for uid, holding in self.holdings.items() if holding.pod.terminating}.union(gone)
         lower = {uid for uid, holding in self.holdings.items() if holding.pod.priority < pod.priority}
-        now = self.effective()
+        now = self.effective(gone)
         for without in (ending, ending | lower):
             after = self.effective(without)
             later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
@@ -124,6 +126,11 @@ class NodeState:
                     if any(units == theirs.units and gpus != theirs.gpus for units, gpus in wanted):
                         return LIKE_UNDER_WAY
         return None
+
+
+def _turn(pod: PodFacts) -> tuple[int, str, str]:
+    """Whose turn it is among pods that wait for the same: the most important, then the oldest."""
+    return (-pod.priority, pod.created, pod.uid)
 
 
 def units_unknown(pod: PodFacts) -> int:

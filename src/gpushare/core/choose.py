@@ -181,7 +181,7 @@ class _Search:
             self.steps += 1
             if self.steps > MOST_STEPS:
                 return
-            alike = tuple([(self.left[gpu], self.untouched[gpu]) for gpu in gpus])
+            alike = tuple([(self.left[gpu], self.untouched[gpu], self.empty[gpu]) for gpu in gpus])
             if alike not in tried:  # GPUs alike in all that matters lead to the same end
                 tried.add(alike)
                 yield gpus

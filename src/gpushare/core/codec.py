@@ -44,7 +44,7 @@ def node_facts(node: api.Node, sick: frozenset[int], *, as_original: bool = Fals
     published = None if as_original else _read_published(node)
     if published is not None:
         gpus = tuple(
-            Gpu(g.i, g.uuid, g.total, g.ok and g.i not in sick, g.why or ("listed" if g.i in sick else ""), g.model)
+            Gpu(g.i, g.uuid, g.total, _is_well(g, sick), g.why or ("listed" if g.i in sick else ""), g.model)
             for g in sorted(published.gpus, key=lambda g: g.i)
         )
         unit, pin, draining = published.unit, published.pin, published.state != "ready"
@@ -54,6 +54,10 @@ def node_facts(node: api.Node, sick: frozenset[int], *, as_original: bool = Fals
     if not gpus:
         return None
     return NodeFacts(node.metadata.name, unit, pin, gpus, _blocked(node, draining))
+
+
+def _is_well(gpu: _PublishedGpu, sick: frozenset[int]) -> bool:
+    return gpu.ok and gpu.i not in sick and gpu.total > 0  # of no memory at all, everybody could have the whole
 
 
 def slim(node: api.Node) -> api.Node:
@@ -108,7 +112,7 @@ def _read_published(node: api.Node) -> _Published | None:
     most = units.TIB_IN[published.unit]
     sane = (
         published.v == 1
-        and published.pin is not Pin.ORIGINAL
+        and published.pin in (Pin.DIRECT, Pin.PLUGIN)
         and len(indices) == len(uuids) == len(published.gpus) <= MOST_GPUS_OF_A_NODE
         and all(gpu.i >= 0 and 0 <= gpu.total <= most for gpu in published.gpus)
     )
@@ -119,7 +123,7 @@ def _equal_gpus(node: api.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], 
     """All that the original plugin says: how many GPUs, and the sum of their memory."""
     memory = units.number(node.status.capacity, names.GPU_MEM)
     count = units.number(node.status.capacity, names.GPU_COUNT)
-    if not memory or not 0 < count <= MOST_GPUS_OF_A_NODE:
+    if not 0 < count <= MOST_GPUS_OF_A_NODE or memory < count:
         return (), "MiB"
     each = memory // count
     unit: Unit = "MiB" if each > MIB_ABOVE else "GiB"
@@ -230,26 +234,29 @@ def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> 
         if len(known) != len(chosen) or len(set(known)) != len(known) or (stays and not matches):
             return None
         places.append(known)
-    placed = _with_inits(tuple(places), shares, facts)
+    placed = _with_inits(tuple(places), shares)
     if placed is None or not _same(allocation(shares, facts, placed), said, shares):
         return None
     return placed
 
 
-def _with_inits(places: Places, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:
-    """Init containers that hold nothing beyond the others are not written down: put them back where that is true."""
-    inits = [i for i, share in enumerate(shares) if share.role is Role.INIT]
-    if not inits:
-        return places
-    stated = [places[i] for i in inits if places[i]]
-    staying = [gpu for i, chosen in enumerate(places) if i not in inits for gpu in chosen]
-    wanted = max(shares[i].gpus for i in inits)
-    pool = [gpu for chosen in stated for gpu in chosen]
-    held = dict(choose.charges(shares, facts.gpus, places))
-    pool += sorted({gpu for gpu in staying if gpu not in pool}, key=lambda gpu: -held[gpu])
-    if len(pool) < wanted:
-        return None
-    return tuple([tuple(pool[: shares[i].gpus]) if i in inits else chosen for i, chosen in enumerate(places)])
+def _with_inits(places: Places, shares: tuple[Share, ...]) -> Places | None:
+    """Init containers that hold nothing beyond the others are not written down: put them back where that is true,
+    on what the containers after them draw from their pool, and on what is left of it."""
+    result = list(places)
+    for whole in (False, True):
+        kind = [i for i, share in enumerate(shares) if share.whole is whole]
+        inits = [i for i in kind if shares[i].role is Role.INIT]
+        drawing = [i for i in kind if inits and i > inits[0] and i not in inits]
+        pool = list(dict.fromkeys(gpu for i in (*drawing, *inits) for gpu in places[i]))
+        for i in kind:
+            if i in inits:
+                result[i] = tuple(pool[: shares[i].gpus])
+                if len(result[i]) < shares[i].gpus:
+                    return None
+            elif whole:
+                pool = [gpu for gpu in pool if gpu not in places[i]]  # kept by that container from here on
+    return tuple(result)
 
 
 def _same(ours: Allocation, said: Allocation, shares: tuple[Share, ...]) -> bool:

@@ -11,13 +11,15 @@ import msgspec
 
 from gpushare.core import preempt
 from gpushare.core.book import NodeState
-from gpushare.core.fit import NO_SHARED_GPU, Question
+from gpushare.core.choose import Room
+from gpushare.core.fit import NEEDS_POLICY, NO_SHARED_GPU, PINS_BY_PLUGIN, Question
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.model import Pin, PodFacts, Refusal, Request
 
 VERSION = 1
 NO_REQUEST = "it asks no GPU memory"
 FITS = "fits"
+VERDICTS = ("runs", "fits", "refused", "never", "invalid")  # from good to bad
 MOST_PODS = 16  # named in one way out
 MOST_WAYS_NODES = 3  # nodes that ways out are looked for on
 
@@ -76,7 +78,7 @@ class RequestView(msgspec.Struct):
 
 class Explanation(msgspec.Struct):
     version: int
-    verdict: str  # runs, fits, refused, never, invalid
+    verdict: str  # one of VERDICTS
     owner: str  # gpushare, kubelet
     code: str
     message: str
@@ -89,19 +91,36 @@ class Explanation(msgspec.Struct):
 
 
 def explain(ledger: Ledger, pod: PodFacts) -> Explanation:
-    """All there is to say about a pod, the closest node first."""
+    """All there is to say about a pod, the closest node first.
+
+    Before a pod exists no admission policy has had its say, so it may become one for either kind of node: the kind
+    that does it more good is meant.
+    """
+    said = _explain(ledger, pod)
+    if not pod.uid and isinstance(pod.claim, Request) and pod.claim.pin is Pin.PLUGIN:
+        admitted = msgspec.structs.replace(pod.claim, pin=Pin.DIRECT)
+        said = min(said, _explain(ledger, msgspec.structs.replace(pod, claim=admitted)), key=_how_bad)
+    return said
+
+
+def _how_bad(said: Explanation) -> tuple[int, bool]:
+    return VERDICTS.index(said.verdict), said.code in (PINS_BY_PLUGIN.code, NEEDS_POLICY.code)
+
+
+def _explain(ledger: Ledger, pod: PodFacts) -> Explanation:
     if not isinstance(pod.claim, Request):
         if pod.claim is None:
             return _answer(pod, "fits", "NoRequest", NO_REQUEST)
         return _answer(pod, "invalid", pod.claim.code, pod.claim.message, detail=pod.claim.detail)
+    claim = pod.claim
     if pod.node or pod.finished:
         state = ledger.nodes.get(pod.node)
-        views = [_view(state, pod.claim, pod, None)] if state else []
+        views = [_view(state, claim, pod, None)] if state else []
         owner = "gpushare" if pod.running or pod.finished else "kubelet"
         where = _where(state, pod) if state else pod.node
         return _answer(pod, "runs", "Bound", f"has {where}", owner=owner, nodes=views)
     found = survey(ledger, pod)
-    views = [_view(ledger.nodes[name], pod.claim, pod, refused) for name, refused in found]
+    views = [_view(ledger.nodes[name], claim, pod, refused) for name, refused in found]
     verdict, first = judge(found)
     if first is None:
         return _answer(pod, "fits", "Fits", FITS, nodes=views, ways=[Way("wait", node=found[0][0])])
@@ -119,9 +138,11 @@ def survey(ledger: Ledger, pod: PodFacts) -> list[tuple[str, Refusal | None]]:
         if state.room is not None:
             refused = ledger.refusal(question, name, pod)
             short = need - (state.room.rising[-1] if state.room.rising else 0)
-            rows.append(((refused is not None, refused is not None and refused.forever, short, name), refused))
+            never = refused is not None and refused.forever
+            barred = never and question.off_limits(state.room.facts) is not None  # not close, however much is free
+            rows.append(((refused is not None, never, barred, short, name), refused))
     rows.sort(key=lambda row: row[0])
-    return [(key[3], refused) for key, refused in rows]
+    return [(key[-1], refused) for key, refused in rows]
 
 
 def judge(found: Sequence[tuple[str, Refusal | None]]) -> tuple[str, Refusal | None]:
@@ -182,9 +203,8 @@ def _ways(ledger: Ledger, pod: PodFacts, found: Sequence[tuple[str, Refusal | No
     one = pod.claim.one_share
     ways: list[Way] = []
     near = [(ledger.nodes[name], refused) for name, refused in found[:MOST_WAYS_NODES] if refused is not None]
-    for state, refused in near:
-        if one and refused.code in ("NoSingleGpu", "NoHealthyGpu", "TooLarge"):
-            ways += _shrink(state, pod, refused)
+    if one and near:
+        ways += _shrink(ledger, pod, found)
     if one and verdict == "never":
         ways += _split(ledger, pod.claim)
     for state, refused in near:
@@ -195,25 +215,37 @@ def _ways(ledger: Ledger, pod: PodFacts, found: Sequence[tuple[str, Refusal | No
     return ways
 
 
-def _shrink(state: NodeState, pod: PodFacts, refused: Refusal) -> list[Way]:
-    room = state.room_for(pod)
-    if room is None or not room.rising:
+def _shrink(ledger: Ledger, pod: PodFacts, found: Sequence[tuple[str, Refusal | None]]) -> list[Way]:
+    """The most it could ask: what the closest GPU has free or, if none is large enough, what the largest has."""
+    name, first = found[0]
+    assert first is not None
+    if first.code == "TooLarge":
+        sizes = [(room.largest, room) for n, r in found if r == first and (room := ledger.nodes[n].room)]
+        most, room = max(sizes, key=lambda size: size[0])
+        gpu = next(gpu for gpu in room.facts.gpus if gpu.total == most)
+        return [Way("shrink", node=room.facts.name, gpu=gpu.index, units=most)]
+    free = ledger.nodes[name].room_for(pod)
+    if first.code not in ("NoSingleGpu", "NoHealthyGpu") or free is None or not free.rising or not free.rising[-1]:
         return []
-    most = room.largest if refused.code == "TooLarge" else room.rising[-1]
-    gpu = next((g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == most and g.healthy), None)
-    return [Way("shrink", node=state.name, gpu=gpu.index if gpu else None, units=most)] if most else []
+    most = free.rising[-1]
+    gpu = next(g for g, f in zip(free.facts.gpus, free.free, strict=True) if f == most and g.healthy)
+    return [Way("shrink", node=name, gpu=gpu.index, units=most)]
 
 
 def _split(ledger: Ledger, request: Request) -> list[Way]:
     """Several GPUs instead of one, where a node has enough large ones."""
     share = request.shares[0]
     for gpus in range(2, 17):
+        if share.units % gpus:
+            continue
+        split = msgspec.structs.replace(request, shares=(msgspec.structs.replace(share, gpus=gpus),))
+        question, each = Question(split), share.units // gpus
         for name, state in ledger.nodes.items():
             facts = state.facts
-            if share.units % gpus or facts is None or facts.blocked is not None:
+            if facts is None or sum(gpu.total >= each for gpu in facts.gpus) < gpus:
                 continue
-            if sum(gpu.total >= share.units // gpus for gpu in facts.gpus) >= gpus:
-                return [Way("split", node=name, units=share.units // gpus, gpus=gpus)]
+            if question.refusal(Room.of(facts, [0] * len(facts.gpus))) is None:
+                return [Way("split", node=name, units=each, gpus=gpus)]
     return []
 
 

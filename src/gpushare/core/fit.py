@@ -134,8 +134,10 @@ def parts(request: Request, unit: Unit) -> str:
     memory = sorted((s for s in request.shares if not s.whole), key=lambda s: -s.units)
     said = [f"{s.units} over {s.gpus} GPUs" if s.gpus > 1 else str(s.units) for s in memory]
     listed = (whole + said)[:MOST_PARTS]
+    if len(listed) > len(whole):
+        listed[-1] += f" {unit}"
     rest = len(whole) + len(said) - len(listed)
-    return " + ".join([*listed, f"{rest} more"] if rest else listed) + (f" {unit}" if said else "")
+    return " + ".join([*listed, f"{rest} more"] if rest else listed)
 
 
 def _is_plain(request: Request) -> bool:

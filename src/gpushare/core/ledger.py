@@ -8,10 +8,10 @@ units, so that nothing leaks; what is free is never below zero, so that nothing 
 No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and no method awaits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from gpushare.core import choose, codec
-from gpushare.core.book import Ghost, Holding, NodeState, Rest, State, units_unknown
+from gpushare.core.book import Ghost, Holding, NodeState, Rest, State, units_unknown, waits_for_kubelet
 from gpushare.core.choose import Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
@@ -25,6 +25,7 @@ REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a 
 SUM_BITS = 32  # the free units of a whole node fit below that
 IMPOSSIBLE = 1 << 62
 REFUSED_BY_KUBELET = "UnexpectedAdmissionError"
+DECIDED = Refusal("Decided", "the pod is bound, or being bound")
 
 
 Lane = tuple[Pin | None, Unit | None]
@@ -38,9 +39,9 @@ class Ledger:
         self.grown: set[str] = set()  # nodes where something came free since somebody last cleared this
         self.shapes = Shapes()
         # What scoring reads, one number per well GPU: its free units before those of its node; then IMPOSSIBLE.
-        self.spots: dict[str, tuple[int, ...]] = {}
+        self.spots: dict[Lane, dict[str, tuple[int, ...]]] = {}
         self._largest: dict[Lane, dict[str, int]] = {}  # largest free GPU of the nodes that may serve such pods
-        self._special: set[str] = set()  # nodes whose answer depends on more than what is free
+        self.special: set[str] = set()  # nodes whose answer depends on more than what is free
         self._held: dict[str, Holding] = {}  # those that end by time
         self._timed: set[str] = set()  # nodes with something else that ends by time
 
@@ -51,11 +52,8 @@ class Ledger:
         state = self.nodes.get(facts.name)
         if state is None:
             state = self.nodes[facts.name] = NodeState(facts.name)
-        if state.facts == facts:
-            return
-        if state.facts is not None and _published(state.facts) != _published(facts):
-            state.rests.clear()
-        self._reread(state, facts)
+        if state.facts != facts:
+            self._reread(state, facts)
 
     def remove_node(self, name: str) -> None:
         """A node is gone, or shares no GPU any more. Its pods are remembered until they are gone themselves."""
@@ -66,10 +64,14 @@ class Ledger:
 
     def _reread(self, state: NodeState, facts: NodeFacts | None) -> None:
         holdings = list(state.holdings.values())
-        before, state.facts, state.ghosts = state.facts, facts, []
+        before, state.facts = state.facts, facts
+        if before is None or facts is None or _published(before) != _published(facts):
+            state.rests.clear()
         state.used = [0] * len(facts.gpus) if facts else []
         state.vague = state.split = 0
         state.holdings.clear()
+        for ghost in state.ghosts.values():
+            self._haunt(state, ghost, 1)
         for holding in holdings:
             holding.charges = self._charges(holding, facts) if facts else None
             holding.vague = 0 if holding.charges is not None else units_unknown(holding.pod)
@@ -106,30 +108,30 @@ class Ledger:
         self._unpledge(uid)
         self._remove(uid)
 
-    def relisted(self, kept: set[str]) -> list[PodFacts]:
-        """A complete list was read: forget what is not in it. Returns pods bound by us that no list or watch has
-        shown yet; whether they exist must be asked."""
+    def relisted(self, kept: Set[str]) -> list[PodFacts]:
+        """A complete list was read: forget what is not in it. Returns pods we decided about that nothing has shown
+        bound yet: newer than the list, or gone without a word; whether they exist must be asked."""
         unsure = []
-        for uid, holding in list(self.holdings.items()):
-            if uid not in kept and holding.state is State.BOUND:
-                if holding.seen:
-                    self.forget(uid)
-                else:
-                    unsure.append(holding.pod)
-        for uid in [uid for uid in self.pledged if uid not in kept]:
+        for uid in self.holdings.keys() - kept:
+            holding = self.holdings[uid]
+            if holding.seen:
+                self.forget(uid)
+            else:
+                unsure.append(holding.pod)
+        for uid in self.pledged.keys() - kept:
             self._unpledge(uid)
         return unsure
 
     def _observe_waiting(self, pod: PodFacts, now: float) -> None:
         holding = self.holdings.get(pod.uid)
-        if holding is not None:
-            # A binding is final, so an unbound sight of a bound pod is an old one; a reservation ends by its outcome.
-            if holding.state is State.HELD:
+        if holding is not None and holding.state is State.BOUND:
+            return  # a binding is final, so an unbound sight of a bound pod is an old one
+        if holding is not None and holding.state is State.HELD:
+            if pod.terminating or pod.claim != holding.pod.claim:
+                self._remove(pod.uid)
+            else:
                 holding.pod = pod
-                holding.until = max(holding.until, holding.since + hold_seconds(pod, holding.node))
-                if pod.terminating:
-                    self._remove(pod.uid)
-            return
+                holding.until = holding.since + hold_seconds(pod, holding.node)
         if pod.nominated and not pod.terminating and isinstance(pod.claim, Request):
             self._pledge(pod)
         else:
@@ -138,13 +140,11 @@ class Ledger:
     def _observe_bound(self, pod: PodFacts, now: float) -> None:
         self._unpledge(pod.uid)
         state = self._state(pod.node)
-        if pod.running and state.rests and isinstance(pod.claim, Request):
-            state.rests.pop(pod.claim.shape, None)
         old = self.holdings.get(pod.uid)
         if old is not None and old.state is State.BOUND and old.node == pod.node and old.pod == pod:
             old.seen = True
             return
-        holding = Holding(pod, pod.node, State.BOUND, codec.read(pod, state.facts) if state.facts else None)
+        holding = _bound(pod, state)
         holding.seen = True
         if old is not None:
             self._take(self.nodes[old.node], old)
@@ -152,23 +152,42 @@ class Ledger:
                 self._leave_ghost(state, old, holding, now)
         self._put(state, holding)
         if old is not None and old.node != pod.node:
-            self._refresh(self.nodes[old.node])
+            self._refresh(self.nodes[old.node], changed=True)
             self._drop_if_empty(self.nodes[old.node])
-        self._refresh(state)
+        self._refresh(state, changed=self._others_may_go(state, old, pod))
+
+    def _others_may_go(self, state: NodeState, old: Holding | None, pod: PodFacts) -> bool:
+        """Whether this news of a pod ends a refusal that was not for want of room: its like was refused here and it
+        has started now, or kubelet cannot mistake it for another any more."""
+        claim, ran = pod.claim, old is not None and old.pod.running
+        proven = pod.running and not ran and isinstance(claim, Request) and bool(state.rests.pop(claim.shape, None))
+        if old is None or state.facts is None or state.facts.pin is not Pin.PLUGIN:
+            return proven
+        told_apart = not waits_for_kubelet(pod) or old.pod.claim != claim
+        return proven or (waits_for_kubelet(old.pod) and told_apart)
 
     def _leave_ghost(self, state: NodeState, old: Holding, new: Holding, now: float) -> None:
-        has = dict(new.charges or ())
-        left = tuple([(gpu, more) for gpu, n in old.charges or () if (more := n - has.get(gpu, 0)) > 0])
-        if left and new.charges is not None:
-            state.ghosts.append(Ghost(new.pod.uid, left, now + MOVE_SECONDS))
+        if state.facts is None or old.charges is None or new.charges is None or old.charges == new.charges:
+            return
+        keys = [gpu.key for gpu in state.facts.gpus]
+        left = {keys[gpu]: amount for gpu, amount in old.charges}
+        before = self._lay(state, new.pod.uid)
+        for key, amount in before.charges if before else ():
+            left[key] = left.get(key, 0) + amount
+        for gpu, amount in new.charges:
+            left[keys[gpu]] = left.get(keys[gpu], 0) - amount
+        charges = tuple([(key, amount) for key, amount in left.items() if amount > 0])
+        if charges:
+            ghost = state.ghosts[new.pod.uid] = Ghost(charges, now + MOVE_SECONDS)
             self._timed.add(state.name)
-            for gpu, amount in left:
-                state.used[gpu] += amount
+            self._haunt(state, ghost, 1)
 
     # Decisions of our own
 
     def hold(self, pod: PodFacts, node: str, policy: str, now: float) -> Places | Refusal:
         """Count a pod on a node from now on, because we expect it to be bound there."""
+        if self._is_decided(pod.uid):
+            return DECIDED
         self.release(pod.uid)
         found = self._plan(pod, node, policy)
         if isinstance(found, Refusal):
@@ -186,8 +205,10 @@ class Ledger:
 
     def reserve(self, pod: PodFacts, node: str, policy: str) -> Places | Refusal:
         """A binding is about to be sent: what was held there, or else what fits now, is taken for it."""
+        if self._is_decided(pod.uid):
+            return DECIDED
         holding = self.holdings.get(pod.uid)
-        if holding is not None and holding.state is State.HELD and holding.node == node:
+        if holding is not None and holding.node == node and holding.pod.claim == pod.claim:
             places = self._still(holding)
             if places is not None:
                 holding.state = State.RESERVED
@@ -203,8 +224,11 @@ class Ledger:
         """The API server took the binding. `pod` is the pod as it stands there now."""
         holding = self.holdings.get(pod.uid)
         if holding is not None and holding.state is State.RESERVED:
-            holding.state, holding.pod = State.BOUND, pod
-            self._refresh(self.nodes[holding.node])
+            self._unpledge(pod.uid)
+            state = self.nodes[holding.node]
+            self._take(state, holding)
+            self._put(state, _bound(pod, state))
+            self._refresh(state)
 
     def undo(self, uid: str) -> None:
         """The binding was surely not made."""
@@ -217,9 +241,9 @@ class Ledger:
         for uid in [uid for uid, holding in self._held.items() if holding.until <= now]:
             self._remove(uid)
         for state in [self.nodes[name] for name in self._timed if name in self.nodes]:
-            over = [ghost for ghost in state.ghosts if ghost.until <= now]
-            for ghost in over:
-                self._unghost(state, ghost)
+            over = [uid for uid, ghost in state.ghosts.items() if ghost.until <= now]
+            for uid in over:
+                self._lay(state, uid)
             ended = [rest for rest in state.rests.values() if rest.active and rest.until <= now]
             for rest in ended:
                 rest.active = False  # remembered, so that the next refusal rests longer
@@ -240,9 +264,9 @@ class Ledger:
         else:
             refusals = self.answers(request, pod.namespace).refusals.get
             fits = [node for node in among if refusals(node, NO_SHARED_GPU) is None]
-        if self._special:
+        if self.special:
             question = Question(request)
-            special = {n for n in self._special.intersection(fits) if self.refusal(question, n, pod) is not None}
+            special = {n for n in self.special.intersection(fits) if self.refusal(question, n, pod) is not None}
             fits = [node for node in fits if node not in special] if special else fits
         return fits
 
@@ -285,16 +309,27 @@ class Ledger:
         if refused is not None:
             return refused
         room = self.nodes[node].room_for(pod)
-        places = choose.plan(pod.claim, room, policy) if room else None
+        if room is None:
+            return NO_SHARED_GPU
+        # A long search may give up in one order and not in the other; that there is room was found by binpack.
+        places = choose.plan(pod.claim, room, policy) or choose.plan(pod.claim, room, choose.BINPACK)
         return NO_SHARED_GPU if places is None else places
 
+    def _is_decided(self, uid: str) -> bool:
+        holding = self.holdings.get(uid)
+        return holding is not None and holding.state is not State.HELD
+
     def _still(self, holding: Holding) -> Places | None:
-        """The GPUs of a hold, if the node is as it was when it was made."""
-        facts = self.nodes[holding.node].facts
-        if facts is None or facts.blocked is not None:
+        """The GPUs of a hold, if they can be had: the node may have changed since, and others come unasked."""
+        state, claim = self.nodes[holding.node], holding.pod.claim
+        facts = state.facts
+        if facts is None or not isinstance(claim, Request) or Question(claim).off_limits(facts) is not None:
             return None
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus) if gpu.healthy}
         if any(key not in position for keys in holding.keys for key in keys):
+            return None
+        used = state.effective()
+        if any(used[gpu] > facts.gpus[gpu].total for gpu, _ in holding.charges or ()):
             return None
         return tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
 
@@ -304,7 +339,6 @@ class Ledger:
         state = self.nodes[node]
         assert state.facts is not None
         assert isinstance(pod.claim, Request)
-        self._unpledge(pod.uid)
         holding = Holding(pod, node, to, choose.charges(pod.claim.shares, state.facts.gpus, places))
         holding.keys = tuple([tuple([state.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
         self._put(state, holding)
@@ -316,9 +350,8 @@ class Ledger:
         if holding is not None:
             state = self.nodes[holding.node]
             self._take(state, holding)
-            for ghost in [ghost for ghost in state.ghosts if ghost.uid == uid]:
-                self._unghost(state, ghost)
-            self._refresh(state)
+            self._lay(state, uid)
+            self._refresh(state, changed=True)
             self._drop_if_empty(state)
 
     def _put(self, state: NodeState, holding: Holding) -> None:
@@ -338,17 +371,27 @@ class Ledger:
         for gpu, amount in holding.charges or ():
             state.used[gpu] += sign * amount
 
-    def _unghost(self, state: NodeState, ghost: Ghost) -> None:
-        state.ghosts.remove(ghost)
-        for gpu, amount in ghost.charges:
-            state.used[gpu] -= amount
+    def _haunt(self, state: NodeState, ghost: Ghost, sign: int) -> None:
+        position = {gpu.key: i for i, gpu in enumerate(state.facts.gpus)} if state.facts else {}
+        for key, amount in ghost.charges:
+            if key in position:
+                state.used[position[key]] += sign * amount
+
+    def _lay(self, state: NodeState, uid: str) -> Ghost | None:
+        """End the ghost of a pod, if there is one."""
+        ghost = state.ghosts.pop(uid, None)
+        if ghost is not None:
+            self._haunt(state, ghost, -1)
+        return ghost
 
     def _refresh(self, state: NodeState, *, changed: bool = False) -> None:
-        """Work out again what is free on a node, and tell everything that was derived from it."""
+        """Work out again what is free on a node, and tell everything that was derived from it. `changed`: somebody
+        may go there now for another reason than that more is free. What is pledged shifts with all that happens."""
         before = state.room
         state.room = Room.of(state.facts, state.effective()) if state.facts is not None else None
         self._index(state)
         self.shapes.touch(state.name, len(self.nodes))
+        changed = changed or bool(state.pledges) or before is None
         if state.room is not None and (
             changed or before is None or any(a > b for a, b in zip(state.room.free, before.free, strict=False))
         ):
@@ -358,16 +401,18 @@ class Ledger:
         name, room = state.name, state.room
         for lane in self._largest.values():
             lane.pop(name, None)
-        self.spots.pop(name, None)
+        for ranked in self.spots.values():
+            ranked.pop(name, None)
         if room is not None and room.rising and room.facts.blocked is None:
-            self.spots[name] = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
+            spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
             pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
             for unit in (None, room.facts.unit):
                 self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]
-        if state.pledges or state.rests or state.split:
-            self._special.add(name)
+                self.spots.setdefault((pin, unit), {})[name] = spots
+        if state.pledges or state.split or any(rest.active for rest in state.rests.values()):
+            self.special.add(name)
         else:
-            self._special.discard(name)
+            self.special.discard(name)
 
     def _state(self, name: str) -> NodeState:
         state = self.nodes.get(name)
@@ -378,16 +423,18 @@ class Ledger:
     def _drop_if_empty(self, state: NodeState) -> None:
         if state.facts is None and not (state.holdings or state.pledges):
             del self.nodes[state.name]
-            self._special.discard(state.name)
+            self.special.discard(state.name)
+            self._timed.discard(state.name)
             self.shapes.touch(state.name, len(self.nodes))
 
     def _pledge(self, pod: PodFacts) -> None:
         if self.pledged.get(pod.uid) != pod.nominated:
             self._unpledge(pod.uid)
         state = self._state(pod.nominated)
-        self.pledged[pod.uid] = pod.nominated
-        state.pledges[pod.uid] = pod
-        self._special.add(pod.nominated)
+        if state.pledges.get(pod.uid) != pod:
+            self.pledged[pod.uid] = pod.nominated
+            state.pledges[pod.uid] = pod
+            self._refresh(state)
 
     def _unpledge(self, uid: str) -> None:
         node = self.pledged.pop(uid, None)
@@ -401,10 +448,16 @@ class Ledger:
         state = self._state(node)
         first, longest = REST_SECONDS
         before = state.rests.get(shape)
-        length = first if before is None else min(before.length * 2, longest)
+        length = first
+        if before is not None:  # while it rests, only those sent there before are refused: one refusal, not several
+            length = before.length if before.active else min(before.length * 2, longest)
         state.rests[shape] = Rest(now + length, length)
         self._timed.add(node)
         self._refresh(state)
+
+
+def _bound(pod: PodFacts, state: NodeState) -> Holding:
+    return Holding(pod, state.name, State.BOUND, codec.read(pod, state.facts) if state.facts else None)
 
 
 def hold_seconds(pod: PodFacts, node: str) -> float:

@@ -8,18 +8,14 @@ from collections.abc import Collection
 
 from gpushare.core import choose
 from gpushare.core.book import NodeState, State
-from gpushare.core.choose import Room
 from gpushare.core.fit import Question
-from gpushare.core.model import NodeFacts, PodFacts, Request
+from gpushare.core.model import PodFacts, Request
 
 
 def victims(state: NodeState, pod: PodFacts, chosen: Collection[str]) -> list[str] | None:
     """The uids to add to those already chosen, or None if nothing that may be evicted makes room."""
-    facts = state.facts
-    if facts is None or not isinstance(pod.claim, Request) or Question(pod.claim).off_limits(facts) is not None:
-        return None
     gone = {uid for uid in chosen if uid in state.holdings}
-    if _fits(state, facts, pod.claim, gone):
+    if would_fit(state, pod, gone):
         return []
     lower = [
         holding
@@ -31,28 +27,25 @@ def victims(state: NodeState, pod: PodFacts, chosen: Collection[str]) -> list[st
     added: list[str] = []
     for holding in lower:
         added.append(holding.pod.uid)
-        if _fits(state, facts, pod.claim, gone.union(added)):
-            return _spared(state, facts, pod.claim, gone, added)
+        if would_fit(state, pod, gone.union(added)):
+            return _spared(state, pod, gone, added)
     return None
 
 
-def _spared(state: NodeState, facts: NodeFacts, request: Request, gone: set[str], added: list[str]) -> list[str]:
+def _spared(state: NodeState, pod: PodFacts, gone: set[str], added: list[str]) -> list[str]:
     """Let off whoever turns out not to be needed, the most important first."""
     needed = list(added)
     for uid in reversed(added):
         without = [other for other in needed if other != uid]
-        if _fits(state, facts, request, gone.union(without)):
+        if would_fit(state, pod, gone.union(without)):
             needed = without
     return needed
 
 
-def _fits(state: NodeState, facts: NodeFacts, request: Request, gone: Collection[str]) -> bool:
-    return choose.plan(request, Room.of(facts, state.effective(gone)), choose.BINPACK) is not None
-
-
 def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str]) -> bool:
-    """Whether the pod had room if these were gone."""
+    """Whether the pod had room if these were gone, and others that wait for their room before it had theirs."""
     request, facts = pod.claim, state.facts
     if facts is None or not isinstance(request, Request) or Question(request).off_limits(facts) is not None:
         return False
-    return _fits(state, facts, request, gone)
+    room = state.room_for(pod, gone)
+    return room is not None and choose.plan(request, room, choose.BINPACK) is not None

@@ -95,7 +95,7 @@ def parse(pod: api.Pod, default_unit: Unit | None) -> Request | Refusal | None:
 def _in_start_order(
     apps: Sequence[api.Container], inits: Sequence[api.Container]
 ) -> list[tuple[api.Container, int, Role]]:
-    """Init containers first, as kubelet starts them; positions count the app containers first, as names.md says."""
+    """Init containers first, as kubelet starts them; positions, as in the allocation, count app containers first."""
     started = [
         (container, len(apps) + i, Role.SIDECAR if container.restart_policy == "Always" else Role.INIT)
         for i, container in enumerate(inits)

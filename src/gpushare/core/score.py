@@ -11,20 +11,23 @@ from itertools import repeat
 
 from gpushare.core import choose
 from gpushare.core.ledger import IMPOSSIBLE, SUM_BITS, Ledger
-from gpushare.core.model import PodFacts, Request
+from gpushare.core.model import PodFacts, Request, Role
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 NOWHERE = (-1, IMPOSSIBLE)
 
 
 def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> list[tuple[str, int]]:
-    """The best nodes with their scores, the best first.
+    """The best of the named nodes that fit with their scores, the best first.
 
     Exactly one node gets the top score: it is the one that will be held for the pod, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
-    if request.one_share:
-        keys = _one_share_keys(ledger, request.shares[0].units, among, policy)
+    plain = request.one_share and request.shares[0].role is Role.APP
+    if not plain or ledger.special:
+        among = ledger.fitting(request, pod, among)
+    if plain:
+        keys = _one_share_keys(ledger, request, among, policy)
     else:
         keys = _planned_keys(ledger, request, pod, among, policy)
     scores, rank, before = [], BEST, None
@@ -36,10 +39,10 @@ def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], 
     return scores
 
 
-def _one_share_keys(ledger: Ledger, need: int, among: Sequence[str], policy: str) -> list[tuple[int, str]]:
+def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], policy: str) -> list[tuple[int, str]]:
     """One number per node: what its chosen GPU has free, then the node."""
-    least = need << SUM_BITS
-    spots = map(ledger.spots.get, among, repeat(NOWHERE))
+    least = request.shares[0].units << SUM_BITS
+    spots = map(ledger.spots.get((request.pin, request.unit), {}).get, among, repeat(NOWHERE))
     if policy == choose.SPREAD:
         keys = [-spot[-2] if spot[-2] >= least else IMPOSSIBLE for spot in spots]
     else:

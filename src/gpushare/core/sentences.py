@@ -4,6 +4,7 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 """
 
 from gpushare.core import explain
+from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
 
@@ -15,6 +16,7 @@ NEVER_FITS = "NeverFits"
 INVALID = "InvalidGPURequest"
 SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
+NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
 
 
 def short_name(name: str) -> str:
@@ -63,6 +65,8 @@ def waiting(ledger: Ledger, pod: PodFacts) -> tuple[str, str] | None:
     verdict, refused = explain.judge(found)
     if refused is None:
         return None
+    if not found:
+        return NEVER_FITS, NO_NODE
     said = capital(refused.message)
     if verdict == "never":
         return NEVER_FITS, cut(f"{said}{_largest(ledger, pod.claim, refused)}")
@@ -87,8 +91,8 @@ def _closest(ledger: Ledger, pod: PodFacts, node: str) -> str:
 def _largest(ledger: Ledger, request: Request, refused: Refusal) -> str:
     if refused.code != "TooLarge":
         return "."
-    rooms = [state.room for state in ledger.nodes.values() if state.room is not None]
-    able = [room for room in rooms if request.unit is None or room.facts.unit == request.unit]
+    rooms, question = [state.room for state in ledger.nodes.values() if state.room is not None], Question(request)
+    able = [room for room in rooms if question.off_limits(room.facts) is None]
     largest = max(able, key=lambda room: room.largest)
     size = f"the largest is {largest.largest} {largest.facts.unit} ({short_name(largest.facts.name)})"
     return f"; {size}. Ask less, or several GPUs: annotation aliyun.com/gpu-count."

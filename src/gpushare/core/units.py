@@ -5,7 +5,6 @@ So a decimal suffix says nothing about what was meant, while `Gi` always means b
 """
 
 import re
-from math import ceil
 from typing import NamedTuple
 
 from gpushare.core import names
@@ -56,4 +55,4 @@ def number(quantities: dict[str, Quantity] | None, name: str) -> int:
 
 def in_unit(size_in_bytes: int, unit: str) -> int:
     """How many units hold that many bytes, rounded up: what somebody who wrote `4Gi` should have written."""
-    return ceil(size_in_bytes / BYTES_IN[unit])
+    return -(-size_in_bytes // BYTES_IN[unit])  # in whole numbers: `1e999` is more than a float can hold

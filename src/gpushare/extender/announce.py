@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gpushare.core import sentences
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.model import NodeFacts, Places, PodFacts, Request
 from gpushare.kube.events import Recorder
 
 PAUSE = 0.1  # seconds between two surveys of all nodes
@@ -29,7 +29,8 @@ class Announcer:
         self._told_units: set[str] = set()
 
     def assigned(self, pod: PodFacts, claim: Request, facts: NodeFacts, places: Places) -> None:
-        room = self._ledger.nodes[facts.name].room
+        state = self._ledger.nodes.get(facts.name)
+        room = state.room if state is not None else None  # a node may go while the binding is written
         left = list(room.free) if room is not None else [0] * len(facts.gpus)
         self._say(pod, "Normal", sentences.ASSIGNED, sentences.assigned(facts, claim, places, left))
 
@@ -67,20 +68,19 @@ class Announcer:
             while self._due:
                 uid, pod = next(iter(self._due.items()))
                 del self._due[uid]
-                if not pod.unschedulable and not self._hopeless(pod):
-                    continue
-                said = sentences.waiting(self._ledger, pod)
-                if said is not None:
+                surveyed = self._is_stuck(pod)
+                said = sentences.waiting(self._ledger, pod) if surveyed else None
+                # Before the scheduler has said anything, only what can never run is worth a word.
+                if said is not None and (pod.unschedulable or said[0] != sentences.NO_GPU_FITS):
                     self._say(pod, "Warning", *said)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PAUSE if surveyed else 0)
             self._wanted.clear()
 
-    def _hopeless(self, pod: PodFacts) -> bool:
-        """Before the scheduler has said anything, only what can never run is worth a word."""
-        if isinstance(pod.claim, Refusal):
+    def _is_stuck(self, pod: PodFacts) -> bool:
+        """Whether it is worth looking at every node: most new pods fit somewhere, and that is quickly seen."""
+        if pod.unschedulable or not isinstance(pod.claim, Request):
             return True
-        said = sentences.waiting(self._ledger, pod)
-        return said is not None and said[0] == sentences.NEVER_FITS
+        return not self._ledger.fitting(pod.claim, pod, list(self._ledger.nodes))
 
     def _say(self, pod: PodFacts, kind: str, reason: str, message: str) -> None:
         self._recorder.record(

@@ -5,39 +5,39 @@ once that is done, and says so in `/readyz`.
 """
 
 import asyncio
+import contextlib
 import gc
 import secrets
 import signal
-import socket
 import ssl
 import time
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from aiohttp import web
-
 from gpushare.core import api as objects
 from gpushare.core import names
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Unit
-from gpushare.extender import server, sync
+from gpushare.extender import listen, server, sync
 from gpushare.extender.announce import Announcer
 from gpushare.extender.binder import Binder
 from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.waiting import Waiting
-from gpushare.kube import client
+from gpushare.kube import client, explain
 from gpushare.kube.auth import Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.events import Recorder
-from gpushare.kube.reflector import Reflector
-from gpushare.obs import errors, log
+from gpushare.kube.reflector import Failure, Reflector
+from gpushare.obs import log
 
 TICK = 0.05  # seconds; how late something that came free may be noticed
 UNITS_TICK = 30.0
 STALE_SECONDS = 10.0  # a view of the cluster that has been cut off for longer is not acted on
-STOP_SECONDS = 4.0
+START_SECONDS = 30.0  # a cluster that cannot be asked for so long will not be without somebody's help
+STOP_SECONDS = 3.5
+AGAIN_SECONDS = 1.0  # between two tries to touch or read a pod
 NOT_SYNCED = "gpushare has not read the cluster yet: {what}"
 STALE = "gpushare has not heard from the API server for {seconds:.0f} s"
 TOUCHES = 32  # wake-ups sent at the same time
@@ -95,7 +95,7 @@ class Extender:
         """Why nothing can be answered now; empty if all is well."""
         for name, watch in self.watches.items():
             if not watch.synced:
-                return NOT_SYNCED.format(what=f"{name}: {watch.last_error}" if watch.last_error else name)
+                return NOT_SYNCED.format(what=f"{name}: {watch.failure}" if watch.failure else name)
             cut_off = watch.disconnected_for()
             if cut_off > STALE_SECONDS:
                 return STALE.format(seconds=cut_off)
@@ -126,13 +126,35 @@ class Extender:
                     self.nodes.check_units()
                     units_due = now + UNITS_TICK
 
-    async def freeze_when_synced(self) -> None:
-        """After the first list nearly everything stays: a full collection over it would stop the world for nothing."""
+    def start(self) -> list[asyncio.Task[None]]:
+        """Everything that runs for ever. The first that ends has failed."""
+        gc.disable()  # until synced: what the lists bring stays, and looking through it again and again frees nothing
+        works = [watch.run() for watch in self.watches.values()]
+        works += [self.keep_time(), self.recorder.run(), self._settle()]
+        return [asyncio.create_task(work) for work in works]
+
+    async def synced(self) -> None:
         for watch in self.watches.values():
             await watch.wait_synced()
-        gc.collect()
+
+    async def _settle(self) -> None:
+        """After the first list a full collection over all that stays would stop everything for nothing: freeze it."""
+        await self._first_lists()
         gc.freeze()
+        gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes), pods=len(self.ledger.holdings), extender=self.identity)
+        await self.announcer.run()  # not before: what it says is said of all nodes
+
+    async def _first_lists(self) -> None:
+        """Waits for them, but not for ever for a cluster that cannot be asked."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                await self.synced()
+        while missing := [watch for watch in self.watches.values() if not watch.synced]:
+            for watch in missing:
+                if watch.failure is not None and _needs_help(watch.failure):
+                    raise explain.explain(watch.failure, self.api.access)
+            await asyncio.sleep(TICK)
 
     async def _touch(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -140,70 +162,59 @@ class Extender:
             try:
                 await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: stamp})
                 self.metrics.wake_ups.inc()
-            except ApiError as error:
-                if error.status not in (404, 409):  # gone, or another pod by now: nobody to wake
-                    self._try_again(pod, error)
-            except (Unreachable, Malformed, KubeError) as error:
-                self._try_again(pod, error)
-
-    def _try_again(self, pod: PodFacts, error: Exception) -> None:
-        logger.warn("wake-up failed, trying again", pod=f"{pod.namespace}/{pod.name}", why=str(error))
+                return
+            except (ApiError, Unreachable, Malformed, KubeError) as error:
+                failure = error
+        if isinstance(failure, ApiError) and failure.status == 404:
+            self.waiting.gone(pod.uid)  # nobody to wake: the next one may come
+            return
+        logger.warn("wake-up failed, trying again", pod=f"{pod.namespace}/{pod.name}", why=str(failure))
+        await asyncio.sleep(AGAIN_SECONDS)
         self.waiting.failed_to_wake(pod.uid)
 
     async def _make_sure(self, pod: PodFacts) -> None:
-        """Bound by us, but no list shows it: is it there?"""
+        """Known to us, but no list shows it: is it there?"""
         try:
             found = await self.api.get_pod(pod.namespace, pod.name)
         except (ApiError, Unreachable, Malformed, KubeError):
+            await asyncio.sleep(AGAIN_SECONDS)
             self.pods.unsure.append(pod)
-            await asyncio.sleep(1)
             return
         if found is None or found.metadata.uid != pod.uid:
-            self.ledger.forget(pod.uid)
+            self.pods.gone(pod.uid)
 
 
-async def run(config: Config, access: Access) -> None:
+async def run(config: Config, access: Access) -> signal.Signals:
+    """Until a signal comes, which is returned."""
+    signals = _signals()
     async with client.connect(access) as api:
         extender = Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
-        listening = await _listen(handlers, config)
+        listening = await listen.listen(handlers.application(), config.host, config.ports, config.tls)
         logger.info("listening", host=config.host, ports=config.ports, policy=config.policy, unit=config.unit or "any")
-        tasks = [asyncio.create_task(watch.run()) for watch in extender.watches.values()]
-        tasks += [
-            asyncio.create_task(work)
-            for work in (
-                extender.keep_time(), extender.recorder.run(), extender.announcer.run(), extender.freeze_when_synced()
-            )
-        ]  # fmt: skip
-        stop = asyncio.create_task(_stop_signal())
-        await asyncio.wait([stop, *tasks[:-1]], return_when=asyncio.FIRST_COMPLETED)
-        logger.info("stopping")
-        await asyncio.gather(extender.binder.finish(STOP_SECONDS), listening.cleanup())
-        failed = [task.exception() for task in tasks if task.done() and not task.cancelled() and task.exception()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if failed and failed[0] is not None:
-            raise failed[0]
+        tasks, stop = extender.start(), asyncio.create_task(signals.get())
+        try:
+            await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            logger.info("stopping")
+        finally:
+            await asyncio.gather(extender.binder.finish(STOP_SECONDS), listening.cleanup())
+            for task in (stop, *tasks):
+                task.cancel()
+            ended = await asyncio.gather(stop, *tasks, return_exceptions=True)
+        for end in ended:
+            if isinstance(end, Exception):
+                raise end
+        return stop.result()
 
 
-async def _stop_signal() -> None:
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+def _signals() -> asyncio.Queue[signal.Signals]:
+    """Those that end us, as they come."""
+    loop, received = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    await stopped.wait()
+        loop.add_signal_handler(number, received.put_nowait, number)
+    return received
 
 
-async def _listen(handlers: server.Handlers, config: Config) -> web.AppRunner:
-    try:
-        return await server.serve(handlers.application(), config.host, config.ports, config.tls)
-    except OSError as error:
-        taken = next((port for port in config.ports if _in_use(config.host, port)), None)
-        what = f"cannot listen on {config.host}" if taken is None else f"port {taken} on {config.host} is in use"
-        way = "stop the other process, or --port N (and change urlPrefix in the scheduler's configuration)"
-        raise errors.UserError(what, error.strerror or str(error), way) from error
-
-
-def _in_use(host: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        return probe.connect_ex((host, port)) == 0
+def _needs_help(failure: Failure) -> bool:
+    """A busy or starting API server helps itself; a wrong address, certificate or right does not."""
+    return not (isinstance(failure, ApiError) and (failure.status == 429 or failure.status >= 500))

@@ -8,6 +8,7 @@ which the API server takes at most once. That goes on beside the scheduler's cal
 import asyncio
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gpushare.core import api, codec, names, request
 from gpushare.core.book import State
@@ -25,8 +26,20 @@ ANSWER_SECONDS = 4.0  # kube-scheduler gives up after 5
 TRIES = 5  # of a write that the API server answers with an error of its own
 RETRY_SECONDS = (0.05, 2.0)
 UNDER_WAY = "binding {pod} to {node} is still under way"
+ALREADY = "{pod} is already bound to {node}"
+GONE = "{pod} of uid {uid} is gone"
+DELETED = "{pod} is being deleted"
 
+Failure = ApiError | Unreachable | Malformed | KubeError
+FAILURES = (ApiError, Unreachable, Malformed, KubeError)
 logger = log.get(__name__)
+
+
+class Outcome(NamedTuple):
+    """What came of a binding: what is wrong (nothing, if the pod is bound as asked), and whether the write was ours."""
+
+    error: str
+    ours: bool = False
 
 
 class Binder:
@@ -42,10 +55,12 @@ class Binder:
         unit: Unit | None,
         identity: str,
         nanoseconds: Callable[[], int] = time.time_ns,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._ledger, self._known = client, ledger, known
         self._announcer, self._metrics = announcer, metrics
-        self._policy, self._unit, self.identity, self._nanoseconds = policy, unit, identity, nanoseconds
+        self._policy, self._unit, self.identity = policy, unit, identity
+        self._nanoseconds, self._clock = nanoseconds, clock
         self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
     def target(self, uid: str) -> str:
@@ -63,38 +78,49 @@ class Binder:
             task.add_done_callback(lambda _: self._under_way.pop(args.pod_uid))
         try:
             return await asyncio.wait_for(asyncio.shield(running[1]), ANSWER_SECONDS)
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not running[1].cancelled():
+                raise  # it is the caller who does not want to know any more
             return UNDER_WAY.format(pod=args.pod_name, node=args.node)
 
     async def finish(self, seconds: float) -> None:
-        """Wait for what is under way, but not longer than that."""
+        """Waits for what is under way, but not longer than that: then whoever comes next asks the API server."""
         tasks = [task for _, task in self._under_way.values()]
         if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
-        holding = self._ledger.holdings.get(args.pod_uid)
-        if holding is not None and holding.state is State.BOUND:
-            return "" if holding.node == args.node else f"{args.pod_name} is already bound to {holding.node}"
-        pod = self._known.get(args.pod_uid) or await self._read(args)
-        if isinstance(pod, str):
-            return pod
+        pod = self._bound_pod(args.pod_uid) or self._known.get(args.pod_uid)
+        if pod is None:
+            read = await self._read(args)
+            if isinstance(read, str):
+                return read
+            pod = self._bound_pod(args.pod_uid) or read  # it may have been bound while it was read
+        if (pod.namespace, pod.name) != (args.pod_namespace, args.pod_name):
+            return GONE.format(pod=args.pod_name, uid=args.pod_uid)
         if pod.node:
-            return "" if pod.node == args.node else f"{args.pod_name} is already bound to {pod.node}"
+            return "" if pod.node == args.node else ALREADY.format(pod=pod.name, node=pod.node)
         if isinstance(pod.claim, Refusal):
             return pod.claim.message
         if pod.claim is None:  # a managed resource of amount 0: the scheduler leaves even that binding to us
-            return await self._write(pod, args.node, {})
+            return (await self._write(pod, args.node, {})).error
         return await self._reserve_and_write(pod, pod.claim, args.node)
+
+    def _bound_pod(self, uid: str) -> PodFacts | None:
+        holding = self._ledger.holdings.get(uid)
+        return holding.pod if holding is not None and holding.state is State.BOUND else None
 
     async def _read(self, args: BindArgs) -> PodFacts | str:
         """A pod that no watch and no filter call has shown us."""
         try:
             found = await self._api.get_pod(args.pod_namespace, args.pod_name)
-        except (ApiError, Unreachable, Malformed, KubeError) as error:
+        except FAILURES as error:
             return f"{args.pod_name} cannot be read: {error}"
         if found is None or found.metadata.uid != args.pod_uid:
-            return f"{args.pod_name} of uid {args.pod_uid} is gone"
+            return GONE.format(pod=args.pod_name, uid=args.pod_uid)
         return request.facts(found, self._unit)
 
     async def _reserve_and_write(self, pod: PodFacts, claim: Request, node: str) -> str:
@@ -107,14 +133,16 @@ class Binder:
             return f"{node}: {places.message}"
         facts = self._ledger.nodes[node].facts
         assert facts is not None  # a reservation was just made there
-        notes = codec.write(claim, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
-        error = await self._write(pod, node, notes)
-        if error:
-            self._ledger.undo(pod.uid)
-            logger.warn("not bound", pod=f"{pod.namespace}/{pod.name}", node=node, why=error)
-        else:
-            self._bound(pod, claim, facts, places, notes)
-        return error
+        try:
+            notes = codec.write(claim, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
+            outcome = await self._write(pod, node, notes)
+            if outcome.ours:
+                self._bound(pod, claim, facts, places, notes)
+        finally:
+            self._ledger.undo(pod.uid)  # what is still only reserved was not made
+        if outcome.error:
+            logger.warn("not bound", pod=f"{pod.namespace}/{pod.name}", node=node, why=outcome.error)
+        return outcome.error
 
     def _bound(self, pod: PodFacts, claim: Request, facts: NodeFacts, places: Places, notes: dict[str, str]) -> None:
         self._ledger.confirm(request.bound(pod, facts.name, notes))
@@ -123,56 +151,82 @@ class Binder:
         self._announcer.assigned(pod, claim, facts, places)
         logger.info("bound", pod=f"{pod.namespace}/{pod.name}", node=facts.name, gpu=notes[names.ALLOCATION])
 
-    async def _write(self, pod: PodFacts, node: str, notes: dict[str, str]) -> str:
-        """Returns only when it is known what came of it."""
+    async def _write(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Outcome:
+        """Returns only when it is known what came of it.
+
+        Once an answer was lost, that write may still come, however often the pod is seen unbound: then no refusal of
+        a later try ends it, only a pod that is bound or gone.
+        """
         delay, longest = RETRY_SECONDS
-        refusals = 0
+        tries, doubt = 0, False
         while True:
-            final = False
-            try:
-                await self._api.bind(pod.namespace, pod.name, pod.uid, node, notes)
-                return ""
-            except Unreachable as error:
-                if not error.sent:
-                    return f"the API server does not answer: {error}"
-                said = str(error)
-            except (Malformed, KubeError) as error:
-                said = str(error)
-            except ApiError as error:
-                if error.status < 500 and error.status != 409:
-                    return error.message
-                refusals += error.status < 504  # 504 says that the write may still come
-                final = error.status == 409 or refusals >= TRIES
-                said = error.message
+            failure = await self._try(pod, node, notes)
+            if failure is None:
+                return Outcome("", ours=True)
+            tries += 1
+            doubt = doubt or _may_still_come(failure)
+            if not doubt and _surely_not_made(failure):
+                return Outcome(_sentence(failure))
             seen = await self._outcome(pod, node, notes)
             if seen is not None:
                 return seen
-            if final:
-                return said
+            conflict = isinstance(failure, ApiError) and failure.status == 409
+            if not doubt and (conflict or tries >= TRIES):
+                return Outcome(_sentence(failure))
             await asyncio.sleep(delay)
             delay = min(delay * 2, longest)
 
-    async def _outcome(self, pod: PodFacts, node: str, notes: dict[str, str]) -> str | None:
-        """What the pod itself says: empty if it is bound as we wrote, None if it is not bound at all."""
+    async def _try(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Failure | None:
+        try:
+            await self._api.bind(pod.namespace, pod.name, pod.uid, node, notes)
+        except FAILURES as error:
+            return error
+        return None
+
+    async def _outcome(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Outcome | None:
+        """What the pod itself says; None if it is not bound at all."""
         found = await self._read_until_answered(pod)
         if found is None or found.metadata.uid != pod.uid:
-            return f"{pod.name} of uid {pod.uid} is gone"
-        if found.metadata.deletion_timestamp and not found.spec.node_name:
-            return f"{pod.name} is being deleted"
-        if not found.spec.node_name:
-            return None
-        stamped = found.metadata.annotations or {}
-        if found.spec.node_name == node and stamped.get(names.ALIYUN_ASSUME_TIME) == notes.get(
-            names.ALIYUN_ASSUME_TIME
-        ):
-            return ""
-        return f"{pod.name} is already bound to {found.spec.node_name}"
+            return Outcome(GONE.format(pod=pod.name, uid=pod.uid))
+        bound_to, stamped = found.spec.node_name, found.metadata.annotations or {}
+        if not bound_to:
+            return Outcome(DELETED.format(pod=pod.name)) if found.metadata.deletion_timestamp else None
+        if bound_to == node and stamped.get(names.ALIYUN_ASSUME_TIME) == notes.get(names.ALIYUN_ASSUME_TIME):
+            return Outcome("", ours=True)
+        self._learn(found)
+        return Outcome("" if bound_to == node else ALREADY.format(pod=pod.name, node=bound_to))
+
+    def _learn(self, found: api.Pod) -> None:
+        """Somebody else bound it: what it has counts from now on, not from when the watch shows it."""
+        holding = self._ledger.holdings.get(found.metadata.uid)
+        if holding is not None and holding.state is State.RESERVED:  # else the watch knows better
+            self._ledger.observe(request.facts(found, self._unit), self._clock())
+            learnt = self._ledger.holdings.get(found.metadata.uid)
+            if learnt is not None:
+                learnt.seen = False  # by the watch: a list that began before may lack it
 
     async def _read_until_answered(self, pod: PodFacts) -> api.Pod | None:
         delay, longest = RETRY_SECONDS
         while True:
             try:
                 return await self._api.get_pod(pod.namespace, pod.name)
-            except (ApiError, Unreachable, Malformed, KubeError):
+            except FAILURES:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, longest)
+
+
+def _may_still_come(failure: Failure) -> bool:
+    """The API server may have taken the write, or take it later."""
+    return failure.sent if isinstance(failure, Unreachable) else isinstance(failure, ApiError) and failure.status == 504
+
+
+def _surely_not_made(failure: Failure) -> bool:
+    """Nothing was sent, or the answer was a plain no. Of a conflict and of a failing server the pod tells more."""
+    return not isinstance(failure, ApiError) or (failure.status < 500 and failure.status != 409)
+
+
+def _sentence(failure: Failure) -> str:
+    """Never empty: to the scheduler, an empty one means that the pod is bound."""
+    if isinstance(failure, ApiError):
+        return failure.message or str(failure)
+    return f"the API server does not answer: {failure}" if isinstance(failure, Unreachable) else str(failure)

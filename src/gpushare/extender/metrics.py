@@ -37,9 +37,7 @@ class Metrics:
     def refused(self, code: str, pods: int = 1) -> None:
         self._refusals.labels(code).inc(pods)
 
-    def watch(
-        self, ages: Callable[[], Iterable[tuple[str, float]]], events: Callable[[], tuple[int, int, int]]
-    ) -> None:
+    def watch(self, ages: Ages, events: Events) -> None:
         """Also show how old each watch is, and what became of our events."""
         self.registry.register(_Links(ages, events))
 

@@ -5,6 +5,7 @@ any other status. A slow sender, a huge body or a flood of connections costs its
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
@@ -25,9 +26,18 @@ LARGEST_BODY = 256 << 20  # 5,000 whole nodes of 30 KB are 150 MB
 BODY_SECONDS = 10.0
 KEEP_ALIVE = 150.0  # longer than Go's 90 s, so that we never close a connection the scheduler is about to use
 JSON = "application/json"
+OUR_FAULT = "an error inside gpushare; see its log"
 
 logger = log.get(__name__)
 Answer = Callable[[bytes], bytes]
+
+
+class CannotListen(Exception):
+    """In the system's words; `number` is its errno."""
+
+    def __init__(self, port: int, error: OSError) -> None:
+        super().__init__((error.strerror or str(error)).rpartition(": ")[2])  # asyncio says the address before it
+        self.port, self.number = port, error.errno
 
 
 class Handlers:
@@ -71,36 +81,43 @@ class Handlers:
 
     async def _bind(self, req: web.Request) -> web.Response:
         try:
-            args = wire.read_bind(await _body(req))
+            body = await _body(req)
         except wire.BadRequest as error:
-            return web.Response(body=_failed_bind(str(error)), content_type=JSON)
+            return _closing(_failed_bind(str(error)))
         with _Timed(self._metrics.latency["bind"]):
-            problem = self._not_ready()
             try:
-                problem = problem or await self._binder.bind(args)
+                args = wire.read_bind(body)
+                problem = self._not_ready() or await self._binder.bind(args)
+            except wire.BadRequest as error:
+                problem = str(error)
             except Exception as error:  # noqa: BLE001 - the scheduler must get a sentence, whatever is wrong with us
-                logger.error("bind failed", pod=args.pod_name, error=repr(error))
-                problem = "an error inside gpushare; see its log"
+                logger.error("request failed", verb="bind", error=repr(error))
+                problem = OUR_FAULT
         return web.Response(body=_failed_bind(problem), content_type=JSON)
 
     async def _inspect(self, req: web.Request) -> web.Response:
-        with _Timed(self._metrics.latency["inspect"]):
-            status, body = self._verbs.inspect(req.match_info.get("node"))
-        return web.Response(status=status, body=body, content_type=JSON)
+        return self._tell("inspect", lambda: self._verbs.inspect(req.match_info.get("node")))
 
     async def _explain(self, req: web.Request) -> web.Response:
-        with _Timed(self._metrics.latency["explain"]):
-            status, body = self._verbs.explain(req.query.get("namespace", "default"), req.query.get("pod", ""))
-        return web.Response(status=status, body=body, content_type=JSON)
+        namespace, pod = req.query.get("namespace", "default"), req.query.get("pod", "")
+        return self._tell("explain", lambda: self._verbs.explain(namespace, pod))
 
     async def _explain_pod(self, req: web.Request) -> web.Response:
         try:
             body = await _body(req)
         except wire.BadRequest as error:
             return _closing(wire.encode({"version": 1, "error": str(error)}))
-        with _Timed(self._metrics.latency["explain"]):
-            status, answer = self._verbs.explain_pod(body)
-        return web.Response(status=status, body=answer, content_type=JSON)
+        return self._tell("explain", lambda: self._verbs.explain_pod(body))
+
+    def _tell(self, verb: str, answer: Callable[[], tuple[int, bytes]]) -> web.Response:
+        """An answer for people."""
+        with _Timed(self._metrics.latency[verb]):
+            try:
+                status, body = answer()
+            except Exception as error:  # noqa: BLE001 - as above
+                logger.error("request failed", verb=verb, error=repr(error))
+                status, body = 200, wire.encode({"version": 1, "nodes": [], "error": OUR_FAULT})
+        return web.Response(status=status, body=body, content_type=JSON)
 
     async def _version(self, _: web.Request) -> web.Response:
         return web.Response(text=gpushare.__version__)
@@ -119,10 +136,23 @@ class Handlers:
 
 async def serve(app: web.Application, host: str, ports: list[int], tls: SSLContext | None) -> web.AppRunner:
     """Starts listening. Stop with `cleanup()`, which lets requests under way finish."""
-    runner = web.AppRunner(app, keepalive_timeout=KEEP_ALIVE, access_log=None, shutdown_timeout=4.5)
+    logging.getLogger("aiohttp.server").addFilter(_without_content)
+    runner = web.AppRunner(
+        app,
+        keepalive_timeout=KEEP_ALIVE,
+        access_log=None,
+        shutdown_timeout=4.5,
+        auto_decompress=False,  # no scheduler packs its requests, and what others send may unpack to anything
+    )
     await runner.setup()
-    for port in ports:
-        await web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, reuse_address=True).start()
+    listening: list[int] = []
+    try:
+        for port in ports:
+            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, reuse_address=True).start()
+            listening.append(port)
+    except OSError as error:
+        await runner.cleanup()
+        raise CannotListen(ports[len(listening)], error) from error
     return runner
 
 
@@ -134,6 +164,15 @@ async def _body(req: web.Request) -> bytes:
         raise wire.BadRequest(f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
     except web.HTTPRequestEntityTooLarge:
         raise wire.BadRequest(f"the body is larger than {LARGEST_BODY >> 20} MiB") from None
+    except (web.RequestPayloadError, OSError):
+        raise wire.BadRequest("the body was cut off") from None
+
+
+def _without_content(record: logging.LogRecord) -> bool:
+    """aiohttp quotes what it could not read, which may be a header, which may be a secret."""
+    if record.exc_info and record.exc_info[0]:
+        record.msg, record.args, record.exc_info = "not understood: %s", (record.exc_info[0].__name__,), None
+    return True
 
 
 def _safely(verb: str, answer: Answer, failed: Callable[[str], bytes], body: bytes) -> bytes:
@@ -141,7 +180,7 @@ def _safely(verb: str, answer: Answer, failed: Callable[[str], bytes], body: byt
         return answer(body)
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like a network problem
         logger.error("request failed", verb=verb, error=repr(error))
-        return failed("an error inside gpushare; see its log")
+        return failed(OUR_FAULT)
 
 
 def _closing(body: bytes) -> web.Response:

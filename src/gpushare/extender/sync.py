@@ -4,7 +4,7 @@ Each class is the sink of one reflector. None of them decides anything: they tra
 who care for waiting pods.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from gpushare.core import api, codec, names, request
 from gpushare.core.ledger import Ledger
@@ -39,7 +39,7 @@ class Pods:
         self._shared: dict[Request, Request] = {}  # equal requests of many pods, kept once
         self._names: dict[str, str] = {}
         self._synced_at: float | None = None
-        self.unsure: list[PodFacts] = []  # bound by us, and no list shows them: to be asked for one by one
+        self.unsure: list[PodFacts] = []  # known to us, and no list shows them: to be asked for one by one
 
     def upsert(self, item: api.Pod) -> None:
         facts = request.facts(item, self._unit)
@@ -55,24 +55,31 @@ class Pods:
             self._unbound(pod)
 
     def remove(self, item: api.Pod) -> None:
-        self._ledger.forget(item.metadata.uid)
-        self._done(item.metadata.uid)
+        self.gone(item.metadata.uid)
 
-    def relisted(self, kept: set[str]) -> None:
+    def gone(self, uid: str) -> None:
+        self._ledger.forget(uid)
+        self._done(uid)
+
+    def relisted(self, kept: Set[str]) -> None:
         self.unsure += self._ledger.relisted(kept)
-        for uid in [uid for uid in self._known.pending if uid not in kept]:
+        for uid in self._known.pending.keys() - kept:
+            self._ledger.release(uid)
             self._done(uid)
+        # A pod that only a scheduler has told us of may be younger than the list.
+        self.unsure += [self._waiting.refused[uid].pod for uid in self._waiting.refused.keys() - kept]
         if self._synced_at is None:
             self._synced_at = self._clock()
 
     def _unbound(self, pod: PodFacts) -> None:
         before = self._known.pending.get(pod.uid)
         self._known.show(pod)
+        if before is not None and before.unschedulable == pod.unschedulable:
+            return
+        self._announcer.waits(pod)
         decided = pod.uid in self._ledger.holdings or pod.uid in self._waiting.refused
-        if before is None and pod.unschedulable and not decided:
-            self._waiting.refuse(pod)  # refused before we were there, perhaps by our predecessor: not to be forgotten
-        if before is None or before.unschedulable != pod.unschedulable:
-            self._announcer.waits(pod)
+        if pod.unschedulable and not decided and isinstance(pod.claim, Request):
+            self._waiting.refuse(pod)  # not by us: perhaps by our predecessor, and then nobody else would wake it
 
     def _done(self, uid: str) -> None:
         self._known.forget(uid)
@@ -119,7 +126,7 @@ class Nodes:
     def remove(self, item: api.Node) -> None:
         self._forget(item.metadata.name)
 
-    def relisted(self, kept: set[str]) -> None:
+    def relisted(self, kept: Set[str]) -> None:
         for name in [name for name in self._nodes if name not in kept]:
             self._forget(name)
         self.check_units()
@@ -174,7 +181,7 @@ class ConfigMaps:
             self._listed.discard(node)
             self._nodes.sick(node, frozenset())
 
-    def relisted(self, kept: set[str]) -> None:
+    def relisted(self, kept: Set[str]) -> None:
         for node in [node for node in self._listed if names.UNHEALTHY_PREFIX + node not in kept]:
             self._listed.discard(node)
             self._nodes.sick(node, frozenset())

@@ -17,6 +17,7 @@ from gpushare.extender.metrics import Metrics
 from gpushare.extender.waiting import Waiting
 from gpushare.extender.wire import BadRequest, FilterResult, HostPriority, MetaPod, MetaVictims, PreemptResult
 
+BOUND_ALREADY = "it is bound to {node} already"
 NO_SUCH_NODE = 'no node "{name}"'
 NO_SUCH_POD = 'no pod "{name}" in namespace "{namespace}" waits for GPU memory or has some'
 
@@ -44,7 +45,7 @@ class Verbs:
         except BadRequest as error:
             return _error(str(error))
         pod = request.facts(sent, self._unit)
-        problem = self._cannot_answer(pod.uid)
+        problem = self._problem(pod.uid)
         if problem:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
         if not isinstance(pod.claim, Request):
@@ -64,12 +65,11 @@ class Verbs:
         except BadRequest:
             return b"[]"
         pod = request.facts(sent, self._unit)
-        if not isinstance(pod.claim, Request) or self._cannot_answer(pod.uid):
+        if not isinstance(pod.claim, Request) or self._problem(pod.uid):
             return b"[]"
         self._ledger.release(pod.uid)
         policy = pod.claim.policy or self._policy
-        fits = self._ledger.fitting(pod.claim, pod, offer.names)
-        scores = score.best(self._ledger, pod.claim, pod, fits, policy)
+        scores = score.best(self._ledger, pod.claim, pod, offer.names, policy)
         if scores:
             self._remember(pod)
             self._hold(pod, pod.claim, scores[0][0])
@@ -123,6 +123,14 @@ class Verbs:
             return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
         return 200, wire.encode(explain.explain(self._ledger, pod))
 
+    def _problem(self, uid: str) -> str:
+        """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it
+        yet: a hold beside its binding would be counted for ever."""
+        holding = self._ledger.holdings.get(uid)
+        if holding is not None and holding.state is State.BOUND:
+            return BOUND_ALREADY.format(node=holding.node)
+        return self._cannot_answer(uid)
+
     def _without_request(self, pod: PodFacts, offer: wire.Offer) -> FilterResult:
         if pod.claim is None:
             return offer.result(offer.names, {}, {})
@@ -146,11 +154,12 @@ class Verbs:
     def _remember(self, pod: PodFacts) -> None:
         if _can_be_remembered(pod):
             self._known.tell(pod)
-            self._waiting.accept(pod.uid)
 
     def _hold(self, pod: PodFacts, claim: Request, node: str) -> None:
         if _can_be_remembered(pod):
-            self._ledger.hold(pod, node, claim.policy or self._policy, self._clock())
+            held = self._ledger.hold(pod, node, claim.policy or self._policy, self._clock())
+            if not isinstance(held, Refusal):
+                self._waiting.gone(pod.uid)
 
     def _holder(self, namespace: str, name: str) -> PodFacts | None:
         found = (holding.pod for holding in self._ledger.holdings.values())

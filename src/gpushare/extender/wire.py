@@ -50,24 +50,35 @@ class MetaVictims(msgspec.Struct):
     violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
-class Victims(msgspec.Struct):
-    pods: list[api.Pod] | None = msgspec.field(name="Pods", default=None)
-    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+class AnyVictim(msgspec.Struct):
+    """A victim as it may come: by uid, by uid in the old spelling, or as a whole pod."""
+
+    new: str = msgspec.field(name="UID", default="")
+    old: str = msgspec.field(name="uid", default="")
+    metadata: api.Metadata = msgspec.field(default_factory=api.Metadata)
+
+
+class AnyVictims(msgspec.Struct):
+    new: list[AnyVictim] | None = msgspec.field(name="Pods", default=None)
+    old: list[AnyVictim] | None = msgspec.field(name="pods", default=None)
+    new_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+    old_violations: int = msgspec.field(name="numPDBViolations", default=0)
+
+    def meta(self) -> MetaVictims:
+        pods = [MetaPod(pod.new or pod.old or pod.metadata.uid) for pod in self.new or self.old or ()]
+        return MetaVictims(pods, self.new_violations or self.old_violations)
 
 
 class PreemptArgs(msgspec.Struct):
     pod: api.Pod | None = msgspec.field(name="Pod", default=None)
-    full: dict[str, Victims] | None = msgspec.field(name="NodeNameToVictims", default=None)
-    meta: dict[str, MetaVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+    by_uid: dict[str, AnyVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+    whole: dict[str, AnyVictims] | None = msgspec.field(name="NodeNameToVictims", default=None)
+    old: dict[str, AnyVictims] | None = msgspec.field(name="NodeToVictims", default=None)  # before 1.17
 
     def victims(self) -> dict[str, MetaVictims]:
-        """The victims by uid, in whichever form they came."""
-        if self.meta is not None:
-            return self.meta
-        return {
-            node: MetaVictims([MetaPod(pod.metadata.uid) for pod in given.pods or ()], given.violations)
-            for node, given in (self.full or {}).items()
-        }
+        """The victims by uid, in whichever form they came. None may be overlooked: each is there for a reason."""
+        given = self.by_uid if self.by_uid is not None else self.whole if self.whole is not None else self.old
+        return {node: victims.meta() for node, victims in (given or {}).items()}
 
 
 class FilterResult(msgspec.Struct):
@@ -138,8 +149,9 @@ def read_bind(body: bytes) -> BindArgs:
 
 def read_preempt(body: bytes) -> PreemptArgs:
     args = _decode(_preempt, body)
-    if args.pod is None or (args.meta is None and args.full is None):
-        args = _decode(_preempt, _spelled(body, ("Pod", "NodeNameToVictims", "NodeNameToMetaVictims")))
+    if args.pod is None or (args.by_uid is None and args.whole is None):
+        names = ("Pod", "NodeNameToMetaVictims", "NodeNameToVictims", "NodeToVictims")
+        args = _decode(_preempt, _spelled(body, names))
     if args.pod is None:
         raise BadRequest("no Pod is given")
     return args
@@ -165,6 +177,7 @@ def _spelled(body: bytes, names: tuple[str, ...]) -> bytes:
 
 def _name(item: msgspec.Raw) -> str:
     try:
+        bytes(item).decode()  # it goes back as it came, so it must be text
         return _item.decode(item).metadata.name
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(NOT_JSON.format(error=str(error)[:200])) from None

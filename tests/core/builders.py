@@ -1,0 +1,205 @@
+"""Nodes and pods in a few words, made the way the API server shows them and read the way the extender reads them.
+
+`node(8, 8)` and `pod(4)` are the smallest useful ones: two GPUs of 8 MiB pinned directly, and a pod whose one
+container asks 4 of them. Everything else is a keyword.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpushare.core import api, codec, names, request
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import Gpu, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
+
+_numbers = itertools.count()
+
+
+# Nodes
+
+
+def node(
+    *totals: int,
+    name: str = "n",
+    pin: str = "direct",
+    unit: str = "MiB",
+    sick: Iterable[int] = (),
+    uuids: Sequence[str] | None = None,
+    indices: Sequence[int] | None = None,
+    state: str = "ready",
+    nvidia: int = 0,
+    capacity: int | None = None,
+) -> api.Node:
+    """A node with GPUs of these sizes. `pin="original"`: one of Aliyun's plugin, which publishes nothing."""
+    sizes: dict[str, api.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
+    sizes[names.GPU_COUNT] = len(totals)
+    if nvidia:
+        sizes[names.NVIDIA_GPU] = nvidia
+    annotations = {}
+    if pin != "original":
+        gpus = [
+            {
+                "i": i if indices is None else indices[i],
+                "uuid": f"GPU-{name}-{i}" if uuids is None else uuids[i],
+                "total": total,
+                "ok": i not in set(sick),
+                "model": "T4",
+            }
+            for i, total in enumerate(totals)
+        ]
+        published = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
+        annotations[names.NODE_GPUS] = msgspec.json.encode(published).decode()
+    return api.Node(api.Metadata(name=name, annotations=annotations), api.NodeStatus(sizes, sizes))
+
+
+def facts(*totals: int, sick: Iterable[int] = (), pin: str = "direct", **more: Any) -> NodeFacts:
+    """The same, as the core sees it."""
+    listed = frozenset(sick) if pin == "original" else frozenset()
+    read = codec.node_facts(node(*totals, sick=sick, pin=pin, **more), listed)
+    assert read is not None
+    return read
+
+
+# Pods
+
+
+def container(
+    name: str,
+    memory: api.Quantity | None = None,
+    *,
+    whole: api.Quantity | None = None,
+    sidecar: bool = False,
+    visible: str = "",
+) -> api.Container:
+    """A container. `visible`: the annotation that its env takes its GPUs from."""
+    limits: dict[str, api.Quantity] = {}
+    if memory is not None:
+        limits[names.GPU_MEM] = memory
+    if whole is not None:
+        limits[names.GPU_COUNT] = whole
+    env = [env_of(visible)] if visible else None
+    return api.Container(name, "Always" if sidecar else None, api.ResourceNeeds(limits) if limits else None, env)
+
+
+def env_of(key: str, name: str = names.VISIBLE_DEVICES) -> api.EnvVar:
+    return api.EnvVar(name, api.EnvSource(api.FieldRef(f"metadata.annotations['{key}']")))
+
+
+def admitted(apps: Sequence[api.Container], inits: Sequence[api.Container]) -> None:
+    """What the admission policy does: every container that asks gets its env from an annotation of its own."""
+    for prefix, containers in (("", apps), ("init-", inits)):
+        for i, one in enumerate(containers):
+            if one.resources is not None:
+                one.env = [env_of(f"{names.VISIBLE_PREFIX}{prefix}{i}")]
+
+
+def api_pod(
+    *memory: int,
+    name: str = "",
+    uid: str = "",
+    namespace: str = "default",
+    init: Sequence[int] = (),
+    sidecars: Sequence[int] = (),
+    whole: int = 0,
+    containers: Sequence[api.Container] | None = None,
+    inits: Sequence[api.Container] | None = None,
+    direct: bool = True,
+    split: object = None,
+    split_label: object = None,
+    unit: str | None = None,
+    policy: str | None = None,
+    priority: int | None = None,
+    on: str = "",
+    notes: Mapping[str, str] | None = None,
+    phase: str = "Pending",
+    reason: str | None = None,
+    nominated: str | None = None,
+    terminating: bool = False,
+    unschedulable: str | None = None,
+    claim_volume: bool = False,
+    created: str = "2026-11-15T12:00:00Z",
+) -> api.Pod:
+    """A pod whose containers ask `memory` each, plus one for `whole` GPUs. `direct`: the admission policy saw it.
+
+    `init` and `sidecars` come in this order before the others; `containers` and `inits` say it all instead.
+    """
+    apps = list(containers) if containers is not None else [container(f"c{i}", n) for i, n in enumerate(memory)]
+    if whole:
+        apps.append(container("whole", whole=whole))
+    before = list(inits) if inits is not None else [container(f"i{i}", n) for i, n in enumerate(init)]
+    before += [container(f"s{i}", n, sidecar=True) for i, n in enumerate(sidecars)]
+    if direct:
+        admitted(apps, before)
+    annotations = dict(notes or {})
+    for key, value in ((names.GPU_COUNT, split), (names.MEMORY_UNIT, unit), (names.POLICY, policy)):
+        if value is not None:
+            annotations[key] = str(value)
+    number = next(_numbers)
+    condition = api.Condition("PodScheduled", "False", "Unschedulable", unschedulable)
+    return api.Pod(
+        api.Metadata(
+            name=name or f"p{number}",
+            namespace=namespace,
+            uid=uid or f"uid-{name or number}",
+            creation_timestamp=created,
+            deletion_timestamp="2026-11-15T12:30:00Z" if terminating else None,
+            annotations=annotations,
+            labels=None if split_label is None else {names.GPU_COUNT: str(split_label)},
+        ),
+        api.PodSpec(
+            node_name=on or None,
+            priority=priority,
+            containers=apps,
+            init_containers=before,
+            volumes=[api.Volume(persistent_volume_claim={"claimName": msgspec.Raw(b'"data"')})] if claim_volume else [],
+        ),
+        api.PodStatus(
+            phase, reason, None, nominated, [condition] if unschedulable is not None else None
+        ),
+    )  # fmt: skip
+
+
+def pod(*memory: int, default_unit: Unit | None = None, **more: Any) -> PodFacts:
+    """The same, as the core sees it."""
+    return request.facts(api_pod(*memory, **more), default_unit)
+
+
+def asks(*memory: int, **more: Any) -> Request:
+    """What such a pod asks."""
+    claim = pod(*memory, **more).claim
+    assert isinstance(claim, Request), claim
+    return claim
+
+
+def bound(seen: PodFacts, where: NodeFacts, places: Places) -> PodFacts:
+    """The pod as it stands once we have bound it to these GPUs."""
+    assert isinstance(seen.claim, Request)
+    notes = codec.write(seen.claim, where, places, extender="0a1b2c3d", nanoseconds=1)
+    return request.bound(seen, where.name, notes)
+
+
+def share(units: int = 0, *, gpus: int = 1, whole: bool = False, role: Role = Role.APP, position: int = 0) -> Share:
+    return Share(f"c{position}", position, role, units, gpus, whole, f"{names.VISIBLE_PREFIX}{position}")
+
+
+def gpus(*totals: int) -> tuple[Gpu, ...]:
+    return tuple(Gpu(i, f"GPU-{i}", total) for i, total in enumerate(totals))
+
+
+def ledger(*nodes: NodeFacts) -> Ledger:
+    made = Ledger()
+    for one in nodes:
+        made.set_node(one)
+    return made
+
+
+def free(of: Ledger, name: str = "n") -> list[int]:
+    """Free units by GPU of a node."""
+    room = of.nodes[name].room
+    assert room is not None
+    return list(room.free)
+
+
+PINS = (Pin.DIRECT.value, Pin.PLUGIN.value, Pin.ORIGINAL.value)

@@ -1,0 +1,127 @@
+"""The rules of placement, said once more as plainly as possible: try everything, keep what is allowed.
+
+Slow and obviously right, for small cases only. What the core answers is compared with this.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations, product
+from typing import NamedTuple
+
+from gpushare.core.choose import Room
+from gpushare.core.model import Pin, Places, Request, Role, Share
+
+
+class Spot(NamedTuple):
+    """One GPU at one instant."""
+
+    total: int
+    free: int
+    empty: bool
+    healthy: bool
+
+
+def spots(room: Room) -> tuple[Spot, ...]:
+    pairs = zip(room.facts.gpus, room.free, room.empty, strict=True)
+    return tuple(Spot(gpu.total, free, empty, gpu.healthy) for gpu, free, empty in pairs)
+
+
+def fits(request: Request, pin: Pin, on: tuple[Spot, ...]) -> bool:
+    return _fits(tuple((s.role, s.units, s.gpus, s.whole) for s in request.shares), pin, on)
+
+
+@lru_cache(maxsize=100_000)
+def _fits(shape: tuple[tuple[Role, int, int, bool], ...], pin: Pin, on: tuple[Spot, ...]) -> bool:
+    shares = [Share("c", i, role, units, gpus, whole) for i, (role, units, gpus, whole) in enumerate(shape)]
+    return next(placements(shares, pin, on), None) is not None
+
+
+def placements(shares: Sequence[Share], pin: Pin, on: Sequence[Spot]) -> Iterator[Places]:
+    """Every way to place these shares on these GPUs."""
+    well = [gpu for gpu, spot in enumerate(on) if spot.healthy]
+    for places in product(*[list(combinations(well, share.gpus)) for share in shares]):
+        if allowed(shares, pin, on, places):
+            yield places
+
+
+def allowed(shares: Sequence[Share], pin: Pin, on: Sequence[Spot], places: Places) -> bool:
+    if any(amount > on[gpu].free for gpu, amount in peak(shares, on, places).items()):
+        return False
+    if pin is not Pin.DIRECT and not (_pool_on_one_gpu(shares, places) and _whole_pool_drawn_first(shares, places)):
+        return False
+    return all(_alone(i, gpu, shares, pin, on, places) for i, s in enumerate(shares) if s.whole for gpu in places[i])
+
+
+def peak(shares: Sequence[Share], on: Sequence[Spot], places: Places) -> dict[int, int]:
+    """The most that is in use on each GPU, over all moments of the pod's life."""
+    most: dict[int, int] = {}
+    for moment in range(len(shares)):
+        there: dict[int, int] = {}
+        for i, share in enumerate(shares[: moment + 1]):
+            if i == moment or share.role is not Role.INIT:
+                for gpu in places[i]:
+                    there[gpu] = there.get(gpu, 0) + (on[gpu].total if share.whole else share.units // share.gpus)
+        for gpu, amount in there.items():
+            most[gpu] = max(most.get(gpu, 0), amount)
+    return most
+
+
+def _alone(whole: int, gpu: int, shares: Sequence[Share], pin: Pin, on: Sequence[Spot], places: Places) -> bool:
+    """A whole GPU has memory and is nobody else's, nor its own pod's in pieces. Pinned directly, init containers may
+    use what their pod has on a GPU all the same: before it takes the whole one, or if it stays with all of it."""
+    if not on[gpu].empty or not on[gpu].total:
+        return False
+    pieces = [s for s, chosen in zip(shares, places, strict=True) if not s.whole and gpu in chosen]
+    if pin is not Pin.DIRECT:
+        return not pieces
+    staying = sum(s.units // s.gpus for s in pieces if s.role is not Role.INIT)
+    return not staying or (shares[whole].role is Role.INIT and staying == on[gpu].total)
+
+
+def drawers(shares: Sequence[Share]) -> list[int]:
+    """Init containers, and those that get units which init containers left behind: kubelet's own bookkeeping."""
+    pool, found = 0, []
+    for i, share in enumerate(shares):
+        if share.whole:
+            continue
+        if share.role is Role.INIT:
+            found.append(i)
+            pool = max(pool, share.units)
+        elif pool:
+            found.append(i)
+            pool -= min(pool, share.units)
+    return found
+
+
+def _pool_on_one_gpu(shares: Sequence[Share], places: Places) -> bool:
+    """kubelet hands units on in random order, so all of them have to be on one GPU."""
+    drawing = drawers(shares)
+    if not any(shares[i].role is Role.INIT for i in drawing):
+        return True
+    return len({gpu for i in drawing for gpu in places[i]}) == 1
+
+
+def _whole_pool_drawn_first(shares: Sequence[Share], places: Places) -> bool:
+    """Whole GPUs that init containers had are used before any other."""
+    pool: set[int] = set()
+    for share, chosen in zip(shares, places, strict=True):
+        if share.whole:
+            if not (pool <= set(chosen) or set(chosen) <= pool):
+                return False
+            pool = pool | set(chosen) if share.role is Role.INIT else pool - set(chosen)
+    return True
+
+
+def units_kubelet_holds(shares: Sequence[Share]) -> int:
+    """How many units of one GPU kubelet's device manager marks for a pod in the end, container by container."""
+    reusable: set[int] = set()
+    allocated: set[int] = set()
+    fresh = 0
+    for share in shares:
+        taken = set(sorted(reusable)[: share.units])
+        missing = share.units - len(taken)
+        taken |= set(range(fresh, fresh + missing))
+        fresh += missing
+        allocated |= taken
+        reusable = reusable | taken if share.role is Role.INIT else reusable - taken
+    return len(allocated)

@@ -1,0 +1,336 @@
+"""A model of everything around the ledger: an API server of plain dicts, watches that lag behind it, and what the
+ledger should then say, worked out again from nothing each time.
+
+`Api` is the truth. `Mirror` is told what the ledger is told and keeps no sums: it can be slow and plain, because it is
+only there to be compared with.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from gpushare.core import api, choose, codec, names, request
+from gpushare.core.ledger import HOLD_SECONDS, MOVE_SECONDS, REST_SECONDS, SLOW_HOLD_SECONDS
+from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Shape
+from tests.core import oracle
+from tests.core.builders import bound
+
+REFUSED = "UnexpectedAdmissionError"
+ALL_OF_IT = 1 << 50
+
+
+class Event(NamedTuple):
+    gone: bool
+    pod: api.Pod
+
+
+class Api:
+    """The API server, with the events that our watches have not brought yet."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, api.Pod] = {}
+        self.unbound: dict[str, api.Pod] = {}  # the last version without a node: what schedulers may still believe in
+        self.nodes: dict[str, api.Node] = {}
+        self.pod_events: list[Event] = []
+        self.node_events: list[str] = []
+        self.made = 0
+
+    def put(self, pod: api.Pod) -> None:
+        self.pods[pod.metadata.uid] = pod
+        if not pod.spec.node_name:
+            self.unbound[pod.metadata.uid] = pod
+        self.pod_events.append(Event(False, pod))
+
+    def delete(self, uid: str) -> None:
+        self.pod_events.append(Event(True, self.pods.pop(uid)))
+        del self.unbound[uid]
+
+    def bind(self, uid: str, node: str, notes: Mapping[str, str]) -> bool:
+        """One update sets the node and merges the annotations, or nothing happens."""
+        pod = self.pods.get(uid)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
+            return False
+        self.put(annotated(replace(pod, spec=replace(pod.spec, node_name=node)), notes))
+        return True
+
+    def put_node(self, node: api.Node) -> None:
+        self.nodes[node.metadata.name] = node
+        self.node_events.append(node.metadata.name)
+
+    def drop_node(self, name: str) -> None:
+        del self.nodes[name]
+        self.node_events.append(name)
+
+
+def annotated(pod: api.Pod, notes: Mapping[str, str | None]) -> api.Pod:
+    """The pod with these annotations; None takes one away."""
+    merged = {**(pod.metadata.annotations or {}), **notes}
+    kept = {key: value for key, value in merged.items() if value is not None}
+    return replace(pod, metadata=replace(pod.metadata, annotations=kept))
+
+
+def facts_of(pod: api.Pod) -> PodFacts:
+    return request.facts(pod, None)
+
+
+def node_facts(node: api.Node | None) -> NodeFacts | None:
+    return None if node is None else codec.node_facts(node, frozenset())
+
+
+class Decision:
+    """A hold, or a reservation whose binding may be under way."""
+
+    def __init__(self, pod: PodFacts, node: str, keys: tuple[tuple[str, ...], ...], since: float, held: bool) -> None:
+        self.pod, self.node, self.keys, self.since, self.held = pod, node, keys, since, held
+
+    def ends(self) -> float:
+        slow = self.pod.slow_volumes or self.pod.nominated == self.node
+        return self.since + (SLOW_HOLD_SECONDS if slow else HOLD_SECONDS)
+
+
+class Resting:
+    def __init__(self, until: float, length: float) -> None:
+        self.until, self.length, self.active = until, length, True
+
+
+class Ghost(NamedTuple):
+    node: str
+    amounts: dict[str, int]
+    until: float
+
+
+class Mirror:
+    """What the ledger was told, unsummed."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, NodeFacts] = {}
+        self.bound: dict[str, PodFacts] = {}
+        self.seen: set[str] = set()
+        self.decided: dict[str, Decision] = {}
+        self.ghosts: dict[str, Ghost] = {}
+        self.pledged: dict[str, PodFacts] = {}
+        self.rests: dict[tuple[str, Shape], Resting] = {}
+
+    # What it is told
+
+    def set_node(self, name: str, facts: NodeFacts | None) -> None:
+        if signature(self.facts.get(name)) != signature(facts):
+            self.rests = {key: rest for key, rest in self.rests.items() if key[0] != name}
+        self.facts.pop(name, None)
+        if facts is not None:
+            self.facts[name] = facts
+        for uid, decision in list(self.decided.items()):
+            if decision.node == name and decision.held and self._decided_charges(decision) is None:
+                del self.decided[uid]
+
+    def observe(self, pod: PodFacts, now: float) -> None:
+        known = pod.uid in self.bound or pod.uid in self.decided
+        if pod.finished:
+            if known and pod.failed_reason == REFUSED and isinstance(pod.claim, Request):
+                self._refused(pod.node, pod.claim.shape, now)
+            self.forget(pod.uid)
+        elif pod.node:
+            self._bound(pod, now)
+            self.seen.add(pod.uid)
+        elif pod.uid not in self.bound:
+            self._unbound(pod)
+
+    def forget(self, uid: str) -> None:
+        for known in (self.bound, self.decided, self.ghosts, self.pledged):
+            known.pop(uid, None)
+        self.seen.discard(uid)
+
+    def confirm(self, pod: PodFacts) -> None:
+        if pod.uid in self.decided and not self.decided[pod.uid].held:
+            del self.decided[pod.uid]
+            self.pledged.pop(pod.uid, None)
+            self.bound[pod.uid] = pod
+
+    def decide(self, pod: PodFacts, node: str, places: Places, now: float, *, held: bool) -> None:
+        gpus = self.facts[node].gpus
+        keys = tuple(tuple(gpus[gpu].key for gpu in chosen) for chosen in places)
+        self.decided[pod.uid] = Decision(pod, node, keys, now, held)
+
+    def end_hold(self, uid: str) -> None:
+        if uid in self.decided and self.decided[uid].held:
+            del self.decided[uid]
+
+    def undo(self, uid: str) -> None:
+        if uid in self.decided and not self.decided[uid].held:
+            del self.decided[uid]
+
+    def expire(self, now: float) -> None:
+        self.decided = {uid: d for uid, d in self.decided.items() if not d.held or d.ends() > now}
+        self.ghosts = {uid: ghost for uid, ghost in self.ghosts.items() if ghost.until > now}
+        for rest in self.rests.values():
+            rest.active = rest.active and rest.until > now
+
+    def _bound(self, pod: PodFacts, now: float) -> None:
+        self.pledged.pop(pod.uid, None)
+        before = self.bound.get(pod.uid)
+        decided = self.decided.pop(pod.uid, None)
+        ran = before is not None and before.running
+        if pod.running and not ran and isinstance(pod.claim, Request):
+            self.rests.pop((pod.node, pod.claim.shape), None)
+        if before is not None and decided is None:
+            self._moved(before, pod, now)
+        self.bound[pod.uid] = pod
+
+    def _moved(self, before: PodFacts, after: PodFacts, now: float) -> None:
+        """For a while a pod counts on the GPUs it had as well as on those it has."""
+        had, has = self._bound_amounts(before), self._bound_amounts(after)
+        if had is None or has is None or had == has:
+            return
+        ghost = self.ghosts.pop(after.uid, None)
+        for key, amount in (ghost.amounts if ghost else {}).items():
+            had[key] = had.get(key, 0) + amount
+        left = {key: amount - has.get(key, 0) for key, amount in had.items() if amount > has.get(key, 0)}
+        if left:
+            self.ghosts[after.uid] = Ghost(after.node, left, now + MOVE_SECONDS)
+
+    def _unbound(self, pod: PodFacts) -> None:
+        decision = self.decided.get(pod.uid)
+        if decision is not None and decision.held:
+            if pod.terminating or pod.claim != decision.pod.claim:
+                del self.decided[pod.uid]
+            else:
+                decision.pod = pod
+        if pod.nominated and not pod.terminating and isinstance(pod.claim, Request):
+            self.pledged[pod.uid] = pod
+        else:
+            self.pledged.pop(pod.uid, None)
+
+    def _refused(self, node: str, shape: Shape, now: float) -> None:
+        first, longest = REST_SECONDS
+        before = self.rests.get((node, shape))
+        length = first
+        if before is not None:
+            length = before.length if before.active else min(2 * before.length, longest)
+        self.rests[node, shape] = Resting(now + length, length)
+
+    # What follows from it
+
+    def holders(self, node: str) -> dict[str, PodFacts]:
+        there = {uid: pod for uid, pod in self.bound.items() if pod.node == node}
+        return there | {uid: decision.pod for uid, decision in self.decided.items() if decision.node == node}
+
+    def amounts(self, uid: str) -> dict[int, int] | None:
+        """What a pod holds by position of the GPU, or None: nobody knows where."""
+        if uid in self.decided:
+            return self._decided_charges(self.decided[uid])
+        pod = self.bound[uid]
+        facts = self.facts.get(pod.node)
+        charges = codec.read(pod, facts) if facts is not None else None
+        return None if charges is None else dict(charges)
+
+    def used(self, node: str) -> list[int]:
+        """Everything charged on each GPU of a node."""
+        gpus = self.facts[node].gpus
+        used = [0] * len(gpus)
+        for uid, pod in self.holders(node).items():
+            amounts = self.amounts(uid)
+            if amounts is None:
+                everywhere = ALL_OF_IT if pod.spec_whole else pod.spec_units
+                used = [taken + everywhere for taken in used]
+            for gpu, amount in (amounts or {}).items():
+                used[gpu] += amount
+        for ghost in self.ghosts.values():
+            if ghost.node == node:
+                for i, one in enumerate(gpus):
+                    used[i] += ghost.amounts.get(one.key, 0)
+        return used
+
+    def room(self, node: str) -> choose.Room:
+        return choose.Room.of(self.facts[node], self.used(node))
+
+    def can_take(self, claim: Request, uid: str, node: str) -> bool:
+        """Whether a pod fits a node, pledges aside, by trying everything."""
+        facts = self.facts.get(node)
+        if facts is None or not _may_go(claim, facts) or self._like_under_way(claim, uid, facts):
+            return False
+        rest = self.rests.get((node, claim.shape))
+        if rest is not None and rest.active:
+            return False
+        return oracle.fits(claim, facts.pin, oracle.spots(self.room(node)))
+
+    def pledges_ahead(self, pod: PodFacts, node: str) -> bool:
+        there = self.holders(node)
+        return any(
+            other.nominated == node and other.priority >= pod.priority and uid != pod.uid and uid not in there
+            for uid, other in self.pledged.items()
+        )
+
+    def _decided_charges(self, decision: Decision) -> dict[int, int] | None:
+        facts = self.facts.get(decision.node)
+        position = {gpu.key: i for i, gpu in enumerate(facts.gpus)} if facts is not None else {}
+        claim = decision.pod.claim
+        if (
+            facts is None
+            or not isinstance(claim, Request)
+            or any(k not in position for ks in decision.keys for k in ks)
+        ):
+            return None
+        places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
+        return dict(choose.charges(claim.shares, facts.gpus, places))
+
+    def _bound_amounts(self, pod: PodFacts) -> dict[str, int] | None:
+        facts = self.facts.get(pod.node)
+        charges = codec.read(pod, facts) if facts is not None else None
+        return None if facts is None or charges is None else {facts.gpus[gpu].key: n for gpu, n in charges}
+
+    def _like_under_way(self, claim: Request, uid: str, facts: NodeFacts) -> bool:
+        if facts.pin is not Pin.PLUGIN:
+            return False
+        waiting = [
+            pod.claim
+            for other, pod in self.holders(facts.name).items()
+            if other != uid and not pod.running and not (pod.node and pod.note(names.ALIYUN_ASSIGNED) == "true")
+        ]
+        return any(
+            mine.units == theirs.units and mine.gpus != theirs.gpus
+            for other_claim in waiting
+            if isinstance(other_claim, Request)
+            for theirs in other_claim.shares
+            for mine in claim.shares
+            if mine.units
+        )
+
+
+def _may_go(claim: Request, facts: NodeFacts) -> bool:
+    wanted = Pin.DIRECT if facts.pin is Pin.DIRECT else Pin.PLUGIN
+    if facts.blocked is not None or claim.pin is not wanted or claim.unit not in (None, facts.unit):
+        return False
+    one = len(claim.shares) == 1 and claim.shares[0].gpus == 1 and not claim.shares[0].whole
+    return facts.pin is not Pin.ORIGINAL or (one and claim.shares[0].role == "app")
+
+
+def signature(facts: NodeFacts | None) -> object:
+    """What a node publishes, health included."""
+    return None if facts is None else (facts.unit, facts.pin, facts.gpus)
+
+
+def layout(facts: NodeFacts | None) -> object:
+    """The same without health: while this stays, a decision of ours stays valid."""
+    return None if facts is None else (facts.unit, facts.pin, [(gpu.key, gpu.index, gpu.total) for gpu in facts.gpus])
+
+
+def forged(pod: api.Pod, node: NodeFacts, kind: str, places: Places) -> dict[str, str]:
+    """Annotations such as a tenant, another scheduler or an older version may have left."""
+    seen = facts_of(pod)
+    if kind == "none" or not isinstance(seen.claim, Request):
+        return {}
+    notes = dict(bound(seen, node, places).notes)
+    if kind == "contradictory":
+        notes[names.ALIYUN_IDX] = str(len(node.gpus))
+        notes[names.ALLOCATION] = msgspec.json.encode({"0": {"0": 1, "1": 2}}).decode()
+    elif kind == "garbage":
+        notes = {names.ALIYUN_IDX: "zero", names.ALLOCATION: "{", names.VISIBLE_PREFIX + "0": "GPU-of-nobody"}
+    elif kind == "index only":
+        notes = {names.ALIYUN_IDX: str(node.gpus[places[0][0]].index)}
+    return notes
+
+
+def is_refusal(answer: Places | Refusal) -> bool:
+    return isinstance(answer, Refusal)

@@ -1,0 +1,152 @@
+"""The manifests are complete, keep the original's names, and run what there is with as little as it needs."""
+
+import re
+import shlex
+import signal
+
+import pytest
+
+import gpushare
+from gpushare import cli
+from gpushare.extender import app, binder
+from gpushare.kube import auth
+from tests.deploy import manifests
+from tools import render_scheduler
+
+ORIGINAL = {"app": "gpushare", "component": "gpushare-schd-extender"}
+
+
+@pytest.mark.parametrize("name", manifests.NAMES)
+def test_every_object_says_what_it_is_and_whose(name: str) -> None:
+    for document in manifests.documents(name):
+        assert document["apiVersion"]
+        assert document["metadata"]["labels"]["app"] == "gpushare", document["metadata"]["name"]
+        namespaced = document["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Deployment", "Service", "ConfigMap")
+        assert document["metadata"].get("namespace") == ("kube-system" if namespaced else None)
+
+
+@pytest.mark.parametrize("name", ["extender.yaml", "extender-tls.yaml"])
+def test_the_extender_has_the_originals_names_and_labels(name: str) -> None:
+    for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"):
+        document = manifests.one(name, kind)
+        assert document["metadata"]["name"] == manifests.EXTENDER
+        assert document["metadata"]["labels"] == ORIGINAL
+    spec = manifests.one(name, "Deployment")["spec"]
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == ORIGINAL
+
+
+@pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
+def test_there_is_never_a_second_extender_beside_the_first(name: str) -> None:
+    spec = manifests.one(name, "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+@pytest.mark.parametrize("name", ["extender.yaml", "extender-tls.yaml"])
+def test_old_and_new_control_planes_take_it(name: str) -> None:
+    pod = manifests.one(name, "Deployment")["spec"]["template"]["spec"]
+    roles = {"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+    affinity = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = [term["matchExpressions"] for term in affinity["nodeSelectorTerms"]]
+    assert {expression["key"] for (expression,) in terms} == roles
+    tolerated = {toleration["key"] for toleration in pod["tolerations"] if toleration["effect"] == "NoSchedule"}
+    assert tolerated == roles | {"node.cloudprovider.kubernetes.io/uninitialized"}
+
+
+@pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
+def test_no_container_can_do_more_than_it_must(name: str) -> None:
+    pod = manifests.one(name, "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
+def test_the_image_is_the_one_we_make(name: str) -> None:
+    assert manifests.container(name)["image"] == f"gpushare:{gpushare.__version__}"
+
+
+def test_plain_http_is_served_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _started(monkeypatch, "extender.yaml") == ("127.0.0.1", [12345, 32766])
+    assert _started(monkeypatch, "gpu-scheduler.yaml") == ("127.0.0.1", [12345])
+    assert manifests.one("extender.yaml", "Deployment")["spec"]["template"]["spec"]["hostNetwork"]
+    ports = manifests.container("extender.yaml")["ports"]
+    assert [(port["hostIP"], port["containerPort"]) for port in ports] == [("127.0.0.1", 12345), ("127.0.0.1", 32766)]
+    assert not [d for d in manifests.documents("extender.yaml") if d["kind"] == "Service"]
+
+
+def test_what_others_can_reach_asks_for_a_certificate() -> None:
+    given = dict(word.removeprefix("--").split("=") for word in manifests.container("extender-tls.yaml")["args"][1:])
+    (volume,) = manifests.one("extender-tls.yaml", "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert given == {
+        "listen": "0.0.0.0",
+        "port": "12345",
+        "tls-cert": "/tls/tls.crt",
+        "tls-key": "/tls/tls.key",
+        "client-ca": "/tls/ca.crt",
+    }
+    assert all(f"--{flag}" in cli.EXTENDER_HELP for flag in given)
+    assert volume["secret"]["secretName"] in (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
+    (port,) = manifests.one("extender-tls.yaml", "Service")["spec"]["ports"]
+    assert (port["targetPort"], port["nodePort"]) == (
+        manifests.container("extender-tls.yaml")["ports"][0]["name"],
+        32766,
+    )
+    assert f":{port['nodePort']}/" in render_scheduler.OVER_TLS["urlPrefix"]
+
+
+@pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
+def test_probes_ask_where_it_listens(name: str) -> None:
+    container = manifests.container(name)
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        asked = container[probe]
+        if "httpGet" in asked:
+            assert asked["httpGet"] == {"host": "127.0.0.1", "port": 12345, "path": path}
+        else:
+            python, flag, program = asked["exec"]["command"]
+            assert (python, flag) == ("python3", "-c")
+            compile(program, name, "exec")
+            assert f"://127.0.0.1:12345{path}" in program
+
+
+@pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
+def test_it_is_given_the_time_to_finish_its_bindings(name: str) -> None:
+    pod = manifests.one(name, "Deployment")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > app.STOP_SECONDS + 5
+    assert binder.ANSWER_SECONDS < render_scheduler.TIMEOUT_SECONDS
+
+
+def test_commands_in_the_guide_name_files_that_are_there() -> None:
+    guide = (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
+    mentioned = set(re.findall(r"\bdeploy/[\w./-]+\.(?:yaml|json)", guide))
+    assert {path for path in mentioned if not (manifests.ROOT / path).exists()} == set()
+    shipped = {str(path.relative_to(manifests.ROOT)) for path in manifests.DEPLOY.rglob("*") if path.is_file()}
+    assert shipped - mentioned == set()
+
+
+def _started(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[str, list[int]]:
+    """What the command line makes of a manifest's arguments."""
+    seen: list[app.Config] = []
+
+    async def run(config: app.Config, access: auth.Access) -> signal.Signals:
+        seen.append(config)
+        return signal.SIGTERM
+
+    def load(*_: object) -> auth.Access:
+        return auth.Access(server="https://127.0.0.1:6443")
+
+    monkeypatch.delenv("PORT", raising=False)
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(auth, "load", load)
+    words: list[str] = manifests.container(name)["args"]
+    assert cli.main(words) == 0, shlex.join(words)
+    (config,) = seen
+    assert config.tls is None
+    return config.host, config.ports

@@ -1,0 +1,79 @@
+"""The admission policies know every key that only we write, and leave people theirs.
+
+What they do on an API server is tried on a real one; here it is made sure that no key is forgotten when one is added.
+"""
+
+import re
+
+import pytest
+
+from gpushare.core import names
+from tests.deploy import manifests
+
+KEYS = {
+    value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)
+}
+PEOPLES = {names.MEMORY_UNIT, names.POLICY}
+OURS = KEYS - PEOPLES - {names.NODE_GPUS} | {names.ALLOCATION}
+
+
+def _text(kind: str, name: str) -> str:
+    """All its expressions."""
+    spec = manifests.one(name, kind)["spec"]
+    found = [variable["expression"] for variable in spec["variables"]]
+    found += [mutation["jsonPatch"]["expression"] for mutation in spec.get("mutations", ())]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("key", sorted(OURS))
+def test_the_guard_knows_every_key_that_only_we_write(key: str) -> None:
+    assert f"'{key}'" in _text("ValidatingAdmissionPolicy", "guard.yaml")
+
+
+@pytest.mark.parametrize("key", sorted(PEOPLES | {names.GPU_COUNT}))
+def test_the_guard_leaves_people_their_own_keys(key: str) -> None:
+    assert f"'{key}'" not in _text("ValidatingAdmissionPolicy", "guard.yaml")
+
+
+def test_the_guard_sees_every_way_to_write_an_annotation() -> None:
+    rules = manifests.one("guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
+    assert {(operation, what) for rule in rules for operation in rule["operations"] for what in rule["resources"]} == {
+        ("CREATE", "pods"),
+        ("UPDATE", "pods"),
+        ("CREATE", "pods/status"),  # does not exist, and does no harm
+        ("UPDATE", "pods/status"),
+        ("CREATE", "pods/binding"),
+        ("CREATE", "bindings"),
+    }
+
+
+def test_the_guard_trusts_our_two_accounts_and_nobody_else() -> None:
+    conditions = manifests.one("guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    (trusted,) = (c["expression"] for c in conditions if c["name"] == "not-by-gpushare")
+    assert set(re.findall(r"'([^']+)'", trusted)) == {
+        f"system:serviceaccount:kube-system:{name}" for name in (manifests.EXTENDER, "gpushare-device-plugin")
+    }
+
+
+def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:
+    spec = _text("MutatingAdmissionPolicy", "admission.yaml")
+    assert f"'{names.VISIBLE_PREFIX}'" in spec
+    assert f"'{names.VISIBLE_PREFIX}init-'" in spec
+    for resource in (names.GPU_MEM, names.GPU_COUNT):
+        assert f"'{resource}'" in spec
+    for env in (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, "ALIYUN_COM_GPU_MEM_CONTAINER"):
+        assert f"'{env}'" in spec
+
+
+def test_the_pin_comes_after_everything_else_in_the_env() -> None:
+    (mutation,) = manifests.one("admission.yaml", "MutatingAdmissionPolicy")["spec"]["mutations"]
+    named = re.findall(r"\['([A-Z_]+)',", mutation["jsonPatch"]["expression"])
+    assert named[-1] == names.VISIBLE_DEVICES
+
+
+@pytest.mark.parametrize("name", ["admission.yaml", "guard.yaml"])
+def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> None:
+    policy, binding = manifests.documents(name)
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"].get("validationActions", ["Deny"]) == ["Deny"]

@@ -1,0 +1,173 @@
+"""The extender may do what its code asks of the API server, and nothing else.
+
+What it asks is not written down here but recorded: every request method of the client that the extender's code calls is
+called, and the path that comes out is read as the API server reads it.
+"""
+
+import ast
+import contextlib
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+import gpushare
+from gpushare.core import api as objects
+from gpushare.extender import app
+from gpushare.kube import client, models
+from gpushare.kube.errors import ApiError
+from tests.deploy import manifests
+
+SOURCES = Path(gpushare.__file__).parent
+USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").glob("*.py")), SOURCES / "kube" / "events.py")
+NAMESPACED = re.compile(
+    r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
+)
+VERBS = {"POST": "create", "PATCH": "patch"}
+
+Right = tuple[str, str, str]  # where ("" is everywhere), what, which verb
+
+
+class Recorded(client.Api):
+    """Answers nothing, and remembers what it would have taken to."""
+
+    def __init__(self, version: tuple[int, int] = (1, 36)) -> None:
+        self.rights: set[Right] = set()
+        self.others: set[str] = set()
+        self._version = version
+        self._timeout = 1.0
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        params: client.Params | None,
+        data: bytes | None = None,
+        content_type: str = client.JSON,
+        endless: bool = False,
+    ) -> NoReturn:
+        found = NAMESPACED.fullmatch(path)
+        if found is None:
+            self.others.add(path)
+        else:
+            reading = "get" if found["name"] else "watch" if "watch" in (params or {}) else "list"
+            # A pod may be in any namespace; only a list or a watch can be of one alone.
+            where = (found["namespace"] or "") if not found["name"] and method == "GET" else ""
+            self.rights.add((where, found["kind"] + (found["sub"] or ""), VERBS.get(method, reading)))
+        raise ApiError(404, "NotFound", path)
+
+
+REQUESTS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
+    "bind": lambda api: api.bind("ns", "pod", "uid", "node", {}),
+    "create_event": lambda api: api.create_event(
+        models.Event(
+            metadata=models.ObjectMeta(name="e", namespace="ns"),
+            involved_object=models.ObjectReference(kind="Pod", name="pod"),
+            type="Normal",
+            reason="",
+            message="",
+            first_timestamp="",
+            last_timestamp="",
+            source=models.EventSource(component=""),
+            reporting_component="",
+        )
+    ),
+    "get_pod": lambda api: api.get_pod("ns", "pod"),
+    "patch_pod_annotations": lambda api: api.patch_pod_annotations("ns", "pod", "uid", {}),
+    "version": lambda api: api.version(),
+}
+OF_REFLECTORS = {"get", "list_pages", "watch"}  # these take any path
+
+
+async def _rights() -> Recorded:
+    api = Recorded()
+    for name in _called():
+        with contextlib.suppress(ApiError):
+            await REQUESTS[name](api)
+    for reflector in app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api).watches.values():
+        with contextlib.suppress(ApiError):
+            async for _ in api.list_pages(reflector._path, objects.Pod):
+                pass
+        with contextlib.suppress(ApiError):
+            async with api.watch(reflector._path, objects.Pod, "1"):
+                pass
+    return api
+
+
+def _called() -> set[str]:
+    """Methods that the extender's code calls on something named api."""
+    calls = (
+        node.func
+        for path in USED_BY_THE_EXTENDER
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
+    return {call.attr for call in calls if re.search(r"\b_?api$", ast.unparse(call.value))}
+
+
+def test_every_request_the_client_can_make_is_known_here() -> None:
+    methods = {name for name, value in vars(client.Api).items() if callable(value) and not name.startswith("_")}
+    assert methods == REQUESTS.keys() | OF_REFLECTORS
+
+
+async def test_it_may_do_what_it_does_and_nothing_else() -> None:
+    granted = _granted("extender.yaml")
+    assert granted == (await _rights()).rights
+
+
+async def test_an_old_api_server_is_asked_for_nothing_more() -> None:
+    api = Recorded((1, 20))
+    with contextlib.suppress(ApiError):
+        await REQUESTS["bind"](api)
+    assert api.rights < _granted("extender.yaml")
+
+
+async def test_everybody_may_ask_for_the_version() -> None:
+    api = Recorded()
+    api._version = None
+    with pytest.raises(ApiError):
+        await api.version()
+    assert api.others == {"/version"}  # the cluster's own role system:public-info-viewer
+
+
+@pytest.mark.parametrize("name", ["extender-tls.yaml", "gpu-scheduler.yaml"])
+def test_its_rights_are_the_same_in_every_manifest(name: str) -> None:
+    def rights(name: str) -> list[manifests.Object]:
+        documents = (d for d in manifests.documents(name) if d["metadata"]["name"] == manifests.EXTENDER)
+        return [d for d in documents if "Role" in d["kind"] or d["kind"] == "ServiceAccount"]
+
+    assert rights(name) == rights("extender.yaml")
+
+
+def test_the_second_scheduler_has_what_a_kube_scheduler_has() -> None:
+    bindings = [d for d in manifests.documents("gpu-scheduler.yaml") if d["kind"].endswith("RoleBinding")]
+    assert {d["roleRef"]["name"] for d in bindings if d["metadata"]["name"] != manifests.EXTENDER} == {
+        "system:kube-scheduler",
+        "system:volume-scheduler",
+        "extension-apiserver-authentication-reader",
+        "gpu-scheduler",
+    }
+    account = {"kind": "ServiceAccount", "name": manifests.EXTENDER, "namespace": "kube-system"}
+    assert all(d["subjects"] == [account] for d in bindings)
+    (rule,) = manifests.one("gpu-scheduler.yaml", "Role", "gpu-scheduler")["rules"]
+    assert (rule["resources"], rule["resourceNames"]) == (["leases"], ["gpu-scheduler"])
+
+
+def test_people_who_look_change_nothing() -> None:
+    (rule,) = manifests.one("view-rbac.yaml", "ClusterRole")["rules"]
+    assert set(rule["verbs"]) == {"get", "list", "watch"}
+    assert set(rule["resources"]) == {"nodes", "pods", "events"}
+
+
+def _granted(name: str) -> set[Right]:
+    roles = (("", "ClusterRole"), ("kube-system", "Role"))
+    return {
+        (where, resource, verb)
+        for where, kind in roles
+        for rule in manifests.one(name, kind)["rules"]
+        if rule["apiGroups"] == [""]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }

@@ -1,0 +1,74 @@
+"""One description of the extender, in the words of every kube-scheduler."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare.core import names
+from gpushare.extender import server
+from tests.deploy import manifests
+from tools import render_scheduler
+
+SCHEDULER = manifests.DEPLOY / "scheduler"
+
+
+@pytest.mark.parametrize("path", sorted(render_scheduler.rendered()))
+def test_the_file_is_what_would_be_written(path: str) -> None:
+    written = (manifests.ROOT / path).read_text("utf-8")
+    assert written == render_scheduler.rendered()[path], ".venv/bin/python -m tools.render_scheduler"
+
+
+def test_no_other_configuration_is_there() -> None:
+    shipped = {f"deploy/scheduler/{path.name}" for path in SCHEDULER.iterdir()}
+    assert shipped == {path for path in render_scheduler.rendered() if path.startswith("deploy/scheduler/")}
+
+
+def test_every_format_says_the_same() -> None:
+    v1 = _read("config-v1.yaml")
+    assert v1 == {**_read("config-v1beta3.yaml"), "apiVersion": "kubescheduler.config.k8s.io/v1"}
+    policy = _read("policy.yaml")
+    assert policy == json.loads((SCHEDULER / "policy.json").read_text("utf-8"))
+    (of_policy,), (of_v1,) = policy["extenders"], v1["extenders"]
+    assert {**of_policy, "httpTimeout": "5s"} == of_v1
+    assert of_policy["httpTimeout"] == 5_000_000_000  # nanoseconds
+
+
+def test_the_extender_decides_and_every_node_is_offered() -> None:
+    v1 = _read("config-v1.yaml")
+    (entry,) = v1["extenders"]
+    assert v1["percentageOfNodesToScore"] == 100
+    assert entry["weight"] == 1000
+    assert entry["ignorable"] is False
+    assert entry["nodeCacheCapable"] is True
+    resources = {managed["name"]: managed["ignoredByScheduler"] for managed in entry["managedResources"]}
+    assert resources == {names.GPU_MEM: False, names.GPU_COUNT: False}
+
+
+def test_every_verb_is_one_the_extender_answers() -> None:
+    (entry,) = _read("config-v1.yaml")["extenders"]
+    verbs = {key: value for key, value in entry.items() if key.endswith("Verb")}
+    assert set(verbs) == {"filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb"}
+    answered = (manifests.ROOT / "src/gpushare/extender/server.py").read_text("utf-8")
+    assert all(f'{{PREFIX}}/{verb}"' in answered for verb in verbs.values())
+    assert entry["urlPrefix"].endswith(server.PREFIX)
+
+
+def test_over_tls_only_the_way_there_differs() -> None:
+    (plain,), (tls,) = _read("config-v1.yaml")["extenders"], _read("config-v1-tls.yaml")["extenders"]
+    assert {key for key in tls if tls[key] != plain.get(key)} == {"urlPrefix", "enableHTTPS", "tlsConfig"}
+    assert tls["urlPrefix"].startswith("https://")
+
+
+def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
+    config = yaml.safe_load(manifests.one("gpu-scheduler.yaml", "ConfigMap")["data"]["config.yaml"])
+    assert config["profiles"] == [{"schedulerName": "gpu-scheduler"}]
+    assert config["leaderElection"]["resourceName"] == "gpu-scheduler"
+    assert "clientConnection" not in config
+    assert config["extenders"] == _read("config-v1.yaml")["extenders"]
+
+
+def _read(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((SCHEDULER / name).read_text("utf-8"))
+    return content

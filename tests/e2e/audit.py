@@ -1,0 +1,70 @@
+"""Who asked the API server for what: its audit log, read from a mark on.
+
+The server writes one line per answered request (metadata only). Tests take a mark, do something, and count.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+
+
+class User(msgspec.Struct, frozen=True, gc=False):
+    username: str = ""
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class Status(msgspec.Struct, frozen=True, gc=False):
+    code: int = 0
+
+
+class Request(msgspec.Struct, rename="camel", gc=False):
+    verb: str = ""
+    stage: str = ""
+    user: User = User()
+    object_ref: Target = Target()
+    response_status: Status = Status()
+    request_received_timestamp: str = ""
+
+    @property
+    def kind(self) -> str:
+        """As RBAC names it: pods/binding."""
+        target = self.object_ref
+        return f"{target.resource}/{target.subresource}" if target.subresource else target.resource
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb in WRITES
+
+
+_decode = msgspec.json.Decoder(Request).decode
+
+
+class Audit:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def mark(self) -> int:
+        return self._path.stat().st_size
+
+    def since(self, mark: int) -> Iterator[Request]:
+        """Every request answered after the mark. A line that is being written is left for later."""
+        with self._path.open("rb") as file:
+            file.seek(mark)
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield _decode(line)

@@ -1,0 +1,186 @@
+"""The programs of a real control plane: found, or built once and kept by version in the user's cache folder.
+
+etcd comes from the Debian package, unpacked and not installed, so that no service starts; Kubernetes is built from the
+Go module proxy. Each program is made under another name and renamed when it is whole, and a lock keeps two builds from
+meeting. `make e2e` runs this file once per missing program to show a line for each; `cluster` finds them with `folder`.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from gpushare.obs.errors import UserError
+
+VERSION = "v1.36.4"
+ETCD = "etcd"
+MODULE = "kubernetes sources"
+KUBERNETES = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
+COSTS = "6 minutes on 2 cores, 330 MB"
+OLDEST_GO = (1, 21)  # fetches the toolchain that the sources ask for by itself
+STAGED = re.compile(r"^\s*(k8s\.io/\S+) v0\.0\.0$", re.MULTILINE)  # of Kubernetes' go.mod: made from its own tree
+
+
+def folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "gpushare" / f"kubernetes-{VERSION}"
+
+
+def program(name: str) -> Path:
+    """Where a program is, or will be."""
+    if name == ETCD:
+        found = shutil.which(ETCD)
+        return Path(found) if found else folder() / ETCD
+    return folder() / name
+
+
+def missing() -> list[str]:
+    """What has to be made, in this order."""
+    kubernetes = [name for name in KUBERNETES if not program(name).exists()]
+    sources = [MODULE] if kubernetes and not (folder() / "module").exists() else []
+    return [ETCD] * (not program(ETCD).exists()) + sources + kubernetes
+
+
+def check() -> None:
+    """What must be there before anything is built or started."""
+    if os.geteuid() != 0:
+        raise UserError("make e2e has to run as root", "its cluster has a network of its own", "sudo make e2e")
+    for tool, package in {"openssl": "openssl", "setpriv": "util-linux"}.items():
+        if not shutil.which(tool):
+            raise UserError(f"{tool} not found", "the cluster is started with it", f"apt-get install {package}")
+    lacking = missing()
+    if ETCD in lacking and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise UserError(
+            "etcd not found", "neither etcd nor apt-get to fetch it is on PATH", "install etcd 3.4 or later"
+        )
+    if set(lacking) - {ETCD}:
+        _check_go()
+
+
+def _check_go() -> None:
+    why = f"Kubernetes {VERSION} is built with it, once"
+    way = "install Go 1.21 or later (https://go.dev/dl) and have it on PATH"
+    if not shutil.which("go"):
+        raise UserError("Go not found", why, way)
+    version = _go_version()
+    if version < OLDEST_GO:
+        raise UserError(f"Go {version[0]}.{version[1]} is too old", why, way)
+
+
+def _go_version() -> tuple[int, int]:
+    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"go(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def ensure(name: str) -> None:
+    """Makes one of `missing()`, unless somebody else has done so meanwhile. Output of the tools goes to stderr."""
+    folder().mkdir(parents=True, exist_ok=True)
+    with _alone(folder() / "lock"), tempfile.TemporaryDirectory(dir=folder(), prefix="making-") as work:
+        if name in missing():
+            make = {ETCD: _fetch_etcd, MODULE: _write_module}.get(name) or _builder(name)
+            whole = make(Path(work))
+            whole.rename(folder() / whole.name)
+
+
+def ensure_all(say: Callable[[str], None]) -> None:
+    """For a test run that nobody prepared with `make`."""
+    for name in missing():
+        say(f"making {name} in {folder()}")
+        ensure(name)
+
+
+def _fetch_etcd(work: Path) -> Path:
+    if subprocess.run(["apt-get", "download", "-q", "etcd-server"], cwd=work, check=False).returncode:
+        _run(work, "apt-get", "update", "-q")  # a machine that was never asked for a package has no lists
+        _run(work, "apt-get", "download", "-q", "etcd-server")
+    (package,) = work.glob("*.deb")
+    _run(work, "dpkg-deb", "-x", str(package), "unpacked")
+    return work / "unpacked" / "usr" / "bin" / ETCD
+
+
+def _write_module(work: Path) -> Path:
+    """A module that requires Kubernetes. Its staged parts are published under versions of their own."""
+    module = work / "module"
+    module.mkdir()
+    (module / "go.mod").write_text("module e2e\n\ngo 1.21\n")
+    said = _run(module, "go", "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}")
+    staged = STAGED.findall(Path(json.loads(said)["GoMod"]).read_text())
+    published = VERSION.replace("v1.", "v0.")
+    for change in (f"-require=k8s.io/kubernetes@{VERSION}", *(f"-replace={m}={m}@{published}" for m in staged)):
+        _run(module, "go", "mod", "edit", change)
+    imports = "".join(f'import _ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES)
+    (module / "programs.go").write_text(f"//go:build programs\n\npackage main\n\n{imports}")
+    _run(module, "go", "mod", "tidy")
+    return module
+
+
+def _builder(name: str) -> Callable[[Path], Path]:
+    major, minor, _ = VERSION.removeprefix("v").split(".")
+    facts = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor}
+    flags = " ".join(["-s", "-w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in facts.items())])
+
+    def build(work: Path) -> Path:
+        package = f"k8s.io/kubernetes/cmd/{name}"
+        _run(folder() / "module", "go", "build", "-trimpath", "-ldflags", flags, "-o", str(work / name), package)
+        return work / name
+
+    return build
+
+
+def _run(at: Path, *command: str) -> str:
+    environment = dict(os.environ, CGO_ENABLED="0")
+    if command[0] == "go" and _go_version() < (1, 26):
+        environment["GOTOOLCHAIN"] = "auto"
+    done = subprocess.run(["nice", *command], cwd=at, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise UserError(
+            f"{command[0]} {command[1]} failed with exit code {done.returncode}", "its own words are above", "try again"
+        )
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        started = time.monotonic()
+        said = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said and time.monotonic() - started > 1:
+                    print(f"waiting for another build in {path.parent}", file=sys.stderr, flush=True)
+                    said = True
+                time.sleep(0.1)
+        yield
+
+
+def main(names: list[str]) -> int:
+    """Without names: says what is missing, one per line. With names: makes these."""
+    try:
+        if names:
+            for name in names:
+                ensure(name)
+        else:
+            check()
+            if set(missing()) & set(KUBERNETES):
+                print(f"  Kubernetes {VERSION} is built once: {COSTS}, kept in {folder()}", file=sys.stderr)
+            print("".join(f"{name}\n" for name in missing()), end="")
+    except UserError as error:
+        print(error.render(), file=sys.stderr)
+        return error.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""Many pods of mixed sizes through the real kube-scheduler: all placed, each once, nothing given twice."""
+
+import collections
+import random
+import time
+
+import pytest
+
+from tests.e2e import shipped, sight
+from tests.e2e.figures import Figures
+from tests.e2e.world import World
+from tests.scenarios.objects import Object
+
+NODES, GPUS, PODS = 30, [16000] * 4, 300
+SIZES = (500, 1000, 2000, 4000, 7000, 10000)
+
+
+def mixed_pods(count: int, *, direct: bool) -> list[Object]:
+    """Of twenty pods one asks for a whole GPU, two for one amount over two GPUs, two have two containers."""
+    chance = random.Random(36)
+    pods: list[Object] = []
+    for number in range(count):
+        words: Object = {"name": f"pod-{number:04}", "direct": direct}
+        match number % 20:
+            case 0:
+                words["containers"] = {"main": {"count": 1}}
+            case 1 | 2:
+                words |= {"containers": {"main": 8000}, "split": 2}
+            case 3 | 4:
+                words["containers"] = {"main": 3000, "helper": 2000}
+            case _:
+                words["containers"] = {"main": chance.choice(SIZES)}
+        pods.append(words)
+    chance.shuffle(pods)
+    return pods
+
+
+@pytest.mark.parametrize("pin", ["direct", "plugin"])
+async def test_three_hundred_pods_are_placed_once_each_and_nothing_is_given_twice(
+    world: World, figures: Figures, pin: str
+) -> None:
+    await world.make_nodes(NODES, gpus=GPUS, pin=pin)
+    pods = mixed_pods(PODS, direct=pin == "direct")
+    mark = world.cluster.audit.mark()
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        started = time.monotonic()
+        made = await world.make_pods(*pods)
+        await world.sight.until_bound(*made, seconds=120)
+        took = time.monotonic() - started
+        metrics = await world.metrics()
+
+    world.check_capacity()
+    bindings = [request for request in world.requests(mark) if request.kind == "pods/binding"]
+    assert {request.response_status.code for request in bindings} == {201}
+    assert collections.Counter(request.object_ref.name for request in bindings) == dict.fromkeys(made, 1)
+    assert {request.user.username for request in bindings} == {shipped.EXTENDER_USER}
+    assert metrics("gpushare_bound_total") == PODS
+    assert metrics("gpushare_bind_conflicts_total") == 0
+    holds = {outcome: metrics("gpushare_holds_total", outcome=outcome) for outcome in ("right", "wrong")}
+    assert holds == {"right": PODS, "wrong": 0}
+    filters = metrics("gpushare_request_seconds_count", verb="filter")
+    used = len({sight.node_of(pod) for pod in world.sight.pods.values()})
+    figures.say(
+        f"{PODS} pods over {NODES} nodes × {len(GPUS)} GPUs, pinned by {pin}",
+        f"{took:.1f} s, {used} nodes used, {filters:.0f} filter calls, {len(bindings)} bindings, "
+        f"holds right {holds['right']:.0f}, wrong {holds['wrong']:.0f}, conflicts 0",
+    )

@@ -1,0 +1,318 @@
+"""What the tests of the extender have in common: objects in a few words, and an extender as a process of its own.
+
+Objects are plain JSON, as `kubectl create` would send it. The process is the command line that people start; a test
+that cannot wait as long as people do changes a constant in it by name.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from gpushare.core import names
+from gpushare.devcluster import kinds
+from gpushare.devcluster.apiserver import ApiServer
+from gpushare.extender.server import PREFIX
+
+Object = dict[str, Any]
+
+PODS = kinds.BY_RESOURCE["pods"]
+NODES = kinds.BY_RESOURCE["nodes"]
+MERGE = "application/merge-patch+json"
+PATIENCE = 15.0  # seconds; for whatever is sure to come. Two cores may be busy with something else
+
+_CHANGED = """
+import importlib, json, sys
+for name, value in json.loads(sys.argv[1]).items():
+    module, _, constant = name.rpartition(".")
+    setattr(importlib.import_module(module), constant, value)
+from gpushare import cli
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+
+# Objects
+
+
+def node(name: str, *totals: int, pin: str = "direct", unit: str = "MiB") -> Object:
+    """A node whose component has published GPUs of these sizes."""
+    gpus = [{"i": i, "uuid": uuid(name, i), "total": total, "ok": True} for i, total in enumerate(totals)]
+    published = {"v": 1, "unit": unit, "pin": pin, "state": "ready", "gpus": gpus}
+    resources = {names.GPU_MEM: str(sum(totals)), names.GPU_COUNT: str(len(totals)), "cpu": "64"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": {names.NODE_GPUS: json.dumps(published)}},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def uuid(node: str, gpu: int) -> str:
+    return f"GPU-{node}-{gpu}"
+
+
+def pod(
+    name: str,
+    *memory: int | str,
+    init: Sequence[int] = (),
+    sidecars: Sequence[int] = (),
+    whole: int = 0,
+    split: int = 1,
+    direct: bool = True,
+    priority: int = 0,
+) -> Object:
+    """One container per amount, and one for `whole` GPUs. `direct`: the admission policy saw it."""
+    apps = [_container(f"c{i}", {names.GPU_MEM: str(amount)}) for i, amount in enumerate(memory)]
+    if whole:
+        apps.append(_container("whole", {names.GPU_COUNT: str(whole)}))
+    before = [_container(f"i{i}", {names.GPU_MEM: str(amount)}) for i, amount in enumerate(init)]
+    before += [
+        _container(f"s{i}", {names.GPU_MEM: str(amount)}) | {"restartPolicy": "Always"}
+        for i, amount in enumerate(sidecars)
+    ]
+    if direct:
+        for prefix, containers in (("", apps), ("init-", before)):
+            for i, container in enumerate(containers):
+                container["env"] = [_env(f"{names.VISIBLE_PREFIX}{prefix}{i}")]
+    annotations = {names.GPU_COUNT: str(split)} if split > 1 else {}
+    spec: Object = {"containers": apps, "initContainers": before, "priority": priority}
+    return {"metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec}
+
+
+def _container(name: str, limits: Mapping[str, str]) -> Object:
+    return {"name": name, "image": "busybox", "resources": {"limits": dict(limits)}}
+
+
+def _env(key: str) -> Object:
+    path = f"metadata.annotations['{key}']"
+    return {"name": names.VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+
+
+# What a cluster does, at the API server itself
+
+
+def create(server: ApiServer, made: Object) -> Object:
+    kind = kinds.BY_KIND[made.get("kind", "Pod")]
+    created = server.registry.create(kind, made["metadata"].get("namespace", ""), json.loads(json.dumps(made)))
+    result: Object = json.loads(created)
+    if kind is NODES:
+        server.registry.patch(NODES, "", made["metadata"]["name"], MERGE, {"status": made["status"]}, "status")
+    return result
+
+
+def find(server: ApiServer, name: str) -> Object | None:
+    entry = server.store.get("pods", f"default/{name}")
+    return None if entry is None else entry.obj()
+
+
+def set_status(server: ApiServer, name: str, **status: Any) -> None:
+    server.registry.patch(PODS, "default", name, MERGE, {"status": status}, "status")
+
+
+def delete(server: ApiServer, name: str, grace: int = 0) -> None:
+    server.registry.delete(PODS, "default", name, {"gracePeriodSeconds": grace})
+
+
+def events(server: ApiServer) -> list[tuple[str, str, str, str]]:
+    """Type, reason, object and text of each event."""
+    shelf = server.store.shelf("events")
+    told = [shelf.entries[key].obj() for key in shelf.keys]
+    return [(e["type"], e["reason"], e["involvedObject"]["name"], e["message"]) for e in told]
+
+
+def woken(server: ApiServer, name: str) -> str | None:
+    """When it was last touched, if it was."""
+    found = find(server, name)
+    assert found is not None
+    stamp: str | None = (found["metadata"].get("annotations") or {}).get(names.WOKEN)
+    return stamp
+
+
+# What kube-scheduler asks
+
+
+def question(asked: Object, nodes: Sequence[str]) -> Object:
+    return {"Pod": asked, "Nodes": None, "NodeNames": list(nodes)}
+
+
+def binding(asked: Object, node: str) -> Object:
+    meta = asked["metadata"]
+    return {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def until(condition: Callable[[], object], what: str = "it", seconds: float = PATIENCE) -> None:
+    """Waits for something that is sure to come."""
+    for _ in range(round(seconds * 100)):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{what} did not come true within {seconds:g} s")
+
+
+class Client:
+    """Whoever asks an extender: kube-scheduler, and people."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._session = aiohttp.ClientSession()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self._session.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def post(self, verb: str, body: object, seconds: float = 5.0) -> Any:
+        """What the extender answers; kube-scheduler waits 5 s for it."""
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        async with self._session.post(
+            f"http://127.0.0.1:{self.port}{PREFIX}/{verb}", json=body, timeout=timeout
+        ) as answer:
+            assert answer.status == 200, (verb, answer.status)
+            return await answer.json()
+
+    async def filter(self, asked: Object, *nodes: str) -> Any:
+        return await self.post("filter", question(asked, nodes))
+
+    async def prioritize(self, asked: Object, *nodes: str) -> list[Object]:
+        scores: list[Object] = await self.post("prioritize", question(asked, nodes))
+        return scores
+
+    async def bind(self, asked: Object, node: str, seconds: float = 5.0) -> str:
+        answer = await self.post("bind", binding(asked, node), seconds)
+        assert list(answer) == ["Error"]
+        error: str = answer["Error"]
+        return error
+
+    async def inspect(self) -> dict[str, list[tuple[int, int]]]:
+        """Used and total of each GPU by node."""
+        status, text = await self.get(f"{PREFIX}/inspect")
+        assert status == 200
+        return {
+            view["name"]: [(gpu["usedGPU"], gpu["totalGPU"]) for gpu in view["devs"]]
+            for view in json.loads(text)["nodes"]
+        }
+
+    async def metrics(self) -> dict[str, float]:
+        _, text = await self.get("/metrics")
+        rows = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in rows}
+
+
+async def bound(server: ApiServer, asker: Client, made: Object, node: str = "a") -> Object:
+    """A new pod, bound without being asked about first."""
+    created = create(server, made)
+    assert await asker.bind(created, node) == ""
+    return created
+
+
+class Extender(Client):
+    """`gpushare extender` as a process. `settings` are constants by their full name."""
+
+    def __init__(
+        self,
+        kubeconfig: Path | None,
+        *args: str,
+        ports: Sequence[int] = (),
+        folder: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`ports` besides one of its own; without a kubeconfig, the folder for its log."""
+        super().__init__(free_port())
+        beside = folder or (kubeconfig.parent if kubeconfig else None)
+        assert beside is not None
+        self.log = beside / f"extender-{self.port}.log"
+        given = ["extender", "--port", *map(str, (*ports, self.port)), *args]
+        if kubeconfig is not None:
+            given += ["--kubeconfig", str(kubeconfig)]
+        command = [str(Path(sys.executable).with_name("gpushare"))]
+        if settings:
+            command = [sys.executable, "-c", _CHANGED, json.dumps(settings)]
+        self._command = [*command, *given]
+        self._environ = {**os.environ, **(environ or {})}
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+        await self.close()
+
+    async def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, env=self._environ, stdout=log, stderr=log
+            )
+
+    async def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGKILL)
+            await self._process.wait()
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """As in a machine that is too busy, or is being moved."""
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def ended(self, seconds: float = PATIENCE) -> int:
+        """Its exit code, once it has ended."""
+        assert self._process is not None
+        async with asyncio.timeout(seconds):
+            return await self._process.wait()
+
+    def logged(self) -> str:
+        return self.log.read_text()
+
+    async def ready(self, seconds: float = PATIENCE) -> None:
+        async with asyncio.timeout(seconds):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    if (await self.get("/readyz"))[0] == 200:
+                        return
+                assert self._process is not None
+                assert self._process.returncode is None, self.logged()[-2000:]
+                await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    server: ApiServer, folder: Path, *args: str, settings: Mapping[str, object] | None = None
+) -> AsyncIterator[Extender]:
+    """An extender of this cluster that has read it."""
+    config = server.write_kubeconfig(folder / "kubeconfig")
+    async with Extender(config, *args, settings=settings) as extender:
+        await extender.ready()
+        yield extender

@@ -1,0 +1,150 @@
+"""From the few words of a scenario to the objects an API server would keep, as plain JSON.
+
+Called by `world`. A word nobody knows is an error: a misspelt `prioirty` must not make a scenario pass.
+"""
+
+import json
+from typing import Any
+
+from gpushare.core import names
+
+Object = dict[str, Any]
+
+NODE_WORDS = {"gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation"}
+GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
+POD_WORDS = {
+    "name", "namespace", "uid", "containers", "init", "direct", "priority", "split", "labels", "annotations", "unit",
+    "policy", "node", "phase", "reason", "nominated", "claim", "created", "deleting", "waits", "replicas",
+}  # fmt: skip
+CONTAINER_WORDS = {"mem", "count", "sidecar", "env", "envs"}
+_SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
+
+
+def known(given: Object, words: set[str], what: str) -> None:
+    unknown = set(given) - words
+    assert not unknown, f"{what}: unknown {sorted(unknown)}; known are {sorted(words)}"
+
+
+def quantity(amount: object) -> str:
+    """A number as the API server writes it back, 7000 as `7k`; what is written as text stays as it is."""
+    if not isinstance(amount, int):
+        return str(amount)
+    suffix = 0
+    while amount and amount % 1000 == 0 and suffix < len(_SUFFIXES) - 1:
+        amount, suffix = amount // 1000, suffix + 1
+    return f"{amount}{_SUFFIXES[suffix]}"
+
+
+def pods(given: Object) -> list[Object]:
+    """The pod, or as many as `replicas` says: web-0, web-1, ..."""
+    known(given, POD_WORDS, f"pod {given.get('name')}")
+    if "replicas" not in given:
+        return [pod(given)]
+    return [pod({**given, "name": f"{given['name']}-{i}"}) for i in range(given["replicas"])]
+
+
+def pod(given: Object) -> Object:
+    annotations: Object = {key: str(value) for key, value in given.get("annotations", {}).items()}
+    keys = (("split", names.GPU_COUNT), ("unit", names.MEMORY_UNIT), ("policy", names.POLICY))
+    annotations |= {key: str(given[word]) for word, key in keys if word in given}
+    direct = given.get("direct", False)
+    metadata = {
+        "name": given["name"],
+        "namespace": given.get("namespace", "default"),
+        "uid": given.get("uid", f"{given['name']}-uid"),
+        "annotations": annotations,
+        "labels": {key: str(value) for key, value in given.get("labels", {}).items()},
+    }
+    spec: Object = {
+        "schedulerName": "default-scheduler",
+        "containers": _containers(given.get("containers", {"main": None}), "", direct),
+        "initContainers": _containers(given.get("init", {}), "init-", direct),
+        "priority": given.get("priority", 0),
+    }
+    if given.get("claim"):
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    made = {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+    if "created" in given:
+        metadata["creationTimestamp"] = given["created"]
+    change(made, given)
+    return made
+
+
+def change(made: Object, given: Object) -> None:
+    """What may happen to a pod after it was created."""
+    status: Object = made["status"]
+    if "node" in given:
+        made["spec"]["nodeName"] = given["node"]
+    for word, key in (("phase", "phase"), ("reason", "reason"), ("nominated", "nominatedNodeName")):
+        if word in given:
+            status[key] = given[word]
+    if given.get("deleting"):
+        made["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+    if "waits" in given:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": given["waits"]}
+        status["conditions"] = [condition]
+
+
+def _containers(given: Object, prefix: str, direct: bool) -> list[Object]:
+    return [_container(name, asked, f"{prefix}{i}", direct) for i, (name, asked) in enumerate(given.items())]
+
+
+def _container(name: str, asked: object, place: str, direct: bool) -> Object:
+    words: Object = asked if isinstance(asked, dict) else {"mem": asked}
+    known(words, CONTAINER_WORDS, f"container {name}")
+    limits = {
+        resource: quantity(words[word])
+        for word, resource in (("mem", names.GPU_MEM), ("count", names.GPU_COUNT))
+        if words.get(word) is not None
+    }
+    made: Object = {"name": name, "resources": {"limits": limits} if limits else {}}
+    if words.get("sidecar"):
+        made["restartPolicy"] = "Always"
+    keys = words.get("envs", [words["env"]] if "env" in words else [])
+    if direct and limits and not keys:
+        keys = [f"{names.VISIBLE_PREFIX}{place}"]
+    made["env"] = [_env(key) for key in keys]
+    return made
+
+
+def _env(key: str) -> Object:
+    """An annotation of the pod as the container's GPUs; `=value` is a tenant's own value."""
+    if key.startswith("="):
+        return {"name": names.VISIBLE_DEVICES, "value": key[1:]}
+    path = f"metadata.annotations['{key}']"
+    return {"name": names.VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+def node(name: str, given: Object) -> Object:
+    """`gpus` are sizes, or mappings where a GPU is more than its size. Without any, a node for everything else."""
+    known(given, NODE_WORDS, f"node {name}")
+    gpus = [_gpu(name, i, gpu) for i, gpu in enumerate(given.get("gpus", []))]
+    pin = given.get("pin", "plugin")
+    annotations = {}
+    if "annotation" in given:
+        annotations[names.NODE_GPUS] = given["annotation"]
+    elif gpus and pin != "original":
+        published = {"v": 1, "unit": given.get("unit", "MiB"), "pin": pin, "state": given.get("state", "ready")}
+        annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})
+    capacity: Object = {"cpu": "64"}
+    if gpus or "capacity" in given:
+        capacity[names.GPU_MEM] = quantity(given.get("capacity", sum(gpu["total"] for gpu in gpus if gpu["ok"])))
+        capacity[names.GPU_COUNT] = quantity(given.get("count", len(gpus)))
+    allocatable = dict(capacity)
+    if "allocatable" in given:
+        allocatable[names.GPU_MEM] = quantity(given["allocatable"])
+    if "nvidia" in given:
+        allocatable[names.NVIDIA_GPU] = quantity(given["nvidia"])
+    return {
+        "metadata": {"name": name, "annotations": annotations},
+        "status": {"capacity": capacity, "allocatable": allocatable},
+    }
+
+
+def _gpu(node_name: str, i: int, given: object) -> Object:
+    words: Object = given if isinstance(given, dict) else {"total": given}
+    known(words, GPU_WORDS, f"GPU {i} of {node_name}")
+    index = words.get("i", i)
+    uuid = words.get("uuid", f"GPU-{node_name}-{index}")
+    return {"i": index, "uuid": uuid, "model": "Tesla T4", "total": words["total"], "ok": words.get("ok", True),
+            "why": words.get("why", "")}  # fmt: skip

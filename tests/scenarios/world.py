@@ -1,0 +1,242 @@
+"""The extender in a scenario: its real parts, wired as `app` wires them, on a stand-in cluster and in virtual time.
+
+Only HTTP and reflectors are left out: verbs get the bytes a scheduler would send, watches feed the real sinks.
+"""
+
+import asyncio
+import copy
+import json
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from gpushare.core import api, names
+from gpushare.core.book import State
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import Unit
+from gpushare.extender import sync, wire
+from gpushare.extender.announce import Announcer
+from gpushare.extender.binder import Binder
+from gpushare.extender.known import KnownPods
+from gpushare.extender.metrics import Metrics
+from gpushare.extender.verbs import Verbs
+from gpushare.extender.waiting import Waiting
+from gpushare.kube.errors import ApiError
+from gpushare.kube.events import Recorder
+from tests.scenarios import cluster, objects
+from tests.scenarios.objects import Object
+
+KINDS: dict[str, type[Any]] = {"pods": api.Pod, "nodes": api.Node, "maps": api.ConfigMap}
+UNREADY = "the cluster is not read yet"
+
+
+class World:
+    """A cluster and one extender; `restart` replaces the extender by a new process."""
+
+    def __init__(self, policy: str, unit: Unit | None) -> None:
+        self.policy, self.unit = policy, unit
+        self.api = cluster.FakeApi(self._changed)
+        self.woken: list[str] = []
+        self.watch = "running"  # stopped: what happens is told later; lost: never
+        self.ready = True
+        self._unseen: list[tuple[str, str, Object]] = []
+        self._processes = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """A new process: nothing in memory but what the API server says."""
+        self._processes += 1
+        clock = asyncio.get_running_loop().time
+        identity = f"{self._processes:08x}"
+        self.ledger, self.known, self.waiting = Ledger(), KnownPods(), Waiting()
+        self.metrics = Metrics(self.ledger)
+        recorder = Recorder(self.api, clock=clock)
+        self.announcer = Announcer(recorder, self.ledger)
+        self.pods = sync.Pods(
+            self.ledger, self.known, self.waiting, self.announcer, self.metrics,
+            unit=self.unit, identity=identity, clock=clock,
+        )  # fmt: skip
+        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
+        self.maps = sync.ConfigMaps(self.nodes)
+        self.binder = Binder(
+            self.api, self.ledger, self.known, self.announcer, self.metrics,
+            policy=self.policy, unit=self.unit, identity=identity,
+            nanoseconds=lambda: int(clock() * 1e9), clock=clock,
+        )  # fmt: skip
+        self.verbs = Verbs(
+            self.ledger, self.known, self.waiting, self.metrics,
+            policy=self.policy, unit=self.unit, clock=clock, cannot_answer=self._cannot_answer,
+        )  # fmt: skip
+        self.watch, self._unseen = "running", []
+        self.relist()
+        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run())]
+
+    async def stop(self) -> None:
+        """kill -9: what is under way in the cluster happens, what is in memory is gone."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.binder.finish(600)
+
+    def _cannot_answer(self, uid: str) -> str:
+        target = self.binder.target(uid)
+        return f"it is being bound to {target} right now" if target else ("" if self.ready else UNREADY)
+
+    # The watches
+
+    def relist(self) -> None:
+        """What a reflector does after a gap it cannot bridge."""
+        self._unseen.clear()
+        for kind, kept in (("nodes", self.api.nodes), ("maps", self.api.maps)):
+            for item in kept.values():
+                self._see(kind, "upsert", item)
+        for pod in self.api.pods.values():
+            self._see("pods", "upsert", pod)
+        self.nodes.relisted(set(self.api.nodes))
+        self.maps.relisted(set(self.api.maps))
+        self.pods.relisted({pod["metadata"]["uid"] for pod in self.api.pods.values()})
+
+    def set_watch(self, how: str) -> None:
+        assert how in ("running", "stopped", "lost"), f"unknown watch {how!r}"
+        self.watch = how
+        if how == "running":
+            unseen, self._unseen = self._unseen, []
+            for change in unseen:
+                self._see(*change)
+
+    def _changed(self, kind: str, type: str, item: Object) -> None:
+        if self.watch == "running":
+            self._see(kind, type, item)
+        elif self.watch == "stopped":
+            self._unseen.append((kind, type, item))
+
+    def _see(self, kind: str, type: str, item: Object) -> None:
+        sink = {"pods": self.pods, "nodes": self.nodes, "maps": self.maps}[kind]
+        getattr(sink, type)(msgspec.json.decode(msgspec.json.encode(item), type=KINDS[kind]))
+
+    # Time
+
+    async def wait(self, seconds: float) -> None:
+        """Lets time pass, in steps of at most a second, and does what is due."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end:
+            await asyncio.sleep(min(1.0, end - loop.time()))
+            await self.tick()
+
+    async def tick(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self.ledger.expire(now)
+        self.nodes.tick()
+        for pod in self.waiting.due(self.ledger, now):
+            try:
+                await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: str(now)})
+                self.woken.append(pod.name)
+            except ApiError as error:
+                if error.status == 404:
+                    self.waiting.gone(pod.uid)
+                else:
+                    self.waiting.failed_to_wake(pod.uid)
+        while self.pods.unsure:
+            pod = self.pods.unsure.pop()
+            found = await self.api.get_pod(pod.namespace, pod.name)
+            if found is None or found.metadata.uid != pod.uid:
+                self.pods.gone(pod.uid)
+
+    # The scheduler
+
+    def offered(self, form: str, pod: Object, nodes: list[str]) -> bytes:
+        """A scheduler's request: by node name, with whole nodes, or in the spelling of old schedulers."""
+        whole = {"metadata": {}, "items": [self.api.nodes[name] for name in nodes]}
+        bodies: dict[str, Object] = {
+            "names": {"Pod": pod, "Nodes": None, "NodeNames": nodes},
+            "nodes": {"Pod": pod, "Nodes": whole, "NodeNames": None},
+            "lower": {"pod": pod, "nodes": None, "nodenames": nodes},
+            "lower nodes": {"pod": pod, "nodes": whole},
+        }
+        return json.dumps(bodies[form]).encode()
+
+    def filter(self, form: str, pod: Object, nodes: list[str]) -> Object:
+        """Asks, and checks what every answer owes a scheduler."""
+        answer: Object = json.loads(self.verbs.filter(self.offered(form, copy.deepcopy(pod), nodes)))
+        if answer["Error"]:
+            return answer
+        by_object = form.endswith("nodes")
+        fits = [node["metadata"]["name"] for node in answer["Nodes"]["items"]] if by_object else answer["NodeNames"]
+        assert (answer["NodeNames"] if by_object else answer["Nodes"]) is None, "answered in another form than asked"
+        assert fits is not None, "a list is owed, however short"
+        failed, forever = answer["FailedNodes"], answer["FailedAndUnresolvableNodes"]
+        assert not fits or not (failed or forever), "reasons are given only when nothing fits"
+        said = [*fits, *failed, *forever]
+        assert Counter(said) <= Counter(nodes), f"named a node twice, or one that was not offered: {said}"
+        assert fits or Counter(said) == Counter(nodes), f"nodes without a word: {set(nodes) - set(said)}"
+        nominated = pod["status"].get("nominatedNodeName")
+        assert set(failed) <= {nominated}, "FailedNodes are tried for preemption, always in vain"
+        return answer | {"fits": fits}
+
+    def prioritize(self, form: str, pod: Object, nodes: list[str]) -> dict[str, int]:
+        body = self.offered(form, copy.deepcopy(pod), nodes)
+        scores = {row["Host"]: row["Score"] for row in json.loads(self.verbs.prioritize(body))}
+        top = [node for node, score in scores.items() if score == max(scores.values())]
+        assert len(top) <= 1, f"a tie at the top lets the scheduler take another node than the one held: {top}"
+        return scores
+
+    async def bind(self, pod: Object, node: str) -> str:
+        meta = pod["metadata"]
+        args = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
+        return await self.binder.bind(wire.read_bind(json.dumps(args).encode()))
+
+    def unschedulable(self, pod: Object, answer: Object) -> None:
+        """What kube-scheduler writes after a refusal: equal reasons counted, and nothing if nothing changed."""
+        reasons = Counter((answer["FailedNodes"] | answer["FailedAndUnresolvableNodes"]).values())
+        total = sum(reasons.values())
+        said = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        message = f"0/{total} nodes are available: {said}."
+        before = pod["status"].get("conditions")
+        objects.change(pod, {"waits": message})
+        if pod["status"]["conditions"] != before:
+            self.api.put_pod(pod)
+
+    # What must be true at any instant
+
+    def check_books(self) -> None:
+        """Nothing is counted twice or lost inside the ledger."""
+        for state in self.ledger.nodes.values():
+            if state.facts is None:
+                continue
+            held = [0] * len(state.facts.gpus)
+            for holding in state.holdings.values():
+                assert self.ledger.holdings.get(holding.pod.uid) is holding, f"{holding.pod.name} is held twice"
+                for gpu, amount in holding.charges or ():
+                    held[gpu] += amount
+            counted = f"{state.name}: {state.used} counted, {held} held"
+            assert all(one >= other for one, other in zip(state.used, held, strict=True)), counted
+            assert state.ghosts or state.used == held, counted  # a pod that moved counts on both GPUs for a while
+        for uid, holding in self.ledger.holdings.items():
+            assert self.ledger.nodes[holding.node].holdings.get(uid) is holding, f"{holding.pod.name} is nowhere"
+
+    def check_granted(self) -> None:
+        """What bound pods were granted, by the annotations in the cluster, is never more than there is."""
+        granted: Counter[tuple[str, str]] = Counter()
+        for pod in self.api.pods.values():
+            meta, status = pod["metadata"], pod["status"]
+            if names.EXTENDER in meta["annotations"] and status["phase"] not in ("Succeeded", "Failed"):
+                for amounts in json.loads(meta["annotations"].get(names.ALLOCATION, "{}")).values():
+                    for gpu, amount in amounts.items():
+                        granted[pod["spec"].get("nodeName", ""), gpu] += amount
+        for (node, index), amount in granted.items():
+            state = self.ledger.nodes.get(node)
+            for gpu in state.facts.gpus if state and state.facts else ():
+                if str(gpu.index) == index:
+                    assert amount <= gpu.total, f"{node} GPU {index}: {amount} granted of {gpu.total}"
+
+    def free(self, node: str) -> list[int]:
+        status, body = self.verbs.inspect(node)
+        assert status == 200, f"no node {node}"
+        (seen,) = json.loads(body)["nodes"]
+        return [device["totalGPU"] - device["usedGPU"] for device in seen["devs"]]
+
+    def held(self, uid: str) -> str | None:
+        holding = self.ledger.holdings.get(uid)
+        return holding.node if holding is not None and holding.state is State.HELD else None

@@ -1,0 +1,234 @@
+"""The command line: help that fits a terminal, and errors in three lines that a person can act on."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpushare
+from gpushare import cli
+
+CERTS = Path(__file__).parent / "kube" / "certs"
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No cluster, and none of the variables that choose one."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "PORT", "LOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    import logging
+
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> list[str]:
+    """What, why and way of a line that is not accepted."""
+    assert cli.main(words) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = err.splitlines()
+    assert [line[:7] for line in lines] == ["error: ", "  why: ", "  try: "], err
+    return [line[7:] for line in lines]
+
+
+# Help
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["extender", "--help"], ["--help", "extender"]])
+def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert len(lines) < 24  # and the prompt
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("usage: gpushare ")
+    assert lines[-1].startswith("Exit codes: ")
+    assert err == ""
+
+
+def test_every_option_of_the_extender_is_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["extender", "--help"])
+    shown = capsys.readouterr().out
+    _, known, _ = error(capsys, "extender", "--zzz")
+    options = known.removeprefix("gpushare extender knows ").split(", ")
+    assert len(options) == 11
+    assert [option for option in options if option not in shown] == []
+
+
+def test_alone_it_prints_its_help_and_asks_for_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert capsys.readouterr().out.startswith("usage: gpushare COMMAND")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["extender", "--version"]])
+def test_it_tells_its_version(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out == f"{gpushare.__version__}\n"
+
+
+def test_the_installed_command_is_this_one() -> None:
+    command = Path(sys.executable).with_name("gpushare")
+    run = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{gpushare.__version__}\n"
+
+
+def test_help_imports_no_component() -> None:
+    program = "import sys; from gpushare import cli; cli.main(['--help']); print('aiohttp' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "False"
+
+
+# Words nobody knows
+
+
+def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extendr") == ['unknown command "extendr"', "commands: extender", "gpushare extender"]
+    assert error(capsys, "frobnicate")[2] == "gpushare --help"
+
+
+def test_an_unknown_option_is_told_with_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", "--prot", "1") == [
+        "unknown option --prot",
+        "gpushare extender knows --port",
+        "gpushare extender --port; all options: gpushare extender --help",
+    ]
+    what, why, _ = error(capsys, "extender", "--memory-units=MiB")
+    assert (what, why) == ("unknown option --memory-units", "gpushare extender knows --memory-unit")
+
+
+def test_an_option_is_never_guessed_from_its_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", "--kubeconf", "x")[0] == "unknown option --kubeconf"
+
+
+def test_an_unknown_option_like_no_other_is_told_with_all_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    what, why, way = error(capsys, "extender", "-x")
+    assert what == "unknown option -x"
+    assert why.startswith("gpushare extender knows --port, --listen, ")
+    assert way == "gpushare extender --help"
+
+
+def test_an_unknown_option_without_a_command_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "--verison") == [
+        "unknown option --verison",
+        "gpushare knows --version",
+        "gpushare --version; all options: gpushare --help",
+    ]
+
+
+def test_a_word_too_many_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", "now")[:2] == ['unexpected word "now"', "gpushare extender takes options only"]
+
+
+@pytest.mark.parametrize("option", ["--port", "--policy", "--kubeconfig", "--tls-cert"])
+def test_an_option_without_its_value_is_told(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    what, _, way = error(capsys, "extender", option)
+    assert (what, way) == (f"{option} needs a value", "gpushare extender --help")
+
+
+# Values
+
+
+def test_an_unknown_policy_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", "--policy", "binpak") == [
+        'unknown policy "binpak"',
+        "policies: binpack, spread",
+        "--policy binpack",
+    ]
+    assert error(capsys, "extender", "--policy", "sprad")[2] == "--policy spread"
+    assert error(capsys, "extender", "--policy", "")[2] == "--policy binpack"
+
+
+def test_an_unknown_unit_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", "--memory-unit", "gib") == [
+        'unknown memory unit "gib"',
+        "memory units: MiB, GiB",
+        "--memory-unit GiB",
+    ]
+
+
+@pytest.mark.parametrize("word", ["0", "65536", "-1", "http", "1.5", "", "٣", "9" * 5000])
+def test_a_port_is_a_number_that_can_be_one(capsys: pytest.CaptureFixture[str], word: str) -> None:
+    what, _, way = error(capsys, "extender", f"--port={word}")
+    assert (what.endswith("is not a port"), way) == (True, "--port 12345")
+
+
+def test_a_port_from_the_environment_is_told_as_such(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORT", "http")
+    assert error(capsys, "extender", "--port", "12345")[0::2] == ['"http" is not a port', "PORT=12345"]
+
+
+def test_an_unknown_log_level_is_told_with_those_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert error(capsys, "extender", "--log-level", "loud")[0] == 'unknown log level "loud"'
+    monkeypatch.setenv("LOG_LEVEL", "silent")
+    assert error(capsys, "extender", "--log-level", "info")[0] == 'unknown log level "silent"'
+
+
+def test_tls_files_come_three_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", "--tls-cert", "x")[0] == "TLS needs three files"
+
+
+def test_tls_files_that_cannot_be_used_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for cert, key, ca in (
+        ("nowhere.crt", "server.key", "ca.crt"),
+        ("server.crt", "client.key", "ca.crt"),
+        ("server.crt", "server.key", "ca.key"),
+        ("server.key", "server.key", "ca.crt"),
+    ):
+        files = ["--tls-cert", str(CERTS / cert), "--tls-key", str(CERTS / key), "--client-ca", str(CERTS / ca)]
+        assert error(capsys, "extender", *files)[0] == "the TLS files cannot be used"
+
+
+# The cluster
+
+
+def test_without_a_kubeconfig_the_cluster_cannot_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "extender", code=3)[:2] == [
+        "no kubeconfig found",
+        "--kubeconfig not given, KUBECONFIG not set, ~/.kube/config missing, not inside a pod",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["extender", "--kubeconfig", "missing"],
+        ["--kubeconfig", "missing", "extender"],
+        ["--kubeconfig=missing", "extender"],
+        ["--context", "extender", "--kubeconfig", "missing", "extender"],
+        ["--debug", "extender", "--kubeconfig", "missing"],
+    ],
+)
+def test_options_of_every_command_stand_anywhere_on_the_line(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert cli.main(words) == 3
+    assert "  why: --kubeconfig missing: no such file\n" in capsys.readouterr().err
+
+
+def test_a_stack_trace_is_for_those_who_ask_and_changes_no_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["extender", "--kubeconfig", "missing"]) == 3
+    assert "Traceback" not in capsys.readouterr().err
+    assert cli.main(["extender", "--kubeconfig", "missing", "--debug"]) == 3
+    trace, _, last = capsys.readouterr().err.partition("error: ")
+    assert trace.startswith("Traceback")
+    assert last.startswith("no kubeconfig found\n  why: ")
+
+
+def test_a_kubeconfig_that_is_none_is_no_stack_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for content in (b"", b"[]", b"\xff\xfe", b"clusters: 5", b"{", b"a: &a [*a]"):
+        (tmp_path / "config").write_bytes(content)
+        error(capsys, "extender", "--kubeconfig", str(tmp_path / "config"), code=3)

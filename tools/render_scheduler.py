@@ -1,0 +1,137 @@
+"""Writes every scheduler configuration in deploy/ from the one description below.
+
+kube-scheduler has known three formats for the same thing: Policy (up to 1.22), KubeSchedulerConfiguration v1beta3 (1.23
+and 1.24) and v1 (from 1.25 on). Run it after a change: `.venv/bin/python -m tools.render_scheduler`. A test compares
+what it would write with what is there.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpushare.core import names
+from gpushare.extender import server
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADER = "# Written by tools/render_scheduler.py: change it there.\n"
+PORT = 12345
+TIMEOUT_SECONDS = 5
+KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
+SECOND_SCHEDULER = "gpu-scheduler"
+NAMESPACE = "kube-system"
+
+EXTENDER: dict[str, Any] = {
+    "urlPrefix": f"http://127.0.0.1:{PORT}{server.PREFIX}",
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "preemptVerb": "preempt",
+    "bindVerb": "bind",
+    "weight": 1000,
+    "httpTimeout": f"{TIMEOUT_SECONDS}s",
+    "nodeCacheCapable": True,
+    "ignorable": False,
+    "managedResources": [
+        {"name": names.GPU_MEM, "ignoredByScheduler": False},
+        {"name": names.GPU_COUNT, "ignoredByScheduler": False},
+    ],
+}
+OVER_TLS: dict[str, Any] = {
+    "urlPrefix": f"https://127.0.0.1:32766{server.PREFIX}",
+    "enableHTTPS": True,
+    "tlsConfig": {
+        "serverName": "gpushare-schd-extender",
+        "caFile": "/etc/kubernetes/gpushare/ca.crt",
+        "certFile": "/etc/kubernetes/gpushare/client.crt",
+        "keyFile": "/etc/kubernetes/gpushare/client.key",
+    },
+}
+WHY = {
+    "kubeconfig": "where kubeadm puts it; with a configuration file the scheduler ignores the flag --kubeconfig",
+    "percentageOfNodesToScore": "else only some nodes are offered, and a pod waits although a node that was not "
+    "offered has room on one GPU",
+    "weight": "in-tree scores add up to 1,400 and ours to 100 times the weight: a smaller one lets them overrule us",
+    "httpTimeout": "the extender answers a binding within 4 s, even if only that it is still under way",
+    "nodeCacheCapable": "send names of nodes, not whole nodes",
+    "ignorable": "true would bind pods without a GPU while the extender is away",
+    "ignoredByScheduler": "the scheduler compares the node's total itself, and asks only where that fits",
+    "serverName": "what the certificate is for, whatever address urlPrefix has",
+}
+TLS_WHY = {
+    "urlPrefix": "where kube-proxy runs with ipvs or nftables, write this machine's own address instead of 127.0.0.1"
+}
+
+
+def policy() -> dict[str, Any]:
+    """For kube-scheduler up to 1.22, where a duration is nanoseconds. It cannot say percentageOfNodesToScore."""
+    extender = {**EXTENDER, "httpTimeout": TIMEOUT_SECONDS * 10**9}
+    return {"kind": "Policy", "apiVersion": "v1", "extenders": [extender]}
+
+
+def configuration(version: str, *, kubeconfig: str = KUBEADM_KUBECONFIG, tls: bool = False) -> dict[str, Any]:
+    """For kube-scheduler from 1.23 on, in place of its default configuration."""
+    return {
+        "apiVersion": f"kubescheduler.config.k8s.io/{version}",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": kubeconfig},
+        "leaderElection": {"leaderElect": True},
+        "percentageOfNodesToScore": 100,
+        "extenders": [{**EXTENDER, **(OVER_TLS if tls else {})}],
+    }
+
+
+def second_scheduler() -> dict[str, Any]:
+    """For a kube-scheduler of our own, in a pod: its credentials are the pod's."""
+    whole = configuration("v1")
+    del whole["clientConnection"]
+    whole["leaderElection"] = {
+        "leaderElect": True,
+        "resourceName": SECOND_SCHEDULER,
+        "resourceNamespace": NAMESPACE,
+    }
+    whole["profiles"] = [{"schedulerName": SECOND_SCHEDULER}]
+    return whole
+
+
+def rendered() -> dict[str, str]:
+    """Path below the root and content of every file."""
+    manifest = "deploy/gpu-scheduler.yaml"
+    return {
+        "deploy/scheduler/policy.json": json.dumps(policy(), indent=2) + "\n",
+        "deploy/scheduler/policy.yaml": HEADER + commented(policy(), WHY),
+        "deploy/scheduler/config-v1beta3.yaml": HEADER + commented(configuration("v1beta3"), WHY),
+        "deploy/scheduler/config-v1.yaml": HEADER + commented(configuration("v1"), WHY),
+        "deploy/scheduler/config-v1-tls.yaml": HEADER + commented(configuration("v1", tls=True), {**WHY, **TLS_WHY}),
+        manifest: between_marks((ROOT / manifest).read_text("utf-8"), commented(second_scheduler(), WHY)),
+    }
+
+
+def commented(content: dict[str, Any], why: dict[str, str]) -> str:
+    """YAML with the reason above the first line that needs one."""
+    lines, told = [], set()
+    for line in yaml.safe_dump(content, sort_keys=False).splitlines():
+        key = line.strip(" -").partition(":")[0]
+        if key in why and key not in told:
+            told.add(key)
+            lines.append(f"{' ' * _indent(line)}# {why[key]}")
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def between_marks(text: str, content: str) -> str:
+    """The text with everything between its two marks replaced; the first mark says how far it is indented."""
+    lines = text.splitlines()
+    begin, end = (next(i for i, line in enumerate(lines) if mark in line) for mark in ("# rendered:", "# :rendered"))
+    indent = " " * _indent(lines[begin])
+    inside = [indent + line if line else "" for line in content.splitlines()]
+    return "\n".join([*lines[: begin + 1], *inside, *lines[end:]]) + "\n"
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+if __name__ == "__main__":
+    for path, text in rendered().items():
+        (ROOT / path).write_text(text, "utf-8")
