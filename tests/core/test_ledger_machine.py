@@ -6,7 +6,7 @@ twice by a decision of ours, every sum is what it is when counted again, every a
 and whoever may go ahead now has been woken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -39,11 +39,32 @@ ASKED: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2,), {"init": (4,)}),
     ((2,), {"sidecars": (2,), "init": (3,)}),
 ]
-PROBES = [
-    builders.pod(*memory, uid=f"probe-{i}-{direct}", namespace=f"probes-{i % 2}", priority=i % 3, direct=direct, **more)
-    for i, (memory, more) in enumerate(ASKED)
-    for direct in (True, False)
+SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((2,), {}),
+    ((4,), {"unit": "MiB"}),
+    ((8,), {}),
+    ((3, 3), {}),
+    ((4, 2, 2), {}),
+    ((4,), {"split": 2}),
+    ((2,), {"split": 2}),
+    ((), {"whole": 1}),
+    ((2,), {"whole": 1}),
+    ((2,), {"init": (4,)}),
+    ((2,), {"sidecars": (2,), "init": (3,)}),
 ]
+
+
+def probes() -> Iterator[tuple[PodFacts, Question]]:
+    """Pods that nobody creates: what would they be told?"""
+    for i, (memory, more) in enumerate(SHAPES):
+        for direct in (True, False):
+            uid, namespace = f"probe-{i}-{direct}", f"probes-{i % 2}"
+            pod = builders.pod(*memory, uid=uid, namespace=namespace, priority=i % 3, direct=direct, **more)
+            assert isinstance(pod.claim, Request)
+            yield pod, Question(pod.claim)
+
+
+PROBES = list(probes())
 
 
 def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
@@ -137,7 +158,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.shapes: dict[str, dict[str, Any]] = {}
         self.flights: dict[str, Flight] = {}
         self.grants: dict[str, Grant] = {}
-        self.before: dict[tuple[str, str], bool] = {}
+        self.fitted: dict[tuple[str, str], bool] = {}
 
     # Nodes
 
@@ -576,32 +597,29 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert list(state.room.free) == [max(t - u, 0) for t, u in zip(totals, used, strict=True)]
 
     def every_answer_is_what_trying_everything_finds(self) -> None:
-        for pod in PROBES:
-            claim = pod.claim
-            assert isinstance(claim, Request)
-            fits = self.ledger.fitting(claim, pod, (*NODES, "nowhere"))
-            question = Question(claim)
+        rooms = {node: self.mirror.room(node) for node in self.mirror.facts}
+        for pod, question in PROBES:
+            fits = self.ledger.fitting(question.request, pod, (*NODES, "nowhere"))
+            assert "nowhere" not in fits
             for node in NODES:
                 assert (node in fits) is (self.ledger.refusal(question, node, pod) is None)
-                alone = self.mirror.can_take(claim, pod.uid, node)
+                alone = self.mirror.can_take(question.request, pod.uid, node, rooms.get(node))
                 if self.mirror.pledges_ahead(pod, node):
                     assert alone or node not in fits
                 else:
                     assert alone is (node in fits), (pod, node)
-                if node in fits and not self.before.get((pod.uid, node), False):
+                if node in fits and not self.fitted.get((pod.uid, node), False):
                     assert node in self.ledger.grown, "nobody would be woken"
-                self.before[pod.uid, node] = node in fits
-            assert "nowhere" not in fits
+                self.fitted[pod.uid, node] = node in fits
         self.ledger.grown = set()
 
     def kept_answers_are_fresh(self) -> None:
-        for pod in PROBES[6:]:
-            assert isinstance(pod.claim, Request)
-            answers = self.ledger.answers(pod.claim, pod.namespace)
+        """A few at a time: each step asks others, so that answers of any age are met."""
+        for pod, question in PROBES[self.steps % 5 :: 5]:
+            answers = self.ledger.answers(question.request, pod.namespace).refusals
+            assert set(answers) <= set(self.ledger.nodes)
             for node in self.ledger.nodes:
-                fresh = self.ledger._answer(Question(pod.claim), node)
-                assert answers.refusals.get(node, NO_SHARED_GPU) == fresh
-            assert set(answers.refusals) <= set(self.ledger.nodes)
+                assert answers.get(node, NO_SHARED_GPU) == self.ledger._answer(question, node)
 
 
 def picture(ledger: Ledger) -> dict[str, object]:

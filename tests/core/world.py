@@ -245,15 +245,15 @@ class Mirror:
     def room(self, node: str) -> choose.Room:
         return choose.Room.of(self.facts[node], self.used(node))
 
-    def can_take(self, claim: Request, uid: str, node: str) -> bool:
+    def can_take(self, claim: Request, uid: str, node: str, room: choose.Room | None) -> bool:
         """Whether a pod fits a node, pledges aside, by trying everything."""
         facts = self.facts.get(node)
-        if facts is None or not _may_go(claim, facts) or self._like_under_way(claim, uid, facts):
+        if facts is None or room is None or not _may_go(claim, facts) or self._like_under_way(claim, uid, facts):
             return False
         rest = self.rests.get((node, claim.shape))
         if rest is not None and rest.active:
             return False
-        return oracle.fits(claim, facts.pin, oracle.spots(self.room(node)))
+        return oracle.fits(claim, facts.pin, oracle.spots(room))
 
     def pledges_ahead(self, pod: PodFacts, node: str) -> bool:
         there = self.holders(node)
