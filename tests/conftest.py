@@ -5,5 +5,5 @@ import os
 import hypothesis
 
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+hypothesis.settings.register_profile("here", deadline=None)  # a busy machine is no fault of the program
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")

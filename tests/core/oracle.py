@@ -67,15 +67,14 @@ def peak(shares: Sequence[Share], on: Sequence[Spot], places: Places) -> dict[in
 
 
 def _alone(whole: int, gpu: int, shares: Sequence[Share], pin: Pin, on: Sequence[Spot], places: Places) -> bool:
-    """A whole GPU has memory and is nobody else's, nor its own pod's in pieces. Pinned directly, init containers may
-    use what their pod has on a GPU all the same: before it takes the whole one, or if it stays with all of it."""
+    """A whole GPU has memory and is nobody else's, nor its own pod's in pieces. Pinned directly, an init container may
+    have the whole GPU before its pod keeps a piece of it, and use what its pod will have wholly."""
     if not on[gpu].empty or not on[gpu].total:
         return False
     pieces = [s for s, chosen in zip(shares, places, strict=True) if not s.whole and gpu in chosen]
     if pin is not Pin.DIRECT:
         return not pieces
-    staying = sum(s.units // s.gpus for s in pieces if s.role is not Role.INIT)
-    return not staying or (shares[whole].role is Role.INIT and staying == on[gpu].total)
+    return shares[whole].role is Role.INIT or all(s.role is Role.INIT for s in pieces)
 
 
 def drawers(shares: Sequence[Share]) -> list[int]:

@@ -133,13 +133,11 @@ def test_a_directly_pinned_init_container_uses_what_its_pod_will_have() -> None:
     assert choose.plan(asks(4, init=[6]), room(5, 8, used=(0, 1)), "binpack") == ((1,), (0,))
 
 
-@pytest.mark.xfail(reason="directly pinned init containers of a pod are all looked for on the same GPUs")
 def test_two_directly_pinned_init_containers_may_need_two_gpus() -> None:
     before = [container("a", 6), container("stays", 5, sidecar=True), container("b", 4)]
     assert choose.plan(asks(containers=[], inits=before), room(6, 4), "binpack") == ((0,), (0,), (1,))
 
 
-@pytest.mark.xfail(reason="an init container gets no whole GPU of which its pod keeps a share")
 def test_a_directly_pinned_init_container_may_have_the_whole_gpu_before_its_pod_shares_it() -> None:
     assert choose.plan(asks(4, inits=[container("a", whole=1)]), room(8), "binpack") == ((0,), (0,))
 

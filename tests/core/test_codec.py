@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core import api, choose, codec, names
-from gpushare.core.model import NodeFacts, Pin, PodFacts, Request
+from gpushare.core.model import NodeFacts, Pin, PodFacts, Request, Role
 from tests.core import strategies
 from tests.core.builders import asks, bound, facts, node, pod
 
@@ -21,6 +22,7 @@ def noted(*memory: int, where: NodeFacts, **notes: str) -> codec.Charges | None:
 
 
 @given(st.data(), strategies.POLICIES)
+@settings(max_examples=400)
 def test_what_is_written_is_read_back_for_any_plan(data: st.DataObject, policy: str) -> None:
     room = data.draw(strategies.rooms(pins=SERVED))
     request = data.draw(strategies.api_requests(pin=room.facts.pin))
@@ -28,6 +30,27 @@ def test_what_is_written_is_read_back_for_any_plan(data: st.DataObject, policy: 
     if places is not None:
         seen = bound(PodFacts("u", "default", "p", request), room.facts, places)
         assert codec.read(seen, room.facts) == choose.charges(request.shares, room.facts.gpus, places)
+
+
+def test_what_is_written_for_a_node_of_the_original_is_read_back() -> None:
+    where = facts(15, 15, pin="original")
+    seen = bound(pod(4, direct=False), where, ((1,),))
+    assert codec.read(seen, where) == ((1, 4),)
+
+
+@given(st.data(), strategies.POLICIES)
+def test_annotations_choose_gpus_and_never_amounts(data: st.DataObject, policy: str) -> None:
+    """Whatever of a valid set of annotations is lost, what is read is all that the spec asks, or nothing."""
+    room = data.draw(strategies.rooms(pins=SERVED))
+    request = data.draw(strategies.api_requests(pin=room.facts.pin))
+    places = choose.plan(request, room, policy)
+    if places is not None:
+        seen = bound(PodFacts("u", "default", "p", request), room.facts, places)
+        kept = data.draw(st.sets(st.sampled_from([key for key, _ in seen.notes])))
+        less = msgspec.structs.replace(seen, notes=tuple(note for note in seen.notes if note[0] in kept))
+        charges = codec.read(less, room.facts)
+        stays = sum(share.units for share in request.shares if share.role is not Role.INIT)
+        assert charges is None or sum(amount for _, amount in charges) >= stays
 
 
 def test_a_binding_carries_the_originals_annotations_and_ours() -> None:

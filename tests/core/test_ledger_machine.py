@@ -26,19 +26,6 @@ from tests.core.world import Api, Mirror
 NODES = ("a", "b")
 NUMBERS = st.integers(0, 11)
 POLICIES = st.sampled_from(["binpack", "spread"])
-ASKED: list[tuple[tuple[int, ...], dict[str, Any]]] = [
-    ((2,), {}),
-    ((4,), {"unit": "MiB"}),
-    ((8,), {}),
-    ((3, 3), {}),
-    ((4, 2, 2), {}),
-    ((4,), {"split": 2}),
-    ((2,), {"split": 2}),
-    ((), {"whole": 1}),
-    ((2,), {"whole": 1}),
-    ((2,), {"init": (4,)}),
-    ((2,), {"sidecars": (2,), "init": (3,)}),
-]
 SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2,), {}),
     ((4,), {"unit": "MiB"}),
@@ -85,15 +72,20 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def pods(draw: st.DrawFn) -> dict[str, Any]:
-    split = draw(st.sampled_from([None, None, None, 2]))
+    """Every other one is plain, so that there are equals among them."""
     apps: list[api.Container] = []
     inits: list[api.Container] = []
-    for i in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
-        place = draw(st.sampled_from(["app", "app", "app", "init", "sidecar"]))
-        whole = draw(mostly(0, 1))
-        memory = None if whole else draw(st.integers(1, 4)) * (split or 1)
-        made = container(f"c{i}", memory, whole=whole or None, sidecar=place == "sidecar")
-        (apps if place == "app" else inits).append(made)
+    if draw(st.booleans()):
+        memory, split = draw(st.sampled_from([(2, None), (4, None), (2, 2), (4, 2)]))
+        apps.append(container("c", memory))
+    else:
+        split = draw(st.sampled_from([None, None, None, 2]))
+        for i in range(draw(st.integers(1, 3))):
+            place = draw(st.sampled_from(["app", "app", "app", "init", "sidecar"]))
+            whole = draw(mostly(0, 1))
+            asked = None if whole else draw(st.integers(1, 4)) * (split or 1)
+            made = container(f"c{i}", asked, whole=whole or None, sidecar=place == "sidecar")
+            (apps if place == "app" else inits).append(made)
     return {
         "containers": apps,
         "inits": inits,
@@ -233,11 +225,13 @@ class LedgerMachine(RuleBasedStateMachine):
         return found[number % len(found)] if found else None
 
     @when(on_node=False)
-    @rule(number=NUMBERS, node=st.sampled_from(("", *NODES)))
-    def nominate(self, number: int, node: str) -> None:
+    @rule(number=NUMBERS, node=st.sampled_from(("", *NODES)), seen=st.booleans())
+    def nominate(self, number: int, node: str, seen: bool) -> None:
         pod = self.pick(number, on_node=False)
         assert pod is not None
         self.api.put(replace(pod, status=replace(pod.status, nominated_node_name=node or None)))
+        if seen:
+            self.pod_events(100)
 
     @when()
     @rule(number=NUMBERS, what=st.sampled_from(["terminate", "delete", "recreate"]))
@@ -255,8 +249,12 @@ class LedgerMachine(RuleBasedStateMachine):
             self.api.put(api.Pod(again, replace(pod.spec, node_name=None), api.PodStatus("Pending")))
 
     @when(on_node=True)
-    @rule(number=NUMBERS, what=st.sampled_from(["assigned", "Running", "Succeeded", "Failed", world.REFUSED]))
-    def go_on(self, number: int, what: str) -> None:
+    @rule(
+        number=NUMBERS,
+        what=st.sampled_from(["assigned", "Running", "Running", "Succeeded", "Failed", *[world.REFUSED] * 3]),
+        seen=st.booleans(),
+    )
+    def go_on(self, number: int, what: str, seen: bool) -> None:
         """What kubelet does with a bound pod."""
         pod = self.pick(number, on_node=True)
         assert pod is not None
@@ -265,6 +263,8 @@ class LedgerMachine(RuleBasedStateMachine):
         elif pod.status.phase in ("Pending", "Running"):
             phase, reason = ("Failed", what) if what == world.REFUSED else (what, None)
             self.api.put(replace(pod, status=replace(pod.status, phase=phase, reason=reason)))
+        if seen:
+            self.pod_events(100)
 
     # Others write too
 
@@ -411,13 +411,25 @@ class LedgerMachine(RuleBasedStateMachine):
         if pod is not None:
             self.reserve(pod, node, policy)
 
-    @precondition(lambda self: self.mirror.decided)
-    @rule(number=NUMBERS, policy=POLICIES)
-    def reserve_what_is_held(self, number: int, policy: str) -> None:
-        found = [uid for uid, decision in self.mirror.decided.items() if decision.held]
-        pod = self.as_a_scheduler_sees_it(found[number % len(found)]) if found else None
+    def held(self, number: int) -> world.Decision | None:
+        found = [decision for decision in self.mirror.decided.values() if decision.held]
+        return found[number % len(found)] if found else None
+
+    @precondition(lambda self: self.held(0) is not None)
+    @rule(number=NUMBERS, policy=POLICIES, first=st.sampled_from(["", "", *["stranger"] * 4, *sorted(TWEAKS)]))
+    def reserve_what_is_held(self, number: int, policy: str, first: str) -> None:
+        """Perhaps after something came in between."""
+        decision = self.held(number)
+        assert decision is not None
+        uid, node = decision.pod.uid, decision.node
+        if first == "stranger":
+            self.bind_by_hand(number + 1, node, "none", True)
+        elif first:
+            gpu = next((i for i, gpu in enumerate(self.mirror.facts[node].gpus) if gpu.key == decision.keys[0][0]), 0)
+            self.tweak_node(node, first, gpu, True)
+        pod = self.as_a_scheduler_sees_it(uid)
         if pod is not None:
-            self.reserve(pod, self.mirror.decided[pod.uid].node, policy)
+            self.reserve(pod, node, policy)
 
     def reserve(self, pod: PodFacts, node: str, policy: str) -> None:
         assert isinstance(pod.claim, Request)
@@ -455,7 +467,8 @@ class LedgerMachine(RuleBasedStateMachine):
         for gpu in {gpu for chosen in answer for gpu in chosen}:
             assert used[gpu] <= facts.gpus[gpu].total
             assert facts.gpus[gpu].healthy
-        assert facts.blocked is None
+        assert isinstance(pod.claim, Request)
+        assert world.may_go(pod.claim, facts)
 
     @when(on_node=False)
     @rule(number=NUMBERS, policy=POLICIES, steps=st.integers(1, 4))
@@ -641,5 +654,5 @@ def picture(ledger: Ledger) -> dict[str, object]:
 
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,9 +1,15 @@
 """Victims: nobody is spared, few are added, only of lower priority, or none at all."""
 
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gpushare.core import preempt
+from gpushare.core.choose import Room
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts
-from tests.core import builders
+from gpushare.core.model import Pin, PodFacts, Request
+from tests.core import builders, oracle, strategies
 from tests.core.builders import bound, facts, pod
 
 NODE = facts(8, 8)
@@ -62,3 +68,48 @@ def test_what_is_only_held_cannot_be_evicted() -> None:
     made = builders.ledger(facts(8))
     made.hold(pod(8, name="h"), "n", "binpack", 0.0)
     assert preempt.victims(made.nodes["n"], pod(6, priority=9), ()) is None
+
+
+def test_room_that_is_pledged_to_another_is_not_freed_for_this_one() -> None:
+    """Or both would evict for the same GPU, and one of them for nothing."""
+    made = world(("a", 8, 0, 0), ("b", 8, 1, 9))
+    made.observe(pod(8, name="first", priority=5, nominated="n"), 0.0)
+    assert added(made, pod(6, priority=5)) is None
+    assert added(made, pod(6, priority=6)) == ["a"]
+    assert added(made, pod(8, name="first", priority=5)) == ["a"]
+
+
+def test_a_pod_that_nobody_knows_where_it_is_may_have_to_go() -> None:
+    made = builders.ledger(facts(8))
+    made.observe(pod(5, name="stray", on="n"), 0.0)
+    assert added(made, pod(6, priority=9)) == ["stray"]
+
+
+CROWD = st.lists(
+    st.tuples(st.sampled_from("abcdefg"), st.integers(1, 5), st.integers(0, 1), st.integers(0, 3)),
+    max_size=6,
+    unique_by=lambda row: row[0],
+)
+
+
+@given(CROWD, strategies.api_requests(pin=Pin.DIRECT, most=2), st.sets(st.sampled_from("abcdefg")), st.integers(0, 3))
+@settings(max_examples=200)
+def test_victims_are_enough_not_one_too_many_and_never_of_higher_rank(
+    crowd: list[tuple[str, int, int, int]], request: Request, chosen: set[str], priority: int
+) -> None:
+    made = world(*crowd)
+    asked = PodFacts("u", "default", "p", request, priority=priority)
+    found = added(made, asked, *sorted(chosen))
+    lower = {name for name, _, _, rank in crowd if rank < priority} - chosen
+
+    def makes_room(gone: set[str]) -> bool:
+        used = [sum(n for name, n, on, _ in crowd if on == gpu and name not in gone) for gpu in (0, 1)]
+        return oracle.fits(request, Pin.DIRECT, oracle.spots(Room.of(NODE, used)))
+
+    if found is None:
+        assert not makes_room(chosen | lower)
+        return
+    assert set(found) <= lower
+    assert makes_room(chosen.union(found))
+    for fewer in combinations(found, len(found) - 1) if found else ():
+        assert not makes_room(chosen.union(fewer))

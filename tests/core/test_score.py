@@ -1,10 +1,15 @@
 """The best node: exactly one at the top, and by the named policy."""
 
-import pytest
+from itertools import pairwise
 
-from gpushare.core import score
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpushare.core import choose, score
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request
+from gpushare.core.model import Pin, PodFacts, Request
+from tests.core import strategies
 from tests.core.builders import bound, facts, pod
 
 
@@ -66,3 +71,44 @@ def test_a_pledged_node_counts_only_for_those_it_is_pledged_to() -> None:
     made.observe(pod(6, name="waits", nominated="a", priority=5), 0.0)
     assert [node for node, _ in best(made, pod(6))] == ["b"]
     assert [node for node, _ in best(made, pod(6, priority=9))] == ["a", "b"]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Ledger, PodFacts]:
+    free = st.lists(st.sampled_from([2, 4, 7, 10]), min_size=1, max_size=3).map(tuple)
+    made = world(**draw(st.dictionaries(st.sampled_from("abcdefghijklm"), free, min_size=1)))
+    return made, PodFacts("u", "default", "p", draw(strategies.api_requests(pin=Pin.DIRECT)))
+
+
+def leftover(made: Ledger, request: Request, node: str, policy: str) -> tuple[int, int]:
+    """What the GPUs that would be chosen keep free, and the node in all: what ranks it."""
+    room = made.nodes[node].room
+    assert room is not None
+    places = choose.plan(request, room, policy)
+    assert places is not None
+    taken = choose.charges(request.shares, room.facts.gpus, places)
+    return sum(room.free[gpu] - amount for gpu, amount in taken), room.sum_free
+
+
+@given(clusters(), strategies.POLICIES)
+@settings(max_examples=150)
+def test_scores_follow_what_the_plan_leaves(case: tuple[Ledger, PodFacts], policy: str) -> None:
+    made, asked = case
+    assert isinstance(asked.claim, Request)
+    fits = made.fitting(asked.claim, asked, list(made.nodes))
+    left = {node: leftover(made, asked.claim, node, policy) for node in fits}
+    order = sorted(left.values(), reverse=policy == "spread")[: score.BEST]
+    scored = best(made, asked, policy)
+    assert [left[node] for node, _ in scored] == order
+    assert [points for _, points in scored][:2] == [10, 9][: len(scored)]
+    for (node, points), (following, fewer) in pairwise(scored[1:]):
+        assert (points == fewer) is (left[node] == left[following])
+        assert points - fewer in (0, 1)
+
+
+@given(clusters(), strategies.POLICIES)
+@settings(max_examples=50)
+def test_the_best_node_can_be_held(case: tuple[Ledger, PodFacts], policy: str) -> None:
+    made, asked = case
+    for node, _ in best(made, asked, policy):
+        assert isinstance(made.hold(asked, node, policy, 0.0), tuple)

@@ -1,7 +1,11 @@
 """The events people read under `kubectl describe pod`."""
 
-from gpushare.core import sentences
-from tests.core import builders
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushare.core import choose, sentences
+from gpushare.core.model import Pin, PodFacts
+from tests.core import builders, strategies
 from tests.core.builders import asks, bound, container, facts, pod
 
 NODE = facts(16276, 40536, name="gpu-c")
@@ -66,3 +70,30 @@ def test_long_names_lose_their_middle() -> None:
 def test_no_event_is_longer_than_200_characters() -> None:
     many = asks(containers=[container(f"container-{i}" * 4, 10) for i in range(12)])
     assert len(sentences.assigned(NODE, many, ((0,),) * 12, [0, 0])) == 200
+
+
+LONG = "n" * 253
+
+
+@given(st.data(), strategies.POLICIES)
+def test_no_event_is_too_long_whatever_is_asked_and_however_things_are_named(data: st.DataObject, policy: str) -> None:
+    node = facts(8, 1 << 20, name=LONG)
+    asked = PodFacts("u", LONG, LONG, data.draw(strategies.api_requests(pin=Pin.DIRECT)))
+    made = builders.ledger(node)
+    made.observe(bound(pod(data.draw(st.integers(1, 8))), node, ((0,),)), 0.0)
+    said = sentences.waiting(made, asked)
+    assert said is None or 0 < len(said[1]) <= 200
+    room = made.nodes[LONG].room
+    assert room is not None
+    request = asks(containers=[container("c" * 63, data.draw(st.integers(1, 1 << 20))), container("d" * 63, 1)])
+    places = choose.plan(request, room, policy)
+    if places is not None:
+        assert 0 < len(sentences.assigned(node, request, places, list(room.free))) <= 200
+    single = asks(containers=[container("c" * 63, 1 << 20)])
+    assert len(sentences.assigned(node, single, ((1,),), [8, 0])) <= 200
+
+
+def test_where_a_pod_went_keeps_the_ends_of_a_long_name() -> None:
+    node = facts(8, name="gpu-pool-a100-eu-central-1-autoscaled-7f4c9-x7k2p")
+    said = sentences.assigned(node, asks(containers=[container("main", 5)]), ((0,),), [3])
+    assert said == "gpu-pool-a100…-x7k2p GPU 0: 5 MiB for main; 3 of 8 MiB left."

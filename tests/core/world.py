@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gpushare.core import api, choose, codec, names, request
-from gpushare.core.ledger import HOLD_SECONDS, MOVE_SECONDS, REST_SECONDS, SLOW_HOLD_SECONDS
+from gpushare.core.book import MOVE_SECONDS, REST_SECONDS
+from gpushare.core.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Shape
 from tests.core import oracle
 from tests.core.builders import bound
@@ -126,9 +127,8 @@ class Mirror:
                 del self.decided[uid]
 
     def observe(self, pod: PodFacts, now: float) -> None:
-        known = pod.uid in self.bound or pod.uid in self.decided
         if pod.finished:
-            if known and pod.failed_reason == REFUSED and isinstance(pod.claim, Request):
+            if pod.uid in self.holders(pod.node) and pod.failed_reason == REFUSED and isinstance(pod.claim, Request):
                 self._refused(pod.node, pod.claim.shape, now)
             self.forget(pod.uid)
         elif pod.node:
@@ -248,7 +248,7 @@ class Mirror:
     def can_take(self, claim: Request, uid: str, node: str, room: choose.Room | None) -> bool:
         """Whether a pod fits a node, pledges aside, by trying everything."""
         facts = self.facts.get(node)
-        if facts is None or room is None or not _may_go(claim, facts) or self._like_under_way(claim, uid, facts):
+        if facts is None or room is None or not may_go(claim, facts) or self._like_under_way(claim, uid, facts):
             return False
         rest = self.rests.get((node, claim.shape))
         if rest is not None and rest.active:
@@ -298,7 +298,7 @@ class Mirror:
         )
 
 
-def _may_go(claim: Request, facts: NodeFacts) -> bool:
+def may_go(claim: Request, facts: NodeFacts) -> bool:
     wanted = Pin.DIRECT if facts.pin is Pin.DIRECT else Pin.PLUGIN
     if facts.blocked is not None or claim.pin is not wanted or claim.unit not in (None, facts.unit):
         return False

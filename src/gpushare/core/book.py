@@ -13,6 +13,8 @@ from gpushare.core.fit import LIKE_UNDER_WAY
 from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Shape, Share
 
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
+MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
+REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a shape
 
 
 class State(Enum):
@@ -72,6 +74,88 @@ class NodeState:
         self.vague = 0  # units of those that do not, counted on every GPU
         self.split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
         self.room: Room | None = None
+
+    @property
+    def is_resting(self) -> bool:
+        return any(rest.active for rest in self.rests.values())
+
+    def begin_anew(self, facts: NodeFacts | None) -> None:
+        """The node changed: nobody is charged but for what moved pods left, and what it refused it may take now."""
+        if self.facts is None or facts is None or _published(self.facts) != _published(facts):
+            self.rests.clear()
+        self.facts, self.used = facts, [0] * len(facts.gpus) if facts else []
+        self.vague = self.split = 0
+        self.holdings.clear()
+        for ghost in self.ghosts.values():
+            self._haunt(ghost, 1)
+
+    def charge(self, holding: Holding, sign: int) -> None:
+        self.vague += sign * holding.vague
+        self.split += sign * holding.splits
+        for gpu, amount in holding.charges or ():
+            self.used[gpu] += sign * amount
+
+    def leave_ghost(self, old: Holding, new: Holding, now: float) -> bool:
+        """If a pod moved, charge what it had before for a while as well."""
+        if self.facts is None or old.charges is None or new.charges is None or old.charges == new.charges:
+            return False
+        keys = [gpu.key for gpu in self.facts.gpus]
+        left = {keys[gpu]: amount for gpu, amount in old.charges}
+        before = self.lay_ghost(new.pod.uid)
+        for key, amount in before.charges if before else ():
+            left[key] = left.get(key, 0) + amount
+        for gpu, amount in new.charges:
+            left[keys[gpu]] = left.get(keys[gpu], 0) - amount
+        ghost = Ghost(tuple([(key, amount) for key, amount in left.items() if amount > 0]), now + MOVE_SECONDS)
+        self.ghosts[new.pod.uid] = ghost
+        self._haunt(ghost, 1)
+        return True
+
+    def lay_ghost(self, uid: str) -> Ghost | None:
+        """What a pod has left is charged no longer."""
+        ghost = self.ghosts.pop(uid, None)
+        if ghost is not None:
+            self._haunt(ghost, -1)
+        return ghost
+
+    def _haunt(self, ghost: Ghost, sign: int) -> None:
+        position = {gpu.key: i for i, gpu in enumerate(self.facts.gpus)} if self.facts else {}
+        for key, amount in ghost.charges:
+            if key in position:
+                self.used[position[key]] += sign * amount
+
+    def rest(self, shape: Shape, now: float) -> None:
+        """kubelet refused such a pod. While the node rests, only those sent before are refused: that is one refusal."""
+        length, longest = REST_SECONDS
+        before = self.rests.get(shape)
+        if before is not None:
+            length = before.length if before.active else min(before.length * 2, longest)
+        self.rests[shape] = Rest(now + length, length)
+
+    def rests_from(self, request: Request) -> bool:
+        rest = self.rests.get(request.shape) if self.rests else None
+        return rest is not None and rest.active
+
+    def expire(self, now: float) -> bool:
+        """End what ends by time, and say whether there was anything."""
+        over = [uid for uid, ghost in self.ghosts.items() if ghost.until <= now]
+        for uid in over:
+            self.lay_ghost(uid)
+        ended = [rest for rest in self.rests.values() if rest.active and rest.until <= now]
+        for rest in ended:
+            rest.active = False  # remembered, so that the next refusal rests longer
+        return bool(over or ended)
+
+    def is_news(self, before: PodFacts | None, now: PodFacts) -> bool:
+        """Whether what is seen of a pod ends a refusal that was not for want of room: its like was refused here and
+        it has started, or kubelet cannot mistake it for another any more."""
+        proven = False
+        if isinstance(now.claim, Request) and now.running and not (before is not None and before.running):
+            proven = self.rests.pop(now.claim.shape, None) is not None
+        if before is None or self.facts is None or self.facts.pin is not Pin.PLUGIN:
+            return proven
+        told_apart = not waits_for_kubelet(now) or before.claim != now.claim
+        return proven or (waits_for_kubelet(before) and told_apart)
 
     def effective(self, without: Collection[str] = ()) -> list[int]:
         """Units taken on each GPU, as if the pods `without` were gone."""
@@ -145,3 +229,7 @@ def waits_for_kubelet(pod: PodFacts) -> bool:
 
 def _shares(pod: PodFacts) -> tuple[Share, ...]:
     return pod.claim.shares if isinstance(pod.claim, Request) else ()
+
+
+def _published(facts: NodeFacts) -> tuple[object, ...]:
+    return (facts.unit, facts.pin, facts.gpus)

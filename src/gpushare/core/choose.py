@@ -203,30 +203,24 @@ class _Search:
                     del pool[: share.gpus]
 
     def _place_inits(self) -> bool:
-        """Directly pinned init containers: on GPUs the pod has anyway where they fit, else beyond what it has."""
-        for whole in (True, False):
-            group = [i for i in self.inits if self.shares[i].whole is whole]
-            if group and not self._place_group(group, whole):
-                for i in self.inits:
-                    self.places[i] = ()
+        """Directly pinned init containers, each where it costs least: on GPUs the pod has anyway, if it fits there.
+        They run one at a time, so none of them takes anything from another."""
+        for i in sorted(self.inits, key=lambda i: (not self.shares[i].whole, -self.shares[i].each)):
+            self.places[i] = self._cheapest(i)
+            if not self.places[i]:
+                for other in self.inits:
+                    self.places[other] = ()
                 return False
         return True
 
-    def _place_group(self, group: list[int], whole: bool) -> bool:
-        wanted = max(self.shares[i].gpus for i in group)
-        extra: list[tuple[int, tuple[int, bool], int]] = []
+    def _cheapest(self, init: int) -> tuple[int, ...]:
+        share, found = self.shares[init], []
         held = dict(charges(self.shares, self.gpus, tuple(self.places)))
         for gpu, left in enumerate(self.left):
-            if left < 0:
-                continue
-            for i in group:
-                self.places[i] = (gpu,)
-            more = dict(charges(self.shares, self.gpus, tuple(self.places)))[gpu] - held.get(gpu, 0)
-            free_for_it = self.empty[gpu] and not held.get(gpu) if whole and more else True
-            if more <= self.untouched[gpu] - held.get(gpu, 0) and free_for_it:
-                extra.append((more, _rank(self.policy, left, self.empty[gpu]), gpu))
-        extra.sort()
-        for i in group:
-            count = self.shares[i].gpus
-            self.places[i] = tuple([gpu for _, _, gpu in extra[:count]]) if len(extra) >= wanted else ()
-        return len(extra) >= wanted
+            self.places[init] = (gpu,)
+            most = dict(charges(self.shares, self.gpus, tuple(self.places)))[gpu]
+            if left >= 0 and most <= self.untouched[gpu] and (self.empty[gpu] or not share.whole):
+                found.append((most - held.get(gpu, 0), _rank(self.policy, left, self.empty[gpu]), gpu))
+        self.places[init] = ()
+        found.sort()
+        return tuple([gpu for _, _, gpu in found[: share.gpus]]) if len(found) >= share.gpus else ()

@@ -11,17 +11,15 @@ No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and n
 from collections.abc import Sequence, Set
 
 from gpushare.core import choose, codec
-from gpushare.core.book import Ghost, Holding, NodeState, Rest, State, units_unknown, waits_for_kubelet
+from gpushare.core.book import Holding, NodeState, State, units_unknown
 from gpushare.core.choose import Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
-from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Shape, Unit
+from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Unit
 from gpushare.core.shapes import Answers, Shapes
 
 HOLD_SECONDS = 30.0
 SLOW_HOLD_SECONDS = 900.0  # while volumes are bound: kube-scheduler gives them 600 s
-MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
-REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a shape
 SUM_BITS = 32  # the free units of a whole node fit below that
 IMPOSSIBLE = 1 << 62
 REFUSED_BY_KUBELET = "UnexpectedAdmissionError"
@@ -63,15 +61,8 @@ class Ledger:
             self._drop_if_empty(state)
 
     def _reread(self, state: NodeState, facts: NodeFacts | None) -> None:
-        holdings = list(state.holdings.values())
-        before, state.facts = state.facts, facts
-        if before is None or facts is None or _published(before) != _published(facts):
-            state.rests.clear()
-        state.used = [0] * len(facts.gpus) if facts else []
-        state.vague = state.split = 0
-        state.holdings.clear()
-        for ghost in state.ghosts.values():
-            self._haunt(state, ghost, 1)
+        before, holdings = state.facts, list(state.holdings.values())
+        state.begin_anew(facts)
         for holding in holdings:
             holding.charges = self._charges(holding, facts) if facts else None
             holding.vague = 0 if holding.charges is not None else units_unknown(holding.pod)
@@ -95,13 +86,13 @@ class Ledger:
     def observe(self, pod: PodFacts, now: float) -> None:
         """A pod appeared or changed."""
         if pod.claim is None or pod.finished:
-            if pod.failed_reason == REFUSED_BY_KUBELET and pod.uid in self.holdings and isinstance(pod.claim, Request):
-                self._rest(pod.node, pod.claim.shape, now)
+            if pod.failed_reason == REFUSED_BY_KUBELET:
+                self._observe_refused(pod, now)
             self.forget(pod.uid)
         elif pod.node:
             self._observe_bound(pod, now)
         else:
-            self._observe_waiting(pod, now)
+            self._observe_waiting(pod)
 
     def forget(self, uid: str) -> None:
         """A pod is gone, or its containers have ended."""
@@ -122,7 +113,13 @@ class Ledger:
             self._unpledge(uid)
         return unsure
 
-    def _observe_waiting(self, pod: PodFacts, now: float) -> None:
+    def _observe_refused(self, pod: PodFacts, now: float) -> None:
+        holding = self.holdings.get(pod.uid)
+        if holding is not None and holding.node == pod.node and isinstance(pod.claim, Request):
+            self.nodes[pod.node].rest(pod.claim.shape, now)
+            self._timed.add(pod.node)
+
+    def _observe_waiting(self, pod: PodFacts) -> None:
         holding = self.holdings.get(pod.uid)
         if holding is not None and holding.state is State.BOUND:
             return  # a binding is final, so an unbound sight of a bound pod is an old one
@@ -146,41 +143,16 @@ class Ledger:
             return
         holding = _bound(pod, state)
         holding.seen = True
+        others_may_go = state.is_news(old.pod if old is not None else None, pod)
         if old is not None:
             self._take(self.nodes[old.node], old)
-            if old.node == pod.node and old.state is State.BOUND:
-                self._leave_ghost(state, old, holding, now)
+            if old.node == pod.node and old.state is State.BOUND and state.leave_ghost(old, holding, now):
+                self._timed.add(state.name)
         self._put(state, holding)
         if old is not None and old.node != pod.node:
             self._refresh(self.nodes[old.node], changed=True)
             self._drop_if_empty(self.nodes[old.node])
-        self._refresh(state, changed=self._others_may_go(state, old, pod))
-
-    def _others_may_go(self, state: NodeState, old: Holding | None, pod: PodFacts) -> bool:
-        """Whether this news of a pod ends a refusal that was not for want of room: its like was refused here and it
-        has started now, or kubelet cannot mistake it for another any more."""
-        claim, ran = pod.claim, old is not None and old.pod.running
-        proven = pod.running and not ran and isinstance(claim, Request) and bool(state.rests.pop(claim.shape, None))
-        if old is None or state.facts is None or state.facts.pin is not Pin.PLUGIN:
-            return proven
-        told_apart = not waits_for_kubelet(pod) or old.pod.claim != claim
-        return proven or (waits_for_kubelet(old.pod) and told_apart)
-
-    def _leave_ghost(self, state: NodeState, old: Holding, new: Holding, now: float) -> None:
-        if state.facts is None or old.charges is None or new.charges is None or old.charges == new.charges:
-            return
-        keys = [gpu.key for gpu in state.facts.gpus]
-        left = {keys[gpu]: amount for gpu, amount in old.charges}
-        before = self._lay(state, new.pod.uid)
-        for key, amount in before.charges if before else ():
-            left[key] = left.get(key, 0) + amount
-        for gpu, amount in new.charges:
-            left[keys[gpu]] = left.get(keys[gpu], 0) - amount
-        charges = tuple([(key, amount) for key, amount in left.items() if amount > 0])
-        if charges:
-            ghost = state.ghosts[new.pod.uid] = Ghost(charges, now + MOVE_SECONDS)
-            self._timed.add(state.name)
-            self._haunt(state, ghost, 1)
+        self._refresh(state, changed=others_may_go)
 
     # Decisions of our own
 
@@ -241,15 +213,9 @@ class Ledger:
         for uid in [uid for uid, holding in self._held.items() if holding.until <= now]:
             self._remove(uid)
         for state in [self.nodes[name] for name in self._timed if name in self.nodes]:
-            over = [uid for uid, ghost in state.ghosts.items() if ghost.until <= now]
-            for uid in over:
-                self._lay(state, uid)
-            ended = [rest for rest in state.rests.values() if rest.active and rest.until <= now]
-            for rest in ended:
-                rest.active = False  # remembered, so that the next refusal rests longer
-            if over or ended:
-                self._refresh(state, changed=bool(ended))
-            if not state.ghosts and not any(rest.active for rest in state.rests.values()):
+            if state.expire(now):
+                self._refresh(state, changed=True)
+            if not state.ghosts and not state.is_resting:
                 self._timed.discard(state.name)
 
     # Questions
@@ -291,10 +257,7 @@ class Ledger:
         room = state.room_for(pod) if state.pledges else state.room
         refused = question.refusal(room) if room else NO_SHARED_GPU
         refused = refused or state.like_under_way(question.request, pod.uid)
-        if refused is None and state.rests:
-            rest = state.rests.get(question.request.shape)
-            refused = JUST_REFUSED if rest is not None and rest.active else None
-        return refused
+        return refused or (JUST_REFUSED if state.rests_from(question.request) else None)
 
     def _answer(self, question: Question, node: str) -> Refusal | None:
         state = self.nodes[node]
@@ -350,7 +313,7 @@ class Ledger:
         if holding is not None:
             state = self.nodes[holding.node]
             self._take(state, holding)
-            self._lay(state, uid)
+            state.lay_ghost(uid)
             self._refresh(state, changed=True)
             self._drop_if_empty(state)
 
@@ -358,31 +321,12 @@ class Ledger:
         self.holdings[holding.pod.uid] = state.holdings[holding.pod.uid] = holding
         if holding.state is State.HELD:
             self._held[holding.pod.uid] = holding
-        self._charge(state, holding, 1)
+        state.charge(holding, 1)
 
     def _take(self, state: NodeState, holding: Holding) -> None:
         del self.holdings[holding.pod.uid], state.holdings[holding.pod.uid]
         self._held.pop(holding.pod.uid, None)
-        self._charge(state, holding, -1)
-
-    def _charge(self, state: NodeState, holding: Holding, sign: int) -> None:
-        state.vague += sign * holding.vague
-        state.split += sign * holding.splits
-        for gpu, amount in holding.charges or ():
-            state.used[gpu] += sign * amount
-
-    def _haunt(self, state: NodeState, ghost: Ghost, sign: int) -> None:
-        position = {gpu.key: i for i, gpu in enumerate(state.facts.gpus)} if state.facts else {}
-        for key, amount in ghost.charges:
-            if key in position:
-                state.used[position[key]] += sign * amount
-
-    def _lay(self, state: NodeState, uid: str) -> Ghost | None:
-        """End the ghost of a pod, if there is one."""
-        ghost = state.ghosts.pop(uid, None)
-        if ghost is not None:
-            self._haunt(state, ghost, -1)
-        return ghost
+        state.charge(holding, -1)
 
     def _refresh(self, state: NodeState, *, changed: bool = False) -> None:
         """Work out again what is free on a node, and tell everything that was derived from it. `changed`: somebody
@@ -391,11 +335,10 @@ class Ledger:
         state.room = Room.of(state.facts, state.effective()) if state.facts is not None else None
         self._index(state)
         self.shapes.touch(state.name, len(self.nodes))
-        changed = changed or bool(state.pledges) or before is None
-        if state.room is not None and (
-            changed or before is None or any(a > b for a, b in zip(state.room.free, before.free, strict=False))
-        ):
-            self.grown.add(state.name)
+        if state.room is not None:
+            grew = before is None or any(a > b for a, b in zip(state.room.free, before.free, strict=False))
+            if grew or changed or state.pledges:
+                self.grown.add(state.name)
 
     def _index(self, state: NodeState) -> None:
         name, room = state.name, state.room
@@ -409,7 +352,7 @@ class Ledger:
             for unit in (None, room.facts.unit):
                 self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]
                 self.spots.setdefault((pin, unit), {})[name] = spots
-        if state.pledges or state.split or any(rest.active for rest in state.rests.values()):
+        if state.pledges or state.split or state.is_resting:
             self.special.add(name)
         else:
             self.special.discard(name)
@@ -444,17 +387,6 @@ class Ledger:
             self._refresh(state, changed=True)
             self._drop_if_empty(state)
 
-    def _rest(self, node: str, shape: Shape, now: float) -> None:
-        state = self._state(node)
-        first, longest = REST_SECONDS
-        before = state.rests.get(shape)
-        length = first
-        if before is not None:  # while it rests, only those sent there before are refused: one refusal, not several
-            length = before.length if before.active else min(before.length * 2, longest)
-        state.rests[shape] = Rest(now + length, length)
-        self._timed.add(node)
-        self._refresh(state)
-
 
 def _bound(pod: PodFacts, state: NodeState) -> Holding:
     return Holding(pod, state.name, State.BOUND, codec.read(pod, state.facts) if state.facts else None)
@@ -463,7 +395,3 @@ def _bound(pod: PodFacts, state: NodeState) -> Holding:
 def hold_seconds(pod: PodFacts, node: str) -> float:
     """How long a hold lasts: volumes may take minutes between the decision and the binding."""
     return SLOW_HOLD_SECONDS if pod.slow_volumes or pod.nominated == node else HOLD_SECONDS
-
-
-def _published(facts: NodeFacts) -> tuple[object, ...]:
-    return (facts.unit, facts.pin, facts.gpus)

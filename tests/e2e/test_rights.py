@@ -1,0 +1,145 @@
+"""What deploy/ grants: a real API server takes every file, no right is missing, and none is there for nothing."""
+
+import asyncio
+import collections
+import time
+from collections.abc import Iterable
+
+import pytest
+
+from gpushare.core import names, sentences
+from gpushare.devcluster import plan
+from gpushare.devcluster.faults import FaultProxy, Plan
+from tests.e2e import audit, events, objects, people, shipped
+from tests.e2e.cluster import URL, Cluster
+from tests.e2e.figures import Figures
+from tests.e2e.world import World
+
+FILES = sorted(path.name for path in shipped.DEPLOY.glob("*.yaml"))
+MAPS = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
+ACCOUNT = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{shipped.EXTENDER}"
+LOOKER = "looker"
+PATIENCE = 20.0  # seconds
+OF_EVERYBODY = {"authentication.k8s.io", "authorization.k8s.io"}  # groups in which anybody may ask about themselves
+Right = tuple[str, str, str]  # where ("" is everywhere), what, which verb
+
+
+@pytest.mark.parametrize("file", FILES)
+async def test_the_api_server_takes_every_file_we_ship(cluster: Cluster, file: str) -> None:
+    said = await cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", shipped.DEPLOY / file)
+    lines = said.splitlines()
+    assert len(lines) == len(shipped.documents(file)), said
+    assert all(line.endswith("(server dry run)") for line in lines), said
+
+
+async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World, figures: Figures) -> None:
+    """A binding whose answer is lost makes it read the pod; a GPU that gets well, which no scheduler sees, makes it
+    touch one."""
+    cluster = world.cluster
+    (node,) = await world.make_nodes(1, gpus=[8000, 8000])
+    sick = names.UNHEALTHY_PREFIX + node
+    await world.api.create(MAPS, {"metadata": {"name": sick}, "data": {names.UNHEALTHY_KEY: "1"}})
+    mark = cluster.audit.mark()
+    losing = Plan(rates={plan.LOST_REPLY: 1.0}, eligible=lambda _, path: path.endswith("/lost/binding"))
+    async with FaultProxy(URL, losing, ssl=cluster.trust()) as proxy:
+        answer = await cluster.call("POST", f"{ACCOUNT}/token", {"spec": {"expirationSeconds": 3600}})
+        config = cluster.kubeconfig("extender-through-proxy", answer["status"]["token"], proxy.url)
+        async with cluster.extender(kubeconfig=config), cluster.scheduler(), world.kubelets():
+            await world.make_pods({"name": "lost", "containers": {"main": 5000}})
+            await world.sight.until_bound("lost", seconds=20)
+            await world.make_pods({"name": "waits", "containers": {"main": 6000}})
+            await world.sight.until_refused("waits", seconds=20)
+            await world.api.call("DELETE", f"{MAPS}/{sick}")
+            await world.sight.until_bound("waits", seconds=20)
+            await events.until_said(world, "waits", sentences.ASSIGNED)
+        assert proxy.counts[plan.LOST_REPLY] == 1
+    world.check_capacity()
+
+    granted = _granted()
+    patience_ends = time.monotonic() + PATIENCE
+    while unused := _unused(granted, requests := _of_extender(cluster, mark)):
+        assert time.monotonic() < patience_ends, f"granted, and never used: {unused}"
+        await asyncio.sleep(0.2)  # a watch is logged when it has ended
+    assert [r for r in requests if r.response_status.code == 403] == []
+    used = collections.Counter(f"{request.verb} {request.kind}" for request in requests if request.kind)
+    figures.say(
+        "rights of the extender",
+        f"{len(granted)} granted, all of them used, 0 requests refused; {dict(sorted(used.items()))}",
+    )
+
+
+def _granted() -> set[Right]:
+    return {
+        (document["metadata"].get("namespace", ""), resource, verb)
+        for document in shipped.rights()
+        if document["kind"] in ("ClusterRole", "Role")
+        for rule in document["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _of_extender(cluster: Cluster, mark: int) -> list[audit.Request]:
+    return [request for request in cluster.audit.since(mark) if request.user.username == shipped.EXTENDER_USER]
+
+
+def _unused(granted: set[Right], requests: Iterable[audit.Request]) -> set[Right]:
+    done = [request for request in requests if request.response_status.code < 400]
+    everywhere = {("", request.kind, request.verb) for request in done}
+    return granted - everywhere - {(request.object_ref.namespace, request.kind, request.verb) for request in done}
+
+
+async def test_people_with_the_view_role_see_what_they_need_and_change_nothing(world: World, figures: Figures) -> None:
+    (node,) = await world.make_nodes(1, gpus=[8000])
+    await world.make_pods({"name": "train", "containers": {"main": 1000}, "scheduler": "nobody"})
+    kubectl, file = world.cluster.kubectl, shipped.DEPLOY / "view-rbac.yaml"
+    await kubectl("apply", "-f", file)
+    await kubectl("create", "clusterrolebinding", LOOKER, "--clusterrole=gpushare-view", f"--user={LOOKER}")
+    try:
+        for kind, shown in (("nodes", node), ("pods", "train"), ("events", "")):
+            listed = await kubectl(f"--as={LOOKER}", "get", kind, "--all-namespaces")
+            assert shown in listed
+            await kubectl(f"--as={LOOKER}", "get", "--raw", f"/api/v1/{kind}?watch=true&timeoutSeconds=1")
+        refused = await _refused_to(world, LOOKER, node)
+        rules = await _rules_of(world, LOOKER)
+    finally:
+        await kubectl("delete", "clusterrolebinding", LOOKER)
+        await kubectl("delete", "-f", file)
+    assert rules == {(kind, verb) for kind in ("nodes", "pods", "events") for verb in ("get", "list", "watch")}
+    figures.say("the view role", f"nodes, pods and events read; {refused} kinds of writes tried, all refused")
+
+
+async def _refused_to(world: World, user: str, node: str) -> int:
+    """How many writes were tried. All must be refused."""
+    pod, of_node = f"{world.api.pods}/train", f"/api/v1/nodes/{node}"
+    note = {"metadata": {"annotations": {"note": "mine"}}}
+    async with people.acting_as(world, user) as person:
+        answers = [
+            await person.call("POST", person.pods, objects.pod(name="another")),
+            await person.call("DELETE", pod),
+            await person.call("DELETE", person.pods),
+            await person.call("POST", f"{pod}/eviction", {"metadata": {"name": "train"}}),
+            await person.bind("train", node),
+            await person.patch(pod, note),
+            await person.patch(f"{pod}/status", note),
+            await person.patch(of_node, note),
+            await person.patch(f"{of_node}/status", note),
+            await person.call("DELETE", of_node),
+            await person.call("POST", person.events, {"metadata": {"name": "rumour"}}),
+            await person.call("POST", person.configmaps, {"metadata": {"name": "settings"}}),
+        ]
+    assert [answer.code for answer in answers] == [403] * len(answers)
+    return len(answers)
+
+
+async def _rules_of(world: World, user: str) -> set[tuple[str, str]]:
+    """What this user may do, and not everybody: resource and verb."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "default"},
+    }
+    async with people.acting_as(world, user) as person:
+        answer = await person.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
+    rules = (r for r in answer.body["status"]["resourceRules"] if not OF_EVERYBODY & set(r["apiGroups"]))
+    return {(kind, verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
