@@ -1,7 +1,7 @@
 """What one watch event costs: the same on a large cluster as on a small one, however many sizes people ask for."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -21,11 +21,11 @@ def run() -> Iterator[Result]:
     few, many = _inside(SMALL), _inside(LARGE)
     gc.collect()
     gc.freeze()
-    pod_small, pod_large = _pod_event(few), _pod_event(many)
+    pod_small, pod_large = _in_turn(_pod_event, few, many)
     yield Result(f"pod event, {SMALL} nodes", pod_small, "ms")
     yield Result(f"pod event, {LARGE:,} nodes", pod_large, "ms")
     yield Result(f"pod event, {LARGE:,} nodes against {SMALL}", pod_large / pod_small, "times", GROWTH_BUDGET)
-    node_small, node_large = _node_event(few), _node_event(many)
+    node_small, node_large = _in_turn(_node_event, few, many)
     yield Result(f"node event, {SMALL} nodes", node_small, "ms")
     yield Result(f"node event, {LARGE:,} nodes against {SMALL}", node_large / node_small, "times", GROWTH_BUDGET)
     sizes_few, sizes_many = _with_sizes(few, 20), _with_sizes(few, 10_000)
@@ -33,6 +33,12 @@ def run() -> Iterator[Result]:
     for name, units in UNITS.items():
         yield Result(f"pod event, pod of {name} from a device-plugin node", _status_event(few, units), "ms")
     gc.unfreeze()
+
+
+def _in_turn(measure: Callable[[Inside], float], few: Inside, many: Inside) -> tuple[float, float]:
+    """The best of three each, taken in turn: what else the machine does must not fall on one of them alone."""
+    pairs = [(measure(few), measure(many)) for _ in range(3)]
+    return min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
 
 
 def _inside(nodes: int) -> Inside:

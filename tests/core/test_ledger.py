@@ -222,6 +222,31 @@ def test_a_pod_seen_unbound_after_it_was_bound_is_an_old_sight_of_it() -> None:
     assert free(books) == [3]
 
 
+def test_an_old_sight_of_a_bound_pod_pledges_it_nothing() -> None:
+    node, who = facts(8), pod(5, nominated="n")
+    books = ledger(node)
+    bind(books, who, node)
+    books.observe(who, 0.0)
+    assert not books.pledged
+
+
+def test_once_confirmed_what_was_written_counts() -> None:
+    """As it would for an extender that starts now: the node numbered its GPUs anew while the binding was under way."""
+    node, who = facts(8, 8, pin="plugin"), pod(5, direct=False)
+    books = ledger(node)
+    places = books.reserve(who, "n", PACK)
+    assert places == ((0,),)
+    turned = facts(8, 8, pin="plugin", uuids=("GPU-n-1", "GPU-n-0"))
+    books.set_node(turned)
+    assert free(books) == [8, 3]
+    there = bound(who, node, ((0,),))
+    books.confirm(there)
+    assert free(books) == [3, 8]
+    anew = ledger(turned)
+    anew.observe(there, 0.0)
+    assert free(anew) == free(books)
+
+
 def test_a_terminating_pod_still_holds_its_memory() -> None:
     node = facts(8)
     books = ledger(node)
@@ -449,12 +474,38 @@ def test_a_confirmed_pod_needs_its_pledge_no_longer() -> None:
     assert fits(books, pod(8)) == ["n"]
 
 
+def test_a_pledge_that_shifts_wakes_those_it_makes_room_for() -> None:
+    node = facts(8, 6)
+    books = ledger(node)
+    bind(books, pod(8, name="victim", priority=9), node)
+    waits = pod(6, name="waits", priority=5, nominated="n")
+    books.observe(waits, 0.0)
+    assert fits(books, pod(6)) == []
+    books.observe(bound(pod(8, name="victim", priority=9, terminating=True), node, ((0,),)), 1.0)
+    books.grown.clear()
+    books.observe(pod(8, name="waits", priority=5, nominated="n"), 1.0)
+    assert fits(books, pod(6)) == ["n"]
+    assert "n" in books.grown
+
+
+def test_news_of_a_victim_may_shift_a_pledge_and_wakes_others() -> None:
+    node = facts(8, 8)
+    books = ledger(node)
+    bind(books, pod(2, name="stays", priority=9), node)
+    bind(books, pod(8, name="victim", priority=9), node)
+    books.observe(pod(6, name="waits", priority=5, nominated="n"), 0.0)
+    assert fits(books, pod(6)) == []
+    books.grown.clear()
+    books.observe(bound(pod(8, name="victim", priority=9, terminating=True), node, ((1,),)), 1.0)
+    assert "n" in books.grown
+
+
 # A node that refused a shape
 
 
-def refuse(books: Ledger, node: NodeFacts, now: float, units: int = 5) -> None:
-    who = bind(books, pod(units, direct=False), node)
-    failed = pod(units, uid=who.uid, direct=False, on="n", phase="Failed", reason="UnexpectedAdmissionError")
+def refuse(books: Ledger, node: NodeFacts, now: float, *, direct: bool = False) -> None:
+    who = bind(books, pod(5, direct=direct), node)
+    failed = pod(5, uid=who.uid, direct=direct, on="n", phase="Failed", reason="UnexpectedAdmissionError")
     books.observe(failed, now)
 
 
@@ -493,26 +544,43 @@ def test_pods_refused_together_are_one_refusal() -> None:
     assert refusal(books, pod(5, direct=False)) is None
 
 
-def test_a_rest_ends_when_such_a_pod_starts_there_and_wakes_others() -> None:
-    node = facts(8, 8, pin="plugin")
+@pytest.mark.parametrize("pin", ["plugin", "direct"])
+def test_a_rest_ends_when_such_a_pod_starts_there_and_wakes_others(pin: str) -> None:
+    node, direct = facts(8, 8, pin=pin), pin == "direct"
     books = ledger(node)
-    there = bind(books, pod(5, name="p", direct=False), node)
-    refuse(books, node, 0.0)
+    there = bind(books, pod(5, name="p", direct=direct), node)
+    assigned = {**dict(there.notes), names.ALIYUN_ASSIGNED: "true"}
+    books.observe(pod(5, name="p", direct=direct, on="n", notes=assigned), 0.0)
+    refuse(books, node, 0.0, direct=direct)
     books.grown.clear()
-    books.observe(bound(pod(5, name="p", direct=False, phase="Running"), node, ((0,),)), 1.0)
-    assert refusal(books, pod(5, direct=False)) is None
+    books.observe(pod(5, name="p", direct=direct, on="n", notes=assigned, phase="Running"), 1.0)
+    assert refusal(books, pod(5, direct=direct)) is None
     assert "n" in books.grown
-    assert there.uid in books.holdings
 
 
 def test_a_pod_that_has_run_all_the_time_proves_nothing() -> None:
     node = facts(8, 8, pin="plugin")
     books = ledger(node)
-    running = bound(pod(5, name="p", direct=False, phase="Running"), node, ((0,),))
-    books.observe(running, 0.0)
+    books.observe(bound(pod(5, name="p", direct=False, phase="Running"), node, ((0,),)), 0.0)
     refuse(books, node, 1.0)
-    books.observe(running, 2.0)
+    books.observe(bound(pod(5, name="p", direct=False, phase="Running", terminating=True), node, ((0,),)), 2.0)
     assert refusal(books, pod(5, direct=False)) is JUST_REFUSED
+
+
+def test_a_node_that_refused_a_pod_we_sent_elsewhere_does_not_rest() -> None:
+    books, who = ledger(facts(8)), pod(5, name="p")
+    books.reserve(who, "n", PACK)
+    books.observe(pod(5, name="p", on="other", phase="Failed", reason="UnexpectedAdmissionError"), 0.0)
+    assert set(books.nodes) == {"n"}
+    assert free(books) == [8]
+
+
+def test_nothing_is_left_to_look_after_once_a_node_and_its_pods_are_gone() -> None:
+    node = facts(8, pin="plugin")
+    books = ledger(node)
+    refuse(books, node, 0.0)
+    books.remove_node("n")
+    assert (books.nodes, books.special, books._timed) == ({}, set(), set())
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -576,6 +644,23 @@ def test_it_waits_until_kubelet_has_given_the_other_its_units_and_is_woken(split
     phase = "Running" if news == "running" else "Pending"
     books.observe(pod(4, direct=False, name=first.name, split=splits[0], on="n", notes=notes, phase=phase), 1.0)
     assert fits(books, second) == ["n"]
+    assert "n" in books.grown
+
+
+@pytest.mark.parametrize("end", ["gone", "asks otherwise"])
+def test_it_is_woken_even_if_no_more_is_free(end: str) -> None:
+    node = facts(8, 8, 8, pin="plugin")
+    books = ledger(node)
+    books.observe(bound(pod(8, name="crowd", direct=False), node, ((0,),)), 0.0)
+    books.observe(bound(pod(4, name="like", direct=False), node, ((0,),)), 0.0)
+    asked = pod(4, direct=False, split=2)
+    assert fits(books, asked) == []
+    books.grown.clear()
+    if end == "gone":
+        books.forget("uid-like")
+    else:
+        books.observe(bound(pod(4, name="like", direct=False, split=2), node, ((0, 1),)), 1.0)
+    assert fits(books, asked) == ["n"]
     assert "n" in books.grown
 
 

@@ -292,14 +292,24 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.pod_events(100)
 
     @when(on_node=True)
-    @rule(number=NUMBERS, kind=st.sampled_from(["valid", "valid", "contradictory", "garbage", "index only"]))
-    def move(self, number: int, kind: str) -> None:
+    @rule(
+        number=NUMBERS,
+        to=st.integers(0, 2),
+        kind=mostly("valid", "contradictory", "garbage", "index only"),
+        seen=st.booleans(),
+    )
+    def move(self, number: int, to: int, kind: str, seen: bool) -> None:
         """The annotations of a bound pod change: made true by its node, or tampered with."""
         pod = self.pick(number, on_node=True)
-        found = self.some_places(pod, pod.spec.node_name or "", number) if pod is not None else None
-        if pod is not None and found is not None:
+        assert pod is not None
+        found = self.some_places(pod, pod.spec.node_name or "", to)
+        if found is not None:
+            if seen:
+                self.pod_events(100)
             self.api.put(world.annotated(pod, world.forged(pod, found[0], kind, found[1])))
             self.grants.pop(pod.metadata.uid, None)
+        if seen:
+            self.pod_events(100)
 
     @when()
     @rule(number=NUMBERS, split=st.sampled_from([None, "1", "2", "many"]))

@@ -1,0 +1,179 @@
+"""A waiting pod is bound soon after what it waits for is there, whatever that is.
+
+In all of these a node's totals suffice all the time and only single GPUs are too full, so that kube-scheduler alone
+often sees nothing change: whoever is bound was woken by us.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from gpushare.core import ledger, names
+from tests.e2e import objects, sight
+from tests.e2e.figures import Figures, distribution
+from tests.e2e.world import World
+from tests.scenarios.objects import Object
+
+RELEASES, OTHERS, HOLDS = 50, 6, 6
+SOON, LATEST = 1.0, 5.0  # seconds: nine of ten times, and always
+SETTLING = 0.3  # seconds; whatever a refusal stirred up
+GPUS = [8000, 8000]
+BROAD, LARGEST_CONDITION = 1000, 2048  # nodes; bytes
+Cause = Callable[[], Awaitable[object]]
+
+
+async def _from_cause_to_binding(world: World, waiter: str, units: int, cause: Cause) -> float:
+    """Makes a pod that is refused, then what it waits for; how long it took from when that was visible."""
+    await world.make_pods({"name": waiter, "containers": {"main": units}})
+    await world.sight.until_refused(waiter)
+    await asyncio.sleep(SETTLING)
+    await cause()
+    visible = time.monotonic()
+    await world.sight.until_bound(waiter, seconds=60)
+    return max(world.sight.bound_at[waiter] - visible, 0.0)
+
+
+def _check_and_tell(figures: Figures, what: str, waits: Sequence[float], more: str = "") -> None:
+    soon = sum(wait < SOON for wait in waits)
+    figures.say(what, f"{distribution(waits)}; {soon} of {len(waits)} within {SOON:.0f} s{more}")
+    assert soon >= 0.9 * len(waits), sorted(waits)
+    assert max(waits) < LATEST, sorted(waits)
+
+
+async def test_a_waiting_pod_is_bound_soon_after_a_release(world: World, figures: Figures) -> None:
+    """Each that was bound is the next one's obstacle."""
+    await world.make_nodes(1, gpus=GPUS)
+    waits = []
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        in_the_way = await world.make_pods(*({"name": f"first-{i}", "containers": {"main": 5000}} for i in range(2)))
+        await world.sight.until_bound(*in_the_way)
+        for turn in range(RELEASES):
+            oldest = in_the_way.pop(0)
+
+            async def release(name: str = oldest) -> None:
+                await world.delete_pod(name)
+                await world.sight.until("gone", lambda: name in world.sight.gone_at, 10)
+
+            waits.append(await _from_cause_to_binding(world, f"waits-{turn}", 5000, release))
+            in_the_way.append(f"waits-{turn}")
+            world.check_capacity()
+        woken = (await world.metrics())("gpushare_wake_ups_total")
+    _check_and_tell(figures, "from a release to the waiting pod's binding", waits, f"; {woken:.0f} wake-ups")
+
+
+async def test_a_waiting_pod_is_bound_soon_after_a_hold_expires(world: World, figures: Figures) -> None:
+    """A scheduler was told of a node, and never came back."""
+    nodes = await world.make_nodes(HOLDS, gpus=[8000])
+    ends, waits = [], []
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        for number, node in enumerate(nodes):
+            (name,) = await world.make_pods(
+                {"name": f"never-{number}", "containers": {"main": 5000}, "scheduler": "nobody"}
+            )
+            await world.sight.until("shown", lambda name=name: name in world.sight.pods, 10)  # type: ignore[misc]
+            answer = await world.ask("filter", {"Pod": world.sight.pods[name], "NodeNames": [node]})
+            assert answer["NodeNames"] == [node], answer
+            ends.append(time.monotonic() + ledger.HOLD_SECONDS)
+            await asyncio.sleep(SETTLING)
+        waiting = await world.make_pods(*({"name": f"waits-{i}", "containers": {"main": 5000}} for i in range(HOLDS)))
+        await world.sight.until_refused(*waiting)
+        await world.sight.until_bound(*waiting, seconds=2 * ledger.HOLD_SECONDS)
+        bound = sorted(world.sight.bound_at[name] for name in waiting)
+        waits = [max(at - end, 0.0) for at, end in zip(bound, ends, strict=True)]
+    assert bound[0] > ends[0] - 1, "nobody takes what is held"
+    _check_and_tell(figures, "from the end of a hold to the waiting pod's binding", waits)
+
+
+async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_says(
+    world: World, figures: Figures
+) -> None:
+    (node,) = await world.make_nodes(1, gpus=GPUS)
+    published = json.loads(objects.node(node, gpus=GPUS)["metadata"]["annotations"][names.NODE_GPUS])
+
+    async def says(well: bool) -> None:
+        published["gpus"][1] |= {"ok": well, "why": "" if well else "Xid 79"}
+        notes = {"metadata": {"annotations": {names.NODE_GPUS: json.dumps(published)}}}
+        await world.patch(f"/api/v1/nodes/{node}", notes)
+
+    waits = await _with_one_gpu_sick(world, lambda: says(False), lambda: says(True))
+    _check_and_tell(figures, "from a GPU's being well (annotation) to the waiting pod's binding", waits)
+
+
+async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_others_say(world: World, figures: Figures) -> None:
+    (node,) = await world.make_nodes(1, gpus=GPUS)
+    path = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
+    listed = {"metadata": {"name": names.UNHEALTHY_PREFIX + node}, "data": {names.UNHEALTHY_KEY: "1"}}
+
+    async def sick() -> None:
+        await world.api.create(path, listed)
+
+    async def well() -> None:
+        assert (await world.api.call("DELETE", f"{path}/{names.UNHEALTHY_PREFIX}{node}")).code == 200
+
+    waits = await _with_one_gpu_sick(world, sick, well)
+    _check_and_tell(figures, "from a GPU's being well (ConfigMap) to the waiting pod's binding", waits)
+
+
+async def _with_one_gpu_sick(world: World, sick: Cause, well: Cause) -> list[float]:
+    waits = []
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        await sick()
+        (holder,) = await world.make_pods({"name": "holds", "containers": {"main": 5000}})
+        await world.sight.until_bound(holder)
+        assert set(world.granted()) == {(sight.node_of(world.sight.pods[holder]), 0)}
+        for turn in range(OTHERS):
+            waiter = f"waits-{turn}"
+            waits.append(await _from_cause_to_binding(world, waiter, 6000, well))
+            world.check_capacity()
+            await sick()
+            await world.delete_pod(waiter)
+    await well()
+    return waits
+
+
+async def test_a_waiting_pod_is_bound_soon_after_a_node_comes_back(world: World, figures: Figures) -> None:
+    full, away = await world.make_nodes(2, gpus=GPUS)
+    path = f"/api/v1/nodes/{away}"
+
+    async def back() -> None:
+        """Visible is a node that pods may go to: new ones are tainted for a moment."""
+        await world.api.create("/api/v1/nodes", objects.node(away, gpus=GPUS))
+        while (await world.api.get(path)).body["spec"].get("taints"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    waits = []
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        assert (await world.api.call("DELETE", path)).code == 200
+        holders = await world.make_pods(*({"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)))
+        await world.sight.until_bound(*holders)
+        assert {node for node, _ in world.granted()} == {full}
+        for turn in range(OTHERS):
+            waiter = f"waits-{turn}"
+            waits.append(await _from_cause_to_binding(world, waiter, 6000, back))
+            await world.delete_pod(waiter)
+            await world.sight.until("gone", lambda name=waiter: name in world.sight.gone_at, 10)  # type: ignore[misc]
+            assert (await world.api.call("DELETE", path)).code == 200
+    _check_and_tell(figures, "from a node's coming back to the waiting pod's binding", waits)
+
+
+async def test_what_a_thousand_nodes_say_against_a_pod_stays_short(world: World, figures: Figures) -> None:
+    """No two nodes are alike, and each is to be refused for what it is; all together are one sentence."""
+    kinds: list[Object] = [
+        {},
+        {"pin": "direct"},
+        {"state": "draining"},
+        {"unit": "GiB"},
+        {"nvidia": 1},
+        {"pin": "original"},
+    ]
+    for words in kinds:
+        count = BROAD // len(kinds) + (words == {}) * (BROAD % len(kinds))
+        await world.make_various_nodes([{"gpus": [6000, 6000 + i, 6500 - i], **words} for i in range(count)])
+    async with world.cluster.extender(), world.cluster.scheduler():
+        (name,) = await world.make_pods({"name": "large", "containers": {"main": 9000}})
+        await world.sight.until_refused(name, seconds=30)
+        said = sight.refusal(world.sight.pods[name])
+    figures.say(f"what {len(world.nodes)} nodes say against a pod", f"{len(said.encode())} bytes: {said}")
+    assert said.startswith(f"0/{BROAD} nodes are available"), said
+    assert len(said.encode()) < LARGEST_CONDITION
