@@ -6,6 +6,7 @@ the event loop meanwhile: as long as that is, nobody else was answered.
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import time
@@ -33,6 +34,7 @@ class Turns:
 
 
 async def main(kubeconfig: str) -> None:
+    logging.disable(logging.WARNING)  # that the watches end is part of the measurement
     access = auth.load(kubeconfig, None, os.environ, Path.home())
     turns = Turns(asyncio.get_running_loop())
     async with client.connect(access) as api:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core import choose
@@ -26,18 +26,10 @@ def cases(draw: st.DrawFn) -> tuple[Request, Room]:
     return draw(strategies.api_requests(pin=found.facts.pin)), found
 
 
-def sidecar_between_init_containers(request: Request) -> bool:
-    """Then the second may not fit where the first does, and directly pinned ones are not looked for one by one yet."""
-    roles = [share.role for share in request.shares]
-    inits = [i for i, role in enumerate(roles) if role is Role.INIT]
-    return request.pin is Pin.DIRECT and bool(inits) and Role.SIDECAR in roles[inits[0] : inits[-1]]
-
-
 @given(cases(), strategies.POLICIES)
 @settings(max_examples=1000)
 def test_a_plan_keeps_all_rules_and_exists_whenever_one_is_possible(case: tuple[Request, Room], policy: str) -> None:
     request, found = case
-    assume(not sidecar_between_init_containers(request))
     spots, pin = oracle.spots(found), found.facts.pin
     places = choose.plan(request, found, policy)
     if places is None:
