@@ -1,6 +1,21 @@
 """The behaviour tests of the embedded API server, the very same functions, against the real one: neither may drift."""
 
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
 from tests.devcluster import test_api_behaviour, test_api_behaviour_lists, test_api_behaviour_pods
+from tests.e2e.cluster import Cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def node(cluster: Cluster) -> Iterator[None]:
+    """What these tests bind pods to: were it not there, the cluster would take such pods away in the middle."""
+    asyncio.run(cluster.call("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}}))
+    yield
+    asyncio.run(cluster.call("DELETE", "/api/v1/nodes/node-1"))
+
 
 for _module in (test_api_behaviour, test_api_behaviour_lists, test_api_behaviour_pods):
     for _name, _test in vars(_module).items():
