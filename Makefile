@@ -1,9 +1,12 @@
 # What people run here. The work is in tools/make.py; tools/python finds the interpreter for it.
 # ARGS and PYTHON, given on the command line, reach it through the environment.
-.PHONY: help test e2e lint bench image
+.PHONY: help demo test e2e lint bench image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## see it work: a simulated cluster, the real extender; ARGS=--once: then end
+	@tools/python tools/make.py demo
 
 test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
 	@tools/python tools/make.py test

@@ -6,10 +6,10 @@
 import argparse
 import sys
 
-from bench import events, http, sync, verbs
+from bench import ctl, events, http, sync, verbs
 from bench.result import Result
 
-BENCHMARKS = {"verbs": verbs.run, "http": http.run, "events": events.run, "sync": sync.run}
+BENCHMARKS = {"verbs": verbs.run, "http": http.run, "events": events.run, "sync": sync.run, "ctl": ctl.run}
 
 
 def main() -> int:

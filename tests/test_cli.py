@@ -44,7 +44,15 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
 # Help
 
 
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["extender", "--help"], ["--help", "extender"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["-h"],
+        ["--help", "extender"],
+        *([name, "--help"] for name in ("inspect", "why", "demo", "extender")),
+    ],
+)
 def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert cli.main(words) == 0
     out, err = capsys.readouterr()
@@ -61,7 +69,7 @@ def test_every_option_of_the_extender_is_in_its_help(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     _, known, _ = error(capsys, "extender", "--zzz")
     options = known.removeprefix("gpushare extender knows ").split(", ")
-    assert len(options) == 11
+    assert len(options) == 12
     assert [option for option in options if option not in shown] == []
 
 
@@ -92,7 +100,11 @@ def test_help_imports_no_component() -> None:
 
 
 def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert error(capsys, "extendr") == ['unknown command "extendr"', "commands: extender", "gpushare extender"]
+    assert error(capsys, "extendr") == [
+        'unknown command "extendr"',
+        "commands: inspect, why, demo, extender",
+        "gpushare extender",
+    ]
     assert error(capsys, "frobnicate")[2] == "gpushare --help"
 
 

@@ -316,6 +316,8 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a step ends what it started
     try:
         with environment(root) as lock:
+            if target == "demo":
+                become(root, lock, program(root, "gpushare"), "demo", *args)
             if target == "bench":
                 become(root, lock, program(root, "python"), "-m", "bench", *args)
             if target == "image":

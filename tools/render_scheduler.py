@@ -24,7 +24,7 @@ NAMESPACE = "kube-system"
 
 EXTENDER: dict[str, Any] = {
     "urlPrefix": f"http://127.0.0.1:{PORT}{server.PREFIX}",
-    "filterVerb": "filter",
+    "filterVerb": "choose",
     "prioritizeVerb": "prioritize",
     "preemptVerb": "preempt",
     "bindVerb": "bind",
@@ -51,7 +51,9 @@ WHY = {
     "kubeconfig": "where kubeadm puts it; with a configuration file the scheduler ignores the flag --kubeconfig",
     "percentageOfNodesToScore": "else only some nodes are offered, and a pod waits although a node that was not "
     "offered has room on one GPU",
-    "weight": "in-tree scores add up to 1,400 and ours to 100 times the weight: a smaller one lets them overrule us",
+    "filterVerb": "the best node alone, so that none need be scored; where other extenders or the scheduler's own "
+    "scores shall have a say: filter",
+    "weight": "with filter: in-tree scores add up to 1,400 and ours to 100 times the weight, so that ours decide",
     "httpTimeout": "the extender answers a binding within 4 s, even if only that it is still under way",
     "nodeCacheCapable": "send names of nodes, not whole nodes",
     "ignorable": "true would bind pods without a GPU while the extender is away",

@@ -45,6 +45,20 @@ def test_a_waiting_pod_is_told_the_closest_place_and_where_to_ask() -> None:
     )
 
 
+def test_a_pod_that_only_a_sick_gpu_keeps_waiting_is_told_which() -> None:
+    sick = facts(16276, 40536, name="gpu-c", sick=[1])
+    made = builders.ledger(sick, facts(7000, name="closer"))
+    made.observe(bound(pod(10000), sick, ((0,),)), 0.0)
+    made.observe(bound(pod(100), facts(7000, name="closer"), ((0,),)), 0.0)
+    assert sentences.waiting(made, pod(7000, name="llm")) == (
+        "NoGPUFits",
+        (
+            "No healthy GPU has 7000 MiB free. gpu-c GPU 1 has 40536 of 40536 MiB free, but is unhealthy. "
+            "More: kubectl gpushare why llm -n default"
+        ),
+    )
+
+
 def test_a_pod_that_can_never_fit_is_told_the_largest_gpu() -> None:
     assert sentences.waiting(builders.ledger(NODE), pod(50000)) == (
         "NeverFits",

@@ -8,6 +8,7 @@ import pytest
 
 import gpushare
 from gpushare import cli
+from gpushare.cli import help
 from gpushare.extender import app, binder
 from gpushare.kube import auth
 from tests.deploy import manifests
@@ -92,7 +93,7 @@ def test_what_others_can_reach_asks_for_a_certificate() -> None:
         "tls-key": "/tls/tls.key",
         "client-ca": "/tls/ca.crt",
     }
-    assert all(f"--{flag}" in cli.EXTENDER_HELP for flag in given)
+    assert all(f"--{flag}" in help.EXTENDER for flag in given)
     assert volume["secret"]["secretName"] in (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
     (port,) = manifests.one("extender-tls.yaml", "Service")["spec"]["ports"]
     assert (port["targetPort"], port["nodePort"]) == (

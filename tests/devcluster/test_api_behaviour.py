@@ -74,6 +74,14 @@ async def test_labels_and_annotations_are_strings(api: Api) -> None:
     assert answer.code == 422
 
 
+async def test_an_owner_is_named_in_full(api: Api) -> None:
+    body = configmap() | {"metadata": {"name": "settings", "ownerReferences": [{"kind": "Pod", "apiVersion": "v1"}]}}
+    answer = await api.call("POST", api.configmaps, body)
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    for part in ("name", "uid"):
+        assert f'metadata.ownerReferences.{part}: Invalid value: "": must not be empty' in answer.message
+
+
 async def test_what_is_not_json_is_a_bad_request(api: Api) -> None:
     for body in (b"{", b"[]", b'"x"'):
         answer = await api.call("POST", api.pods, body)

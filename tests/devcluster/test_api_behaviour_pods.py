@@ -87,6 +87,22 @@ async def test_a_pod_needs_containers_with_images(api: Api) -> None:
     assert no_image.message == 'Pod "train" is invalid: spec.containers[0].image: Required value'
 
 
+async def test_names_within_a_pod_are_given_once(api: Api) -> None:
+    twice = [{"name": "main", "image": "busybox"}, {"name": "main", "image": "busybox"}]
+    answer = await api.call("POST", api.pods, pod(containers=twice))
+    assert answer.message == 'Pod "train" is invalid: spec.containers[1].name: Duplicate value: "main"'
+    nameless = [{"name": "main", "image": "busybox", "env": [{"value": "1"}]}]
+    answer = await api.call("POST", api.pods, pod(containers=nameless))
+    assert answer.message == 'Pod "train" is invalid: spec.containers[0].env[0].name: Required value'
+
+
+async def test_what_is_null_is_not_there(api: Api) -> None:
+    container = {"name": "main", "image": "busybox", "env": None, "command": None, "resources": None}
+    created = await api.create(api.pods, pod(containers=[container], initContainers=None, nodeSelector=None))
+    assert not {"initContainers", "nodeSelector"} & set(created["spec"])
+    assert not {"env", "command"} & set(created["spec"]["containers"][0])
+
+
 async def test_the_spec_of_a_pod_does_not_change_except_for_images(api: Api) -> None:
     await api.create(api.pods, pod(amount=5))
     refused = await api.patch(f"{api.pods}/train", {"spec": {"nodeName": "node-1"}})

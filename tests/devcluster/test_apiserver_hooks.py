@@ -225,14 +225,6 @@ async def test_deleting_a_namespace_deletes_what_is_in_it(api: Api) -> None:
     await api.make_namespace()
 
 
-async def test_discovery_names_what_there_is(api: Api) -> None:
-    assert (await api.get("/api")).body["versions"] == ["v1"]
-    assert (await api.get("/apis")).body["groups"] == []
-    names = {resource["name"] for resource in (await api.get("/api/v1")).body["resources"]}
-    assert {"pods", "pods/binding", "pods/status", "nodes", "configmaps", "events", "namespaces"} <= names
-    assert (await api.get("/readyz")).body == b"ok"
-
-
 async def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     objects, config = tmp_path / "objects.jsonl", tmp_path / "kubeconfig"
     objects.write_text(json.dumps({"kind": "Node", "metadata": {"name": "n"}}) + "\n")

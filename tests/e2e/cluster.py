@@ -213,12 +213,7 @@ class Cluster:
         """As admin. Its output; an exit code other than 0 is an error with its words."""
         config = self.kubeconfig(ADMIN, self.tokens[ADMIN])
         command = [str(binaries.program("kubectl")), f"--kubeconfig={config}", *map(str, arguments)]
-        done = await asyncio.to_thread(
-            subprocess.run, command, input=given, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
-        return str(done.stdout)
+        return await _run(command, given)
 
     async def apply(self, *objects: dict[str, Any]) -> None:
         await self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))

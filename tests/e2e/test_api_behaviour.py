@@ -5,7 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.devcluster import test_api_behaviour, test_api_behaviour_lists, test_api_behaviour_pods
+from tests.devcluster import (
+    test_api_behaviour,
+    test_api_behaviour_lists,
+    test_api_behaviour_pods,
+    test_api_behaviour_workloads,
+)
 from tests.e2e.cluster import Cluster
 
 
@@ -17,7 +22,12 @@ def node(cluster: Cluster) -> Iterator[None]:
     asyncio.run(cluster.call("DELETE", "/api/v1/nodes/node-1"))
 
 
-for _module in (test_api_behaviour, test_api_behaviour_lists, test_api_behaviour_pods):
+for _module in (
+    test_api_behaviour,
+    test_api_behaviour_lists,
+    test_api_behaviour_pods,
+    test_api_behaviour_workloads,
+):
     for _name, _test in vars(_module).items():
         if _name.startswith("test_") and callable(_test):
             assert _name not in globals(), f"two tests are called {_name}: one would be lost"

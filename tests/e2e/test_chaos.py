@@ -29,9 +29,9 @@ PODS, STAYING, KILLS = 2000, 100, 10
 MOST_WAITING = 200  # more are not made before some are bound: what is tried here is not a long queue
 LIFE = (1.0, 3.0)  # seconds
 ENDING_SECONDS = 0.3
-ALL_BOUND_SECONDS = 300.0  # from the first pod to the last binding
+ALL_BOUND_SECONDS = 400.0  # from the first pod to the last binding; a silent watch costs up to 90
 UNHEARD = 504  # the status of a binding whose sender was killed: made or not
-SETTLED_SECONDS = 60.0  # a hold of a pod that never came ends after 30
+SETTLED_SECONDS = 150.0  # a hold of a pod that never came ends after 30, a silent watch after 90
 
 NEVER: list[Object] = [  # by totals all of them would fit
     {"name": "large", "containers": {"main": 20000}, "direct": True},
@@ -43,7 +43,7 @@ FAULTS = plan.Plan(
     rates={
         plan.LATENCY: 0.06, plan.TOO_MANY: 0.03, plan.SERVER_ERROR: 0.04, plan.UNAVAILABLE: 0.04, plan.LOST_REPLY: 0.03,
         plan.CONFLICT: 0.02, plan.LATE_WRITE: 0.02,
-        plan.WATCH_CUT: 0.3, plan.WATCH_REPEAT: 0.05, plan.WATCH_LATE: 0.05,
+        plan.WATCH_CUT: 0.2, plan.WATCH_SILENT: 0.1, plan.WATCH_REPEAT: 0.05, plan.WATCH_LATE: 0.05,
     },
     watch_events=(50, 1000),
     watch_seconds=(2.0, 10.0),

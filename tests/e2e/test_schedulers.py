@@ -213,7 +213,7 @@ async def test_a_pod_that_the_scheduler_never_asks_about_is_explained_by_our_eve
         after = await world.metrics()
     conditions = {name: sight.refusal(world.sight.pods[name]) for name in ("bytes", "waits")}
     assert all(f"Insufficient {names.GPU_MEM}" in condition for condition in conditions.values())
-    assert after(ASKED, verb="filter") == before(ASKED, verb="filter"), "nobody asked"
+    assert after(ASKED, verb="choose") == before(ASKED, verb="choose"), "nobody asked"
     assert f"{names.GPU_MEM} counts MiB, not bytes" in of_bytes
     assert 'Write "4096"' in of_bytes
     assert of_full.startswith("No single GPU has 2000 MiB free. Closest:")

@@ -34,7 +34,14 @@ def requests(asked: dict[str, Any]) -> dict[str, list[Any]]:
     ]
     # A name and a uid that belong to two pods: nothing may ever be bound by this.
     bindings = [{"PodName": "other", "PodNamespace": "default", "PodUID": asked["metadata"]["uid"], "Node": "a"}]
-    return {"filter": questions, "prioritize": questions, "preempt": victims, "bind": bindings, "explain": [asked]}
+    return {
+        "filter": questions,
+        "choose": questions,
+        "prioritize": questions,
+        "preempt": victims,
+        "bind": bindings,
+        "explain": [asked],
+    }
 
 
 def broken(dice: random.Random, request: Any) -> bytes:

@@ -78,7 +78,7 @@ def _request(verb: str, body: bytes, *headers: str) -> bytes:
 
 def _is_well_formed(verb: str, answer: Any) -> bool:
     match verb:
-        case "filter":
+        case "filter" | "choose":
             fits = answer["NodeNames"] if answer["NodeNames"] is not None else answer["Nodes"]["items"]
             return list(answer) == FILTER_KEYS and isinstance(fits, list) and isinstance(answer["Error"], str)
         case "prioritize":
@@ -146,7 +146,7 @@ async def test_whole_nodes_that_are_not_utf8_are_refused(
     assert answer["Error"].startswith("the request is not what a scheduler sends")
 
 
-@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind", "explain"])
+@pytest.mark.parametrize("verb", ["filter", "choose", "prioritize", "preempt", "bind", "explain"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 async def test_a_packed_body_is_not_unpacked(
     extender: Inside, session: aiohttp.ClientSession, verb: str, encoding: str
@@ -168,7 +168,7 @@ async def test_ten_megabytes_of_nodes_are_read(extender: Inside, session: aiohtt
     assert [item["metadata"]["name"] for item in answer["Nodes"]["items"]] == ["a"]
 
 
-@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind", "explain"])
+@pytest.mark.parametrize("verb", ["filter", "choose", "prioritize", "preempt", "bind", "explain"])
 async def test_a_body_over_the_limit_is_refused_in_the_protocols_form(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -284,6 +284,7 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         assert await extender.bind(r, "a") == "a: no single GPU has 6000 MiB free"
         await extender.filter(r, "a", "b")
         await extender.filter(cluster.create(server, cluster.pod("bytes", "4Gi")), "a")
+        await extender.post("choose", cluster.question(p, ["a"]))  # bound already: an Error
         await extender.post("preempt", {"Pod": r, "NodeNameToMetaVictims": {"a": {"Pods": []}}})
         await extender.inspect()
         await extender.get("/gpushare-scheduler/explain?pod=r")
@@ -293,7 +294,15 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         now = await extender.metrics()
 
     assert held == 1
-    for verb, count in (("filter", 3), ("prioritize", 1), ("bind", 4), ("preempt", 1), ("inspect", 1), ("explain", 1)):
+    for verb, count in (
+        ("filter", 3),
+        ("choose", 1),
+        ("prioritize", 1),
+        ("bind", 4),
+        ("preempt", 1),
+        ("inspect", 1),
+        ("explain", 1),
+    ):
         assert now[f'gpushare_request_seconds_count{{verb="{verb}"}}'] == count, verb
     assert now['gpushare_refusals_total{code="NoSingleGpu"}'] == 1
     assert now['gpushare_refusals_total{code="TooLarge"}'] == 1

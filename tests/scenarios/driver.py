@@ -200,11 +200,15 @@ class Deeds:
         self.answer = self.world.filter(self.options.get("form", "names"), pod, self._among())
         self.outcomes[name] = Outcome.of(self.answer)
 
+    def choose(self, name: str) -> None:
+        self.answer = self.world.filter(self.options.get("form", "names"), self._sent(name), self._among(), "choose")
+        self.outcomes[name] = Outcome.of(self.answer)
+
     def prioritize(self, name: str) -> None:
         self.answer = self.world.prioritize(self.options.get("form", "names"), self._sent(name), self._among())
 
     def post(self, given: Object) -> None:
-        """Bytes as they are: `filter`, `prioritize` or `preempt` with whatever somebody sends."""
+        """Bytes as they are: `filter`, `choose`, `prioritize` or `preempt` with whatever somebody sends."""
         ((verb, body),) = given.items()
         self.answer = checks.decoded(getattr(self.world.verbs, verb)(body.encode()))
 
@@ -260,7 +264,10 @@ class Deeds:
         if len(answer["fits"]) == 1:
             return str(answer["fits"][0])
         scores = self.world.prioritize(form, pod, answer["fits"])
-        return str(max(answer["fits"], key=lambda node: scores.get(node, 0)))
+        best = str(max(answer["fits"], key=lambda node: scores.get(node, 0)))
+        chosen = self.world.filter(form, pod, self._among(), verb="choose")
+        assert not scores or chosen["fits"] == [best], f"choose takes {chosen['fits']}, filter and prioritize {best}"
+        return best
 
     def _among(self) -> list[str]:
         return list(self.options.get("among", self.api.nodes))

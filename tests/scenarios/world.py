@@ -157,9 +157,10 @@ class World:
         }
         return json.dumps(bodies[form]).encode()
 
-    def filter(self, form: str, pod: Object, nodes: list[str]) -> Object:
+    def filter(self, form: str, pod: Object, nodes: list[str], verb: str = "filter") -> Object:
         """Asks, and checks what every answer owes a scheduler."""
-        answer: Object = json.loads(self.verbs.filter(self.offered(form, copy.deepcopy(pod), nodes)))
+        asked = getattr(self.verbs, verb)
+        answer: Object = json.loads(asked(self.offered(form, copy.deepcopy(pod), nodes)))
         if answer["Error"]:
             return answer
         by_object = form.endswith("nodes")

@@ -4,6 +4,7 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 """
 
 from gpushare.core import explain
+from gpushare.core.choose import Room
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
@@ -71,21 +72,33 @@ def waiting(ledger: Ledger, pod: PodFacts) -> tuple[str, str] | None:
     if verdict == "never":
         return NEVER_FITS, cut(f"{said}{_largest(ledger, pod.claim, refused)}")
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
-    return NO_GPU_FITS, cut(f"{said}.{_closest(ledger, pod, found[0][0])}{more}")
+    return NO_GPU_FITS, cut(f"{said}.{_closest(ledger, pod, found[0][0], refused)}{more}")
 
 
-def _closest(ledger: Ledger, pod: PodFacts, node: str) -> str:
-    state = ledger.nodes[node]
-    room = state.room_for(pod)
+def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
+    room = ledger.nodes[node].room_for(pod)
     assert isinstance(pod.claim, Request)
-    if room is None or not room.rising or not pod.claim.one_share:
+    if room is None or not pod.claim.one_share:
         return ""
-    free, need = room.rising[-1], pod.claim.shares[0].units
+    need = pod.claim.shares[0].units
+    if refused.code == "NoHealthyGpu":
+        return _sick(room, need)
+    if not room.rising:
+        return ""
+    free = room.rising[-1]
     gpu = next(g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == free and g.healthy)
     if free >= need:
         return ""
     where = f"{short_name(node)} GPU {gpu.index}"
     return f" Closest: {where}, {free} of {gpu.total} {room.facts.unit} free, {need - free} short."
+
+
+def _sick(room: Room, need: int) -> str:
+    """The unhealthy GPU that would do."""
+    facts = room.facts
+    gpu, free = next((g, f) for g, f in zip(facts.gpus, room.free, strict=True) if f >= need and not g.healthy)
+    has = f"{free} of {gpu.total} {facts.unit} free"
+    return f" {short_name(facts.name)} GPU {gpu.index} has {has}, but is unhealthy."
 
 
 def _largest(ledger: Ledger, request: Request, refused: Refusal) -> str:

@@ -1,10 +1,12 @@
 """Kubernetes quantities, read the way the API server writes them.
 
 The API server rewrites what people wrote: `7000` becomes `7k`, `10000000000` becomes `10G`; binary suffixes stay.
-So a decimal suffix says nothing about what was meant, while `Gi` always means bytes. Called by `request` and `codec`.
+So a decimal suffix says nothing about what was meant, while `Gi` always means bytes. Called by `request`, `codec` and
+`intree`.
 """
 
 import re
+from fractions import Fraction
 from typing import NamedTuple
 
 from gpushare.core import names
@@ -32,19 +34,31 @@ def parse(quantity: Quantity) -> Amount | None:
     text = str(quantity)
     if text.isascii() and text.isdigit() and len(text) <= LONGEST:  # nearly all of them
         return Amount(int(text), False)
+    scaled = _scaled(text)
+    if scaled is None:
+        return None
+    digits, power, binary = scaled
+    value, rest = divmod(digits, 10**-power) if power < 0 else (digits * 10**power, 0)
+    return None if rest or value < 0 else Amount(value, binary)
+
+
+def exact(quantity: Quantity) -> Fraction | None:
+    """What a quantity stands for, fractions and negative ones too; None if it is no quantity at all."""
+    scaled = _scaled(str(quantity))
+    return None if scaled is None else scaled[0] * Fraction(10) ** scaled[1]
+
+
+def _scaled(text: str) -> tuple[int, int, bool] | None:
+    """A number, the power of ten it is to be multiplied by, and whether it was written with a byte suffix."""
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         return None
     sign, whole, fraction, binary, exponent, decimal = match.groups(default="")
     if not (whole or fraction):
         return None
-    digits = int(whole + fraction or "0")
+    digits = int(whole + fraction) * ((1 << _BINARY[binary]) if binary else 1)
     power = (int(exponent) if exponent else _DECIMAL.get(decimal, 0)) - len(fraction)
-    factor = (1 << _BINARY[binary]) if binary else 1
-    value, rest = divmod(digits * factor, 10**-power) if power < 0 else (digits * factor * 10**power, 0)
-    if rest or (sign == "-" and value):
-        return None
-    return Amount(value, bool(binary))
+    return -digits if sign == "-" else digits, power, bool(binary)
 
 
 def number(quantities: dict[str, Quantity] | None, name: str) -> int:

@@ -2,7 +2,8 @@
 
 Used inside a test (`async with ApiServer() as server`) or as a process of its own
 (`python -m gpushare.devcluster.apiserver --port 0 --kubeconfig-out FILE`, which prints one line when it is ready).
-It listens on loopback only. Everything is decided in `registry`, `listing` and `watching`.
+It listens on loopback only. Everything is decided in `registry`, `listing` and `watching`; how requests
+and answers look is in `answers`, what a write asks for in `writing`.
 """
 
 import argparse
@@ -13,25 +14,36 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 from aiohttp import web
 
-from gpushare.devcluster import kinds, kubeconfig, listing, patches, paths, registry, status, watching
+from gpushare.devcluster import (
+    admission,
+    answers,
+    discovery,
+    kinds,
+    kubeconfig,
+    listing,
+    paths,
+    registry,
+    status,
+    watching,
+    writing,
+)
 from gpushare.devcluster.status import Object
 from gpushare.devcluster.store import Store
 
-BODY_LIMIT: Final = 3 * 1024 * 1024  # as a real server
 WRITES: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NO_INITIAL_EVENTS: Final = (
     "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
 )
-_JSON: Final = "application/json"
+Logs = Callable[[str, str, str], str]  # namespace, pod, container ("" for the only one)
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,10 @@ class Audit:
 
 
 class ApiServer:
-    """Public attributes may be changed while it runs: `audit_on`, `expired_as_status`, `bookmark_seconds`, `token`."""
+    """Public attributes may be changed while it runs: `audit_on`, `expired_as_status`, `bookmark_seconds`, `token`.
+
+    `pin_directly`: new pods are changed as the shipped admission policy would. `logs`: who knows what containers wrote.
+    """
 
     def __init__(
         self,
@@ -61,11 +76,18 @@ class ApiServer:
         expired_as_status: bool = False,
         ignore_binding_uid: bool = False,
         nodes_copy_capacity: bool = False,
+        pin_directly: bool = False,
         clock: Callable[[], float] = time.time,
+        dice: random.Random | None = None,
     ) -> None:
         self.store = Store(kinds.selectable, history=history)
         self.registry = registry.Registry(
-            self.store, clock=clock, ignore_binding_uid=ignore_binding_uid, nodes_copy_capacity=nodes_copy_capacity
+            self.store,
+            clock=clock,
+            ignore_binding_uid=ignore_binding_uid,
+            nodes_copy_capacity=nodes_copy_capacity,
+            admit=admission.pin if pin_directly else None,
+            dice=dice,
         )
         self.token = token
         self.version = version
@@ -74,11 +96,12 @@ class ApiServer:
         self.audit_on = audit
         self.audit: list[Audit] = []
         self.expired_as_status = expired_as_status
+        self.logs: Logs | None = None
+        self.hub = watching.Hub()
         self.url = ""
         self._port = port
         self._clock = clock
-        self._hub = watching.Hub()
-        self.store.changed = self._hub.wake
+        self.store.changed = self.hub.wake
         self._runner: web.ServerRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -94,7 +117,7 @@ class ApiServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hub.close()
+        self.hub.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -111,9 +134,9 @@ class ApiServer:
                 raise status.unauthorized()
             response = await self._answer(request)
         except status.ApiError as error:
-            response = _reply(error.code, error.body)
+            response = answers.reply(error.code, error.body)
         except (AttributeError, KeyError, TypeError) as error:  # a body so odd that no rule foresaw it
-            response = _reply(500, status.internal(repr(error)).body)
+            response = answers.reply(500, status.internal(repr(error)).body)
         if self.audit_on and request.method in WRITES:
             agent = request.headers.get("User-Agent", "")
             self.audit.append(Audit(WRITES[request.method], request.path, agent, response.status, self._clock()))
@@ -122,8 +145,10 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "GET" and request.path in ("/healthz", "/livez", "/readyz"):
             return web.Response(text="ok")
-        if request.method == "GET" and (fixed := paths.fixed(request.path, self.version)):
-            return _reply(200, fixed)
+        if request.method == "GET" and (found := discovery.answer(request.path, self.version)) is not None:
+            if answers.OPENAPI_V2_ASKED in request.headers.get("Accept", ""):
+                return web.Response(content_type=answers.OPENAPI_V2)  # a schema of nothing, in kubectl's binary form
+            return answers.reply(200, found)
         target = paths.parse(request.path)
         if request.query.get("dryRun"):
             raise status.not_in_the_double("dryRun")
@@ -131,67 +156,56 @@ class ApiServer:
             return await self._read(request, target)
         if request.method not in WRITES:
             raise status.not_allowed()
-        body = await _body(request)
-        return self._write(request, target, body)
+        body = await answers.body(request)
+        return writing.write(self.registry, request, target, body)
 
     async def _read(self, request: web.BaseRequest, target: paths.Target) -> web.StreamResponse:
         kind = target.kind
-        if target.subresource == "binding":
-            raise status.not_allowed()
+        rows = answers.rows(request, kind, self._clock)
         if target.name:
-            old_will_do = request.query.get("resourceVersion") == "0"
-            return _object(200, kind, self.registry.get(kind, target.namespace, target.name, old_will_do).data)
+            return self._read_one(request, target, rows)
         query = listing.read(kind, request.query)
         if request.query.get("watch") in ("true", "1"):
-            return await self._watch(request, target, query)
-        body = listing.answer(self.store, kind, target.namespace, query)
-        return web.Response(body=body, content_type=_JSON)
+            return await self._watch(request, target, query, rows)
+        metadata, page = listing.page(self.store, kind, target.namespace, query)
+        body = rows.table([entry.obj() for entry in page], metadata) if rows else listing.answer(kind, metadata, page)
+        return web.Response(body=body, content_type=answers.JSON)
 
-    def _write(self, request: web.BaseRequest, target: paths.Target, body: bytes) -> web.Response:
-        """Runs without awaiting: what is read here is what is written over."""
+    def _read_one(self, request: web.BaseRequest, target: paths.Target, rows: answers.Rows | None) -> web.Response:
         kind, namespace, name = target.kind, target.namespace, target.name
-        match request.method, bool(name), target.subresource:
-            case "POST", _, "binding":
-                self.registry.bind(namespace, _decode(body, "Binding"), name)
-                return _reply(201, status.success(201))
-            case "POST", False, "" if namespace or not kind.namespaced:
-                return _object(201, kind, self.registry.create(kind, namespace, _decode(body, kind.kind)))
-            case "PUT", True, "" | "status":
-                obj = _decode(body, kind.kind)
-                return _object(200, kind, self.registry.update(kind, namespace, name, obj, target.subresource))
-            case "PATCH", True, "" | "status":
-                patches.check(request.content_type)
-                patch = _decode(body, "patch")
-                changed = self.registry.patch(kind, namespace, name, request.content_type, patch, target.subresource)
-                return _object(200, kind, changed)
-            case "DELETE", True, "":
-                return _object(200, kind, self.registry.delete(kind, namespace, name, _delete_options(request, body)))
-            case "DELETE", False, "" if namespace or not kind.namespaced:
-                return self._delete_collection(request, target, _delete_options(request, body))
-        raise status.not_allowed()
+        match target.subresource:
+            case "binding":
+                raise status.not_allowed()
+            case "scale":
+                return answers.reply(200, self.registry.scale(kind, namespace, name))
+            case "log":
+                if self.logs is None:
+                    raise status.not_in_the_double("pods/log")
+                text = self.logs(namespace, name, request.query.get("container", ""))
+                return web.Response(text=answers.tail(request, text))
+        old_will_do = request.query.get("resourceVersion") == "0"
+        data = self.registry.get(kind, namespace, name, old_will_do).data
+        if rows:
+            return web.Response(body=rows.one(data), content_type=answers.JSON)
+        return answers.whole(200, kind, data)
 
-    def _delete_collection(self, request: web.BaseRequest, target: paths.Target, options: Object) -> web.Response:
-        kind, namespace = target.kind, target.namespace
-        query = listing.read(kind, request.query)
-        body = listing.answer(self.store, kind, namespace, query)
-        for entry in listing.select(self.store, kind, namespace, query)[1]:
-            self.registry.delete(kind, namespace, entry.key.rpartition("/")[2], options)
-        return web.Response(body=body, content_type=_JSON)
-
-    async def _watch(self, request: web.BaseRequest, target: paths.Target, query: listing.Query) -> web.StreamResponse:
+    async def _watch(
+        self, request: web.BaseRequest, target: paths.Target, query: listing.Query, rows: answers.Rows | None
+    ) -> web.StreamResponse:
         if request.query.get("sendInitialEvents"):
             cause = ("sendInitialEvents", "FieldValueForbidden", NO_INITIAL_EVENTS)
             raise status.invalid("ListOptions", "", [cause])
         seconds = listing.number(request.query, "timeoutSeconds") or random.uniform(1800, 3600)
         bookmarks = self.bookmark_seconds if request.query.get("allowWatchBookmarks") in ("true", "1") else None
         try:
-            watch = watching.Watch(self.store, self._hub, target.kind, target.namespace, query)
+            show = rows.one if rows else None
+            watch = watching.Watch(self.store, self.hub, target.kind, target.namespace, query, show)
             lines = watch.lines(seconds, bookmarks)
         except status.ApiError as error:
             if self.expired_as_status:
                 raise
             lines = _only(watching.error_line(error))
-        response = web.StreamResponse(headers={"Content-Type": _JSON})
+        response = web.StreamResponse(headers={"Content-Type": answers.JSON})
         response.enable_chunked_encoding()
         await response.prepare(request)
         with contextlib.suppress(ConnectionError):
@@ -215,41 +229,6 @@ class ApiServer:
 
 async def _only(line: bytes) -> AsyncGenerator[bytes, None]:
     yield line
-
-
-async def _body(request: web.BaseRequest) -> bytes:
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > BODY_LIMIT:
-            raise status.too_big(BODY_LIMIT)
-    return bytes(body)
-
-
-def _decode(body: bytes, kind: str) -> Any:
-    try:
-        obj = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind}): {error}") from error
-    if not isinstance(obj, dict):
-        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind}): not an object")
-    return obj
-
-
-def _delete_options(request: web.BaseRequest, body: bytes) -> Object:
-    options: Object = _decode(body, "DeleteOptions") if body else {}
-    if "gracePeriodSeconds" in request.query and not body:
-        options["gracePeriodSeconds"] = int(listing.number(request.query, "gracePeriodSeconds"))
-    return options
-
-
-def _object(code: int, kind: kinds.Kind, data: bytes) -> web.Response:
-    whole = data if data.startswith(b'{"kind"') else kind.head + data[1:]
-    return web.Response(status=code, body=whole + b"\n", content_type=_JSON)
-
-
-def _reply(code: int, body: Mapping[str, Any]) -> web.Response:
-    return web.Response(status=code, body=msgspec.json.encode(body) + b"\n", content_type=_JSON)
 
 
 def _objects_of(file: Path) -> Iterator[Object]:

@@ -1,14 +1,14 @@
 """The kinds this API server knows, as a table: one entry is all that a kind needs.
 
-Data only; the functions it names are in `rules` and `pods`. Read by `registry` (what to do), `apiserver` (which paths
-exist) and `watching` (what a bookmark looks like).
+Data only; the functions it names are in `rules`, `pods` and `workloads`. Read by `registry` (what to do), `paths` and
+`discovery` (which paths exist) and `watching` (what a bookmark looks like).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpushare.devcluster import pods, rules
+from gpushare.devcluster import pods, rules, workloads
 from gpushare.devcluster.rules import Cause
 from gpushare.devcluster.status import Object
 
@@ -21,30 +21,57 @@ def _nothing(obj: Object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind. `fields` are what a field selector may name, with the value that stands for "not set"."""
+    """One kind. `resource` is its full name, as kubectl takes it: `pods`, `deployments.apps`.
+
+    `fields` are what a field selector may name, with the value that stands for "not set".
+    """
 
     resource: str
     kind: str
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     namespaced: bool = True
     fields: Mapping[str, str] = field(default_factory=lambda: NAMED)
     read: Callable[[Object], None] = _nothing  # what decoding adds: defaults, canonical quantities
     create: Callable[[Object], list[Cause]]
     update: Callable[[Object, Object], list[Cause]]
     status: Callable[[Object, Object], list[Cause]] | None = None  # None: no /status
+    scalable: bool = False  # has /scale
+    owns_pods: bool = False  # its deletion says what becomes of them
     grace: Callable[[Object, int | None], int] | None = None  # None: a deletion is immediate
     returns_deleted: bool = False  # DELETE answers with the object, not with a Status
     bookmark: Mapping[str, Any] = field(default_factory=dict)  # what a bookmark carries besides metadata
 
     @property
+    def plural(self) -> str:
+        """What stands in a path."""
+        return self.resource.partition(".")[0]
+
+    @property
+    def group(self) -> str:
+        return self.resource.partition(".")[2]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/v1" if self.group else "v1"
+
+    @property
+    def full_kind(self) -> str:
+        """How a refusal names it."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
     def head(self) -> bytes:
         """How an object starts where it stands alone; inside a list a real server leaves this out."""
-        return f'{{"kind":"{self.kind}","apiVersion":"v1",'.encode()
+        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
 
 KINDS: Final = (
     Kind(
         resource="pods",
         kind="Pod",
+        short=("po",),
+        categories=("all",),
         fields=NAMED
         | {
             "spec.nodeName": "",
@@ -66,6 +93,7 @@ KINDS: Final = (
     Kind(
         resource="nodes",
         kind="Node",
+        short=("no",),
         namespaced=False,
         fields={"metadata.name": "", "spec.unschedulable": "false"},
         read=rules.read_node,
@@ -77,15 +105,18 @@ KINDS: Final = (
     Kind(
         resource="configmaps",
         kind="ConfigMap",
+        short=("cm",),
         create=rules.config_map,
         update=lambda new, old: rules.config_map(new),
     ),
     Kind(
         resource="events",
         kind="Event",
+        short=("ev",),
         fields=NAMED
         | dict.fromkeys((f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "fieldPath")), "")
         | {"reason": "", "reportingComponent": "", "type": ""},
+        read=rules.read_event,
         create=rules.event,
         update=lambda new, old: rules.event(new),
         bookmark={"involvedObject": {}, "source": {}},
@@ -93,6 +124,7 @@ KINDS: Final = (
     Kind(
         resource="namespaces",
         kind="Namespace",
+        short=("ns",),
         namespaced=False,
         fields={"metadata.name": "", "status.phase": ""},
         create=rules.namespace,
@@ -100,6 +132,30 @@ KINDS: Final = (
         status=rules.namespace_update,
         returns_deleted=True,
         bookmark={"spec": {}, "status": {}},
+    ),
+    Kind(
+        resource="deployments.apps",
+        kind="Deployment",
+        short=("deploy",),
+        categories=("all",),
+        read=workloads.read_deployment,
+        create=workloads.create_deployment,
+        update=workloads.update_deployment,
+        status=workloads.update_status,
+        scalable=True,
+        owns_pods=True,
+        bookmark={"spec": {"selector": None, "template": {"spec": {"containers": None}}, "strategy": {}}, "status": {}},
+    ),
+    Kind(
+        resource="jobs.batch",
+        kind="Job",
+        categories=("all",),
+        read=workloads.read_job,
+        create=workloads.create_job,
+        update=workloads.update_job,
+        status=workloads.update_status,
+        owns_pods=True,
+        bookmark={"spec": {"template": {"spec": {"containers": None}}}, "status": {}},
     ),
 )
 

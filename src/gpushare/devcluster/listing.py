@@ -14,6 +14,7 @@ import msgspec
 
 from gpushare.devcluster import selectors, status
 from gpushare.devcluster.kinds import Kind
+from gpushare.devcluster.status import Object
 from gpushare.devcluster.store import Entry, Snapshot, Store
 
 TOKEN_VERSION: Final = "meta.k8s.io/v1"
@@ -83,16 +84,21 @@ def select(store: Store, kind: Kind, namespace: str, query: Query) -> tuple[Snap
     return snapshot, page, 0
 
 
-def answer(store: Store, kind: Kind, namespace: str, query: Query) -> bytes:
-    """The body of a list."""
+def page(store: Store, kind: Kind, namespace: str, query: Query) -> tuple[Object, list[Entry]]:
+    """The metadata of a list, and what is on this page of it."""
     snapshot, page, left = select(store, kind, namespace, query)
-    metadata: dict[str, str | int] = {"resourceVersion": str(snapshot.revision)}
+    metadata: Object = {"resourceVersion": str(snapshot.revision)}
     if left:
         store.keep(kind.resource, snapshot)
         metadata["continue"] = _encode(Token(TOKEN_VERSION, snapshot.revision, page[-1].key))
         if not query.selective:
             metadata["remainingItemCount"] = left
-    head = f'{{"kind":"{kind.kind}List","apiVersion":"v1","metadata":'.encode()
+    return metadata, page
+
+
+def answer(kind: Kind, metadata: Object, page: list[Entry]) -> bytes:
+    """The body of a list."""
+    head = f'{{"kind":"{kind.kind}List","apiVersion":"{kind.api_version}","metadata":'.encode()
     items = b",".join([entry.data for entry in page])
     return b"".join((head, msgspec.json.encode(metadata), b',"items":[', items, b"]}\n"))
 

@@ -12,6 +12,9 @@ from gpushare.devcluster.status import Object
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (MERGE, STRATEGIC)
+APPLY_PREFIX: Final = "application/apply-patch+"  # kubectl apply --server-side
+APPLY_MANAGER: Final = "kubectl-client-side-apply"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 # The lists a strategic merge patch merges by key, by the name of the list's field.
 MERGE_KEYS: Final = {
@@ -40,6 +43,17 @@ def apply(content_type: str, target: Object, patch: Any) -> Object:
         raise status.bad_request("error decoding patch: a patch is a JSON object")
     merged: Object = _merge(target, patch, strategic=content_type == STRATEGIC)
     return merged
+
+
+def same_but_for_what_was_applied(new: Object, old: Object) -> bool:
+    """Whether a patch says only what is there already, apart from kubectl apply's own note of what it was given."""
+    return _without_note(new) == _without_note(old)
+
+
+def _without_note(obj: Object) -> Object:
+    annotations = obj["metadata"].get("annotations") or {}
+    others = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": others}}
 
 
 def _merge(target: Any, patch: Any, strategic: bool) -> Any:

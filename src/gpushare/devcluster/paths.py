@@ -1,7 +1,7 @@
 """Which object, collection or sub-resource a URL path names.
 
 Pure, called by `apiserver` for every request. What a real server has and this one does not is answered with 501 and a
-sentence, what neither has with 404.
+sentence, what neither has with 404. Paths that name no object (who the server is, what it has) are in `discovery`.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,9 @@ from typing import Final
 
 from gpushare.devcluster import kinds, status
 from gpushare.devcluster.kinds import Kind
-from gpushare.devcluster.status import Object
 
 # Sub-resources of a real server that this one knows by name only.
-_ELSEWHERE: Final = ("attach", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize")
+_ELSEWHERE: Final = ("attach", "ephemeralcontainers", "eviction", "exec", "portforward", "proxy", "resize")
 
 
 @dataclass(frozen=True)
@@ -26,15 +25,13 @@ class Target:
 
 
 def parse(path: str) -> Target:
-    parts = path.strip("/").split("/")
-    if parts[:2] != ["api", "v1"] or not all(parts):
-        raise status.no_such_path()
-    parts, namespace = parts[2:], ""
+    group, parts = _group(path.strip("/").split("/"))
+    namespace = ""
     if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in ("status", "finalize"):
         namespace, parts = parts[1], parts[2:]
-    if namespace and parts == ["bindings"]:
+    if namespace and not group and parts == ["bindings"]:
         return Target(kinds.BY_RESOURCE["pods"], namespace, "", "binding")
-    kind = kinds.BY_RESOURCE.get(parts[0]) if parts else None
+    kind = kinds.BY_RESOURCE.get(f"{parts[0]}.{group}" if group else parts[0]) if parts else None
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
         raise status.no_such_path()
     name, subresource = (*parts[1:], "", "")[:2]
@@ -42,37 +39,24 @@ def parse(path: str) -> Target:
         raise status.no_such_path()
     if subresource in _ELSEWHERE:
         raise status.not_in_the_double(f"{kind.resource}/{subresource}")
-    if not _offers(kind, subresource):
+    if subresource and subresource not in subresources(kind):
         raise status.no_such_path()
     return Target(kind, namespace, name, subresource)
 
 
-def _offers(kind: Kind, subresource: str) -> bool:
-    if subresource == "status":
-        return kind.status is not None
-    return not subresource or (subresource == "binding" and kind.resource == "pods")
+def subresources(kind: Kind) -> list[str]:
+    offered = [("status", kind.status is not None), ("scale", kind.scalable)]
+    offered += [(name, kind.resource == "pods") for name in ("binding", "log")]
+    return [name for name, there in offered if there]
 
 
-def fixed(path: str, version: str) -> Object | None:
-    """The answers that do not depend on any object: who the server is and what it has."""
-    if path == "/version":
-        major, minor = version.split(".")[:2]
-        return {"major": major, "minor": minor, "gitVersion": f"v{version}+gpushare-devcluster"}
-    if path == "/api":
-        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
-    if path == "/apis":
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
-    return _discovery() if path == "/api/v1" else None
-
-
-def _discovery() -> Object:
-    verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-    resources: list[Object] = []
-    for kind in kinds.KINDS:
-        common = {"singularName": kind.kind.lower(), "namespaced": kind.namespaced, "kind": kind.kind}
-        resources.append({"name": kind.resource, **common, "verbs": verbs})
-        if kind.status:
-            resources.append({"name": f"{kind.resource}/status", **common, "verbs": ["get", "patch", "update"]})
-    binding = {"singularName": "", "namespaced": True, "kind": "Binding", "verbs": ["create"]}
-    resources += [{"name": "pods/binding", **binding}, {"name": "bindings", **binding}]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": resources}
+def _group(parts: list[str]) -> tuple[str, list[str]]:
+    """The API group, "" for the core, and what comes after its version."""
+    if not all(parts):
+        raise status.no_such_path()
+    match parts:
+        case ["api", "v1", *rest]:
+            return "", rest
+        case ["apis", group, "v1", *rest]:
+            return group, rest
+    raise status.no_such_path()

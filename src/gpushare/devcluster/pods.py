@@ -7,7 +7,7 @@ endpoints, and a binding is one update.
 
 from typing import Any, Final
 
-from gpushare.devcluster import quantity, rules
+from gpushare.devcluster import decoding, quantity, rules
 from gpushare.devcluster.rules import Cause
 from gpushare.devcluster.status import Object
 
@@ -25,12 +25,24 @@ NO_LIMIT: Final = "Required value: Limit must be set for non overcommitable reso
 # Names without a domain that a container may ask for; hugepages-… besides.
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _ENDED: Final = ("Succeeded", "Failed")
+_GATED_CONDITION: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 def read(pod: Object) -> None:
     """What the server adds when it reads a pod: defaults, canonical amounts, requests where only limits are given."""
-    spec = pod.setdefault("spec", {})
-    pod.setdefault("status", {})
+    decoding.check(pod, decoding.Pod)
+    for field in ("spec", "status"):
+        pod[field] = pod.get(field) or {}
+    read_spec(pod["spec"])
+
+
+def read_spec(spec: Object) -> None:
+    """The same for the spec alone, which may also be that of a template."""
     defaults = {
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": 30,
@@ -43,6 +55,8 @@ def read(pod: Object) -> None:
         if spec.get(field) in (None, ""):
             spec[field] = value
     for container in _containers(spec):
+        for port in container.get("ports") or []:
+            port.setdefault("protocol", "TCP")
         needs = container.setdefault("resources", {})
         rules.canonical_amounts(needs.get("limits"))
         rules.canonical_amounts(needs.get("requests"))
@@ -54,9 +68,11 @@ def create(pod: Object) -> list[Cause]:
     """A new pod is pending whatever its author says; priority is what the admission plugin would set."""
     pod["metadata"]["generation"] = 1
     pod["status"] = {"phase": "Pending"}
+    if pod["spec"].get("schedulingGates"):
+        pod["status"]["conditions"] = [_GATED_CONDITION | {"lastTransitionTime": pod["metadata"]["creationTimestamp"]}]
     pod["spec"].setdefault("priority", 0)
     pod["spec"].setdefault("preemptionPolicy", "PreemptLowerPriority")
-    return rules.metadata(pod, rules.subdomain_name) + _validate_spec(pod["spec"])
+    return rules.metadata(pod, rules.subdomain_name) + validate_spec(pod["spec"])
 
 
 def update(new: Object, old: Object) -> list[Cause]:
@@ -103,8 +119,8 @@ def bind(pod: Object, binding: Object, now: str) -> str | None:
     for field in ("annotations", "labels"):
         if given := binding["metadata"].get(field):
             pod["metadata"][field] = (pod["metadata"].get(field) or {}) | given
-    conditions = [found for found in pod["status"].get("conditions") or [] if found["type"] != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    conditions = [found for found in pod["status"].get("conditions") or [] if found.get("type") != "PodScheduled"]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
     pod["status"]["conditions"] = [*conditions, scheduled]
     return None
 
@@ -113,16 +129,22 @@ def _containers(spec: Object) -> list[Object]:
     return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
 
 
-def _validate_spec(spec: Object) -> list[Cause]:
+def validate_spec(spec: Object, at_spec: str = "spec") -> list[Cause]:
     causes: list[Cause] = []
+    names: set[str] = set()
     if not spec.get("containers"):
-        causes.append(("spec.containers", rules.REQUIRED, "Required value"))
+        causes.append((f"{at_spec}.containers", rules.REQUIRED, "Required value"))
     for field in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(field) or []):
-            at = f"spec.{field}[{i}]"
+            at = f"{at_spec}.{field}[{i}]"
             missing = [needed for needed in ("name", "image") if not container.get(needed)]
+            missing += [f"env[{j}].name" for j, entry in enumerate(container.get("env") or []) if not entry.get("name")]
             causes += [(f"{at}.{needed}", rules.REQUIRED, "Required value") for needed in missing]
             causes += _validate_needs(container["resources"], f"{at}.resources")
+            name = container.get("name") or ""
+            if name in names:
+                causes.append((f"{at}.name", rules.DUPLICATE, f'Duplicate value: "{name}"'))
+            names |= {name} - {""}
     return causes
 
 

@@ -5,7 +5,6 @@ awaiting, so a verb is as atomic as a transaction of etcd. The order of checks i
 which of two errors a client sees.
 """
 
-import datetime
 import random
 import time
 import uuid
@@ -14,29 +13,26 @@ from typing import Any, Final
 
 import msgspec
 
-from gpushare.devcluster import kinds, patches, pods, rules, status
+from gpushare.devcluster import checks, kinds, patches, pods, rules, status, times, workloads
 from gpushare.devcluster.kinds import Kind
 from gpushare.devcluster.status import Object
 from gpushare.devcluster.store import Entry, Store
 
 PODS: Final = kinds.BY_RESOURCE["pods"]
 NAMESPACES: Final = kinds.BY_RESOURCE["namespaces"]
-OTHER_NAMESPACE: Final = "the namespace of the provided object does not match the namespace sent on the request"
 OTHER_NAME: Final = "the name of the object ({found}) does not match the name on the URL ({asked})"
 OTHER_POD: Final = "name in URL does not match name in Binding object"
-UID_GONE: Final = (
-    "the UID in the precondition ({wanted}) does not match the UID in record ({found}). "
-    "The object might have been deleted and then recreated"
-)
-VERSION_GONE: Final = (
-    "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). "
-    "The object might have been modified"
-)
+# What a deletion leaves to the garbage collector before the object may go. In the background nothing is.
+FINALIZERS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+GENERATE_TRIES: Final = 8
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Registry:
-    """`ignore_binding_uid`: as servers before 1.23. `nodes_copy_capacity`: do at once what kubelet does later."""
+    """`ignore_binding_uid`: as servers before 1.23. `nodes_copy_capacity`: do at once what kubelet does later.
+
+    `admit` may change a pod before it is created, as admission policies do; `dice` makes the generated names.
+    """
 
     def __init__(
         self,
@@ -45,11 +41,15 @@ class Registry:
         clock: Callable[[], float] = time.time,
         ignore_binding_uid: bool = False,
         nodes_copy_capacity: bool = False,
+        admit: Callable[[Object], None] | None = None,
+        dice: random.Random | None = None,
     ) -> None:
         self.store = store
         self.ignore_binding_uid = ignore_binding_uid
         self.nodes_copy_capacity = nodes_copy_capacity
         self._clock = clock
+        self._admit = admit
+        self._dice = dice or random.Random()
         for name in ("default", "kube-system"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
@@ -61,22 +61,33 @@ class Registry:
         return entry
 
     def create(self, kind: Kind, namespace: str, obj: Object) -> bytes:
-        _read(kind, obj)
+        checks.read(kind, obj)
         meta = obj["metadata"]
-        _check_namespace(meta, namespace)
+        checks.namespace(meta, namespace)
         if kind.namespaced:
             self.get(NAMESPACES, "", namespace)
             meta["namespace"] = namespace
         if not meta.get("name") and meta.get("generateName"):
-            meta["name"] = meta["generateName"][:58] + "".join(random.choices(_LETTERS, k=5))
+            meta["name"] = self._generated(kind, namespace, meta["generateName"])
         if meta.get("resourceVersion"):
             raise status.ApiError(500, "", "resourceVersion should not be set on objects to be created")
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "generation"):
             meta.pop(field, None)
         meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = self._now()
-        _refuse(kind, meta.get("name", ""), kind.create(obj))
+        meta["creationTimestamp"] = self.now()
+        if self._admit is not None and kind is PODS:
+            self._admit(obj)
+        checks.refuse(kind, meta.get("name", ""), kind.create(obj))
         return self.store.create(kind.resource, kinds.key(kind, namespace, meta["name"]), obj).data
+
+    def _generated(self, kind: Kind, namespace: str, start: str) -> str:
+        """A name nobody has; after some tries in vain the one that is taken, which is then refused."""
+        name = ""
+        for _ in range(GENERATE_TRIES):
+            name = start[:58] + "".join(self._dice.choices(_LETTERS, k=5))
+            if self.store.get(kind.resource, kinds.key(kind, namespace, name)) is None:
+                break
+        return name
 
     def load(self, objects: Iterable[Object]) -> int:
         """Bulk load, before clients come: stored as given, statuses and bindings included, without any check."""
@@ -86,7 +97,7 @@ class Registry:
         for given in objects:
             kind = kinds.BY_KIND[given["kind"]]
             obj = {key: value for key, value in given.items() if key not in ("kind", "apiVersion")}
-            meta = obj["metadata"] = {"uid": str(uuid.uuid4()), "creationTimestamp": self._now()} | obj["metadata"]
+            meta = obj["metadata"] = {"uid": str(uuid.uuid4()), "creationTimestamp": self.now()} | obj["metadata"]
             if kind.namespaced:
                 meta.setdefault("namespace", "default")
                 if self.store.get("namespaces", meta["namespace"]) is None:
@@ -95,7 +106,7 @@ class Registry:
 
     def update(self, kind: Kind, namespace: str, name: str, obj: Object, subresource: str = "") -> bytes:
         """PUT: the object replaces the present one, of the same uid and resourceVersion if it names them."""
-        _read(kind, obj)
+        checks.read(kind, obj)
         old = self.get(kind, namespace, name)
         wanted = obj["metadata"].get("uid")
         if wanted and wanted != old.uid:
@@ -103,22 +114,44 @@ class Registry:
         return self._replace(kind, namespace, name, old, obj, subresource)
 
     def patch(
-        self, kind: Kind, namespace: str, name: str, content_type: str, patch: Any, subresource: str = ""
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        content_type: str,
+        patch: Any,
+        subresource: str = "",
+        *,
+        by_apply: bool = False,
     ) -> bytes:
+        """`by_apply`: kubectl apply made the patch. It may say in other words what is there, but change nothing."""
         old = self.get(kind, namespace, name)
         obj = patches.apply(content_type, old.obj(), patch)
-        _read(kind, obj)
+        checks.read(kind, obj)
+        if by_apply and not patches.same_but_for_what_was_applied(obj, checks.stored(kind, old)):
+            raise status.apply_not_supported(name)
         return self._replace(kind, namespace, name, old, obj, subresource)
 
+    def scale(self, kind: Kind, namespace: str, name: str) -> Object:
+        return workloads.scale(checks.stored(kind, self.get(kind, namespace, name)))
+
+    def rescale(self, kind: Kind, namespace: str, name: str, wanted: Object) -> Object:
+        """PUT on /scale, or what a PATCH made of it."""
+        old = self.get(kind, namespace, name)
+        obj = checks.stored(kind, old)
+        checks.understand("Scale", lambda scale: workloads.rescale(obj, scale), wanted)
+        self._replace(kind, namespace, name, old, obj, "")
+        return self.scale(kind, namespace, name)
+
     def _replace(self, kind: Kind, namespace: str, name: str, entry: Entry, new: Object, subresource: str) -> bytes:
-        old = _object(kind, entry)
+        old = checks.stored(kind, entry)
         meta, had = new["metadata"], old["metadata"]
-        _check_namespace(meta, namespace)
+        checks.namespace(meta, namespace)
         if meta.get("name", "") != name:
             raise status.bad_request(OTHER_NAME.format(found=meta.get("name", ""), asked=name))
         if meta.get("resourceVersion", str(entry.revision)) not in ("", str(entry.revision)):
             raise status.conflict(kind.resource, name, status.MODIFIED)
-        causes = []
+        causes: list[rules.Cause] = []
         if meta.get("uid", entry.uid) != entry.uid:
             causes.append(rules.invalid("metadata.uid", meta["uid"], "field is immutable"))
         for field in ("uid", "namespace", "creationTimestamp", "generation", "deletionTimestamp"):
@@ -129,9 +162,9 @@ class Registry:
             meta["deletionGracePeriodSeconds"] = had["deletionGracePeriodSeconds"]
         change = kind.status if subresource == "status" else kind.update
         assert change is not None, "the path table only offers /status where there is one"
-        _refuse(kind, name, causes + change(new, old))
+        checks.refuse(kind, name, causes + change(new, old))
         if self.nodes_copy_capacity and kind.resource == "nodes":
-            _copy_capacity(new)
+            checks.copy_capacity(new)
         if had.get("deletionTimestamp") and not meta.get("finalizers") and not had.get("deletionGracePeriodSeconds"):
             self.store.delete(kind.resource, entry.key)  # the last finalizer is gone
             return msgspec.json.encode(new)
@@ -139,7 +172,7 @@ class Registry:
 
     def bind(self, namespace: str, binding: Object, name: str = "") -> None:
         """Puts a pod on a node: node, annotations and condition in one update, or nothing at all."""
-        _understand("Binding", rules.read_metadata, binding)
+        checks.understand("Binding", rules.read_metadata, binding)
         meta, target = binding["metadata"], binding.get("target") or {}
         name = name or meta.get("name", "")
         if meta.get("name", "") != name:
@@ -155,20 +188,23 @@ class Registry:
         wanted, found = meta.get("resourceVersion"), str(entry.revision)
         if wanted and wanted != found:
             raise status.precondition("pods", entry.key, name, "ResourceVersion", wanted, found)
-        pod = _object(PODS, entry)
-        if refusal := pods.bind(pod, binding, self._now()):
+        pod = checks.stored(PODS, entry)
+        if refusal := pods.bind(pod, binding, self.now()):
             raise status.conflict("pods/binding", name, refusal)
         self.store.update("pods", entry.key, pod)
 
     def delete(self, kind: Kind, namespace: str, name: str, options: Object) -> bytes:
         """Deletes at once, or marks for deletion what a kubelet or a finalizer still holds."""
         entry = self.get(kind, namespace, name)
-        _check_preconditions(kind, name, entry, options.get("preconditions") or {})
-        obj = _object(kind, entry)
+        checks.preconditions(kind, name, entry, options.get("preconditions") or {})
+        obj = checks.stored(kind, entry)
         meta = obj["metadata"]
         asked = options.get("gracePeriodSeconds")
         if asked is not None and asked < 0:
             asked = 1
+        if kind.owns_pods and (finalizer := FINALIZERS.get(options.get("propagationPolicy") or "")):
+            others = [held for held in meta.get("finalizers") or [] if held != finalizer]
+            meta["finalizers"] = [*others, finalizer]
         left = meta.get("deletionGracePeriodSeconds")
         if meta.get("deletionTimestamp") and left:
             if asked is None or asked >= left:
@@ -184,7 +220,7 @@ class Registry:
         if kind is NAMESPACES:
             self._empty(name)
         gone = self.store.delete(kind.resource, entry.key).gone()
-        details = {"name": name, "kind": kind.resource, "uid": entry.uid}
+        details = status.about(kind.resource, name) | {"uid": entry.uid}
         return gone if kind.returns_deleted else msgspec.json.encode(status.success(details=details))
 
     def _mark(self, obj: Object, seconds: int) -> None:
@@ -192,11 +228,11 @@ class Registry:
         meta = obj["metadata"]
         start = self._clock()
         if meta.get("deletionTimestamp"):
-            due = datetime.datetime.fromisoformat(meta["deletionTimestamp"]).timestamp()
+            due = times.seconds(meta["deletionTimestamp"])
             start = max(start - seconds, due - meta["deletionGracePeriodSeconds"])
         elif meta.get("generation"):
             meta["generation"] += 1
-        meta["deletionTimestamp"] = _timestamp(start + seconds)
+        meta["deletionTimestamp"] = times.timestamp(start + seconds)
         meta["deletionGracePeriodSeconds"] = seconds
 
     def _empty(self, namespace: str) -> None:
@@ -207,60 +243,6 @@ class Registry:
                 for i in snapshot.span(namespace):
                     self.store.delete(kind.resource, snapshot.entries[i].key)
 
-    def _now(self) -> str:
-        return _timestamp(self._clock())
-
-
-def _timestamp(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _read(kind: Kind, obj: Object) -> None:
-    """Decodes as a real server would: what it cannot make a typed object of is a bad request."""
-    if obj.pop("kind", kind.kind) != kind.kind:
-        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind.kind})")
-    obj.pop("apiVersion", None)
-    _understand(kind.kind, rules.read_metadata, obj)
-    obj["metadata"].pop("managedFields", None)
-    _understand(kind.kind, kind.read, obj)
-
-
-def _understand(kind: str, reader: Callable[[Object], None], obj: Object) -> None:
-    try:
-        reader(obj)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise status.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
-
-
-def _object(kind: Kind, entry: Entry) -> Object:
-    """A stored object, ready to be changed; what was loaded in bulk gets its defaults here, as from an old etcd."""
-    obj = entry.obj()
-    kind.read(obj)
-    return obj
-
-
-def _refuse(kind: Kind, name: str, causes: list[rules.Cause]) -> None:
-    if causes:
-        raise status.invalid(kind.kind, name, causes)
-
-
-def _check_namespace(meta: Object, namespace: str) -> None:
-    if meta.get("namespace", namespace) != namespace:
-        raise status.bad_request(OTHER_NAMESPACE)
-
-
-def _check_preconditions(kind: Kind, name: str, entry: Entry, wanted: Object) -> None:
-    found = {"uid": (entry.uid, UID_GONE), "resourceVersion": (str(entry.revision), VERSION_GONE)}
-    for field, (value, sentence) in found.items():
-        if wanted.get(field) not in (None, value):
-            raise status.conflict(kind.kind, name, sentence.format(wanted=wanted[field], found=value))
-
-
-def _copy_capacity(node: Object) -> None:
-    capacity, allocatable = node["status"].get("capacity") or {}, dict(node["status"].get("allocatable") or {})
-    for resource in [*capacity, *allocatable]:
-        if rules.is_extended(resource):
-            allocatable.pop(resource, None)
-            if resource in capacity:
-                allocatable[resource] = capacity[resource]
-    node["status"]["allocatable"] = allocatable
+    def now(self) -> str:
+        """The server's time, as objects carry it."""
+        return times.timestamp(self._clock())

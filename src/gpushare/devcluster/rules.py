@@ -1,4 +1,4 @@
-"""What kube-apiserver demands of any object's metadata, and the rules of every kind but pods.
+"""What kube-apiserver demands of any object's metadata, and the rules of the smaller kinds.
 
 Pure functions from object to causes (why it is refused); defaults are written into the object given. `kinds` puts them
 into its table, `registry` calls them. Only rules that gpushare can run into are here, in the original's words.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from gpushare.devcluster import quantity
+from gpushare.devcluster import decoding, quantity
 from gpushare.devcluster.status import Object
 
 Cause = tuple[str, str, str]  # field, type, sentence
@@ -17,6 +17,8 @@ REQUIRED: Final = "FieldValueRequired"
 INVALID: Final = "FieldValueInvalid"
 FORBIDDEN: Final = "FieldValueForbidden"
 TOO_LONG: Final = "FieldValueTooLong"
+DUPLICATE: Final = "FieldValueDuplicate"
+NOT_SUPPORTED: Final = "FieldValueNotSupported"
 
 NAME_MISSING: Final = "Required value: name or generateName is required"
 SUBDOMAIN: Final = (
@@ -39,6 +41,7 @@ BAD_LABEL: Final = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+EMPTY: Final = "must not be empty"
 NOT_WHOLE: Final = "must be an integer"
 NEGATIVE: Final = "must be greater than or equal to 0"
 ANNOTATIONS_LIMIT: Final = 262144
@@ -80,6 +83,9 @@ def metadata(obj: Object, name_rule: Callable[[str], str | None]) -> list[Cause]
             causes.append(invalid("metadata.labels", key, BAD_KEY))
         if not _VALUE.fullmatch(value):
             causes.append(invalid("metadata.labels", value, BAD_LABEL))
+    for owner in meta.get("ownerReferences") or []:
+        missing = [part for part in ("apiVersion", "kind", "name", "uid") if not owner.get(part)]
+        causes += [invalid(f"metadata.ownerReferences.{part}", "", EMPTY) for part in missing]
     annotations = meta.get("annotations") or {}
     causes += [invalid("metadata.annotations", key, BAD_KEY) for key in annotations if not _KEY.fullmatch(key)]
     if sum(len(key) + len(value) for key, value in annotations.items()) > ANNOTATIONS_LIMIT:
@@ -103,6 +109,7 @@ def read_metadata(obj: Object) -> None:
         elif not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             what = "json: cannot unmarshal a value other than a string into Go struct field ObjectMeta.metadata."
             raise ValueError(f"{what}{field} of type string")
+    decoding.check(meta, decoding.Metadata)
 
 
 def is_extended(resource: str) -> bool:
@@ -131,6 +138,7 @@ def amounts(found: Object, field: str) -> list[Cause]:
 
 def read_node(node: Object) -> None:
     """Quantities become canonical; a node that says no allocatable gets its capacity."""
+    decoding.check(node, decoding.Node)
     found = node.setdefault("status", {})
     node.setdefault("spec", {})
     for field in ("capacity", "allocatable"):
@@ -158,6 +166,10 @@ def node_status(new: Object, old: Object) -> list[Cause]:
 
 def config_map(obj: Object) -> list[Cause]:
     return metadata(obj, subdomain_name)
+
+
+def read_event(obj: Object) -> None:
+    decoding.check(obj, decoding.Event)
 
 
 def event(obj: Object) -> list[Cause]:

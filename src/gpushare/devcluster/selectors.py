@@ -1,12 +1,12 @@
 """labelSelector and fieldSelector, read once into a test that runs on every object and every watch event.
 
-Pure. Called by `registry` for lists and by `watching` for watches. The store keeps each object's labels and selectable
-fields beside its bytes, so that selecting needs no decoding.
+Pure. Called by `listing` for lists and watches, and by `workloads` for the selector of a Deployment. The store keeps
+each object's labels and selectable fields beside its bytes, so that selecting needs no decoding.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from gpushare.devcluster import status
 
@@ -43,6 +43,16 @@ def compile(label_selector: str, field_selector: str, selectable: Sequence[str])
         return all(test(labels) for test in of_labels) if of_labels else True
 
     return match
+
+
+def written(selector: Mapping[str, Any]) -> str:
+    """A selector object of a Deployment or Job, as the text that `labelSelector` takes."""
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for rule in selector.get("matchExpressions") or []:
+        key, values = rule["key"], f"({','.join(sorted(rule.get('values') or []))})"
+        forms = {"In": f"{key} in {values}", "NotIn": f"{key} notin {values}", "Exists": key, "DoesNotExist": f"!{key}"}
+        terms.append(forms[rule["operator"]])
+    return ",".join(terms)
 
 
 def _label_tests(text: str) -> list[Callable[[Labels], bool]]:

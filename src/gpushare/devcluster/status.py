@@ -42,8 +42,14 @@ def success(code: int = 201, details: Object | None = None) -> Object:
     return head | ({"details": details} if details else {"code": code})
 
 
+def about(resource: str, name: str) -> Object:
+    """What a refusal is about; `resource` may carry its group: deployments.apps."""
+    kind, _, group = resource.partition(".")
+    return ({"name": name} if name else {}) | ({"group": group} if group else {}) | {"kind": kind}
+
+
 def not_found(resource: str, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{resource} "{name}" not found', {"name": name, "kind": resource})
+    return ApiError(404, "NotFound", f'{resource} "{name}" not found', about(resource, name))
 
 
 def no_such_path() -> ApiError:
@@ -51,12 +57,12 @@ def no_such_path() -> ApiError:
 
 
 def already_exists(resource: str, name: str) -> ApiError:
-    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', {"name": name, "kind": resource})
+    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', about(resource, name))
 
 
 def conflict(resource: str, name: str, why: str) -> ApiError:
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
-    return ApiError(409, "Conflict", message, {"name": name, "kind": resource})
+    return ApiError(409, "Conflict", message, about(resource, name))
 
 
 def precondition(resource: str, key: str, name: str, what: str, wanted: str, found: str) -> ApiError:
@@ -75,7 +81,7 @@ def invalid(kind: str, name: str, causes: list[tuple[str, str, str]]) -> ApiErro
     sentences = [f"{field}: {sentence}" for field, _, sentence in causes]
     listed = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     listed_causes = [{"reason": type_, "message": sentence, "field": field} for field, type_, sentence in causes]
-    details = ({"name": name} if name else {}) | {"kind": kind, "causes": listed_causes}
+    details = about(kind, name) | {"causes": listed_causes}
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {listed}', details)
 
 
@@ -92,6 +98,20 @@ def too_large_version(asked: int, current: int) -> ApiError:
 def not_allowed() -> ApiError:
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def apply_not_supported(name: str) -> ApiError:
+    """kubectl apply sends a patch that only the server's own schema could merge rightly in every case."""
+    message = f'kubectl apply cannot change "{name}" in gpushare\'s test API server: use kubectl replace'
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def no_protobuf() -> ApiError:
+    message = (
+        "gpushare's test API server reads JSON, not protobuf; let kubectl write the object first: "
+        "kubectl create ... --dry-run=client -o yaml | kubectl create -f -"
+    )
+    return ApiError(415, "UnsupportedMediaType", message)
 
 
 def unsupported_media_type(accepted: list[str]) -> ApiError:

@@ -6,7 +6,7 @@ as in a real cluster. Who selects sees an object come (ADDED) when it starts to 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -31,17 +31,19 @@ class Hub:
             if not sleeper.done():
                 sleeper.set_result(None)
 
-    async def sleep(self, resource: str, seconds: float) -> None:
-        """Until the resource changes, at most so long."""
+    async def sleep(self, resources: Collection[str], seconds: float | None = None) -> None:
+        """Until one of the resources changes, at most so long."""
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleepers.setdefault(resource, set()).add(sleeper)
+        for resource in resources:
+            self._sleepers.setdefault(resource, set()).add(sleeper)
         try:
             async with asyncio.timeout(seconds):
                 await sleeper
         except TimeoutError:
             pass
         finally:
-            self._sleepers.get(resource, set()).discard(sleeper)
+            for resource in resources:
+                self._sleepers.get(resource, set()).discard(sleeper)
 
     def close(self) -> None:
         self.closed = True
@@ -50,10 +52,22 @@ class Hub:
 
 
 class Watch:
-    """One watch. Making it raises 410 if the revision is too old; `lines()` is what goes over the wire."""
+    """One watch. Making it raises 410 if the revision is too old; `lines()` is what goes over the wire.
 
-    def __init__(self, store: Store, hub: Hub, kind: Kind, namespace: str, query: listing.Query) -> None:
+    `show` makes what is sent of the stored bytes: the object as it is, or a row of a table.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        kind: Kind,
+        namespace: str,
+        query: listing.Query,
+        show: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self._store, self._hub, self._kind, self._query = store, hub, kind, query
+        self._show = show or self._whole
         self._prefix = f"{namespace}/" if namespace else ""
         self._initial: list[Entry] = []
         self._since = query.revision or 0
@@ -88,7 +102,7 @@ class Watch:
             if bookmark_seconds and clock() >= bookmark_at:
                 bookmark_at = clock() + bookmark_seconds
                 yield self._bookmark()
-            await self._hub.sleep(self._kind.resource, max(0.0, min(end, bookmark_at) - clock()))
+            await self._hub.sleep([self._kind.resource], max(0.0, min(end, bookmark_at) - clock()))
 
     def _seen(self, change: Change) -> Iterator[bytes]:
         """What this watcher sees of a change: nothing, or one line."""
@@ -106,7 +120,10 @@ class Watch:
         )
 
     def _line(self, type_: str, data: bytes) -> bytes:
-        return b"".join((b'{"type":"', type_.encode(), b'","object":', self._kind.head, data[1:], b"}\n"))
+        return b"".join((b'{"type":"', type_.encode(), b'","object":', self._show(data), b"}\n"))
+
+    def _whole(self, data: bytes) -> bytes:
+        return self._kind.head + data[1:]
 
     def _bookmark(self) -> bytes:
         """Everything up to the store's revision has been sent, so the client may go on from there."""

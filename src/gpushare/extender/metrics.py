@@ -16,7 +16,7 @@ from gpushare.obs import metrics
 
 Ages = Callable[[], Iterable[tuple[str, float]]]  # of each watch, in seconds
 Events = Callable[[], tuple[int, int, int]]  # sent, dropped, failed
-VERBS = ("filter", "prioritize", "bind", "preempt", "inspect", "explain")
+VERBS = ("filter", "choose", "prioritize", "bind", "preempt", "inspect", "explain")
 
 
 class Metrics:

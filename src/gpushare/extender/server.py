@@ -49,6 +49,7 @@ class Handlers:
         app.add_routes(
             [
                 web.post(f"{PREFIX}/filter", self._asked("filter", self._verbs.filter, _failed_filter)),
+                web.post(f"{PREFIX}/choose", self._asked("choose", self._verbs.choose, _failed_filter)),
                 web.post(f"{PREFIX}/prioritize", self._asked("prioritize", self._verbs.prioritize, lambda _: b"[]")),
                 web.post(f"{PREFIX}/preempt", self._asked("preempt", self._verbs.preempt, lambda _: b"{}")),
                 web.post(f"{PREFIX}/bind", self._bind),

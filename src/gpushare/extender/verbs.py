@@ -1,4 +1,5 @@
-"""What kube-scheduler asks, answered from memory: filter, prioritize, preempt; and inspect and explain for people.
+"""What kube-scheduler asks, answered from memory: filter or choose, prioritize, preempt; and inspect and explain for
+people.
 
 Bytes in, bytes out, no I/O and no await: whatever a verb reads and changes happens at one instant. A decision counts
 from the moment it is made: the node that will be chosen is held before the answer leaves. `server` calls these,
@@ -7,7 +8,7 @@ from the moment it is made: the node that will be chosen is held before the answ
 
 from collections.abc import Callable, Iterable
 
-from gpushare.core import explain, preempt, request, score
+from gpushare.core import explain, preempt, request, score, usage
 from gpushare.core.book import NodeState, State
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request, Unit
@@ -40,6 +41,14 @@ class Verbs:
         self._cannot_answer = cannot_answer  # why a pod cannot be answered now, by uid; passes by itself
 
     def filter(self, body: bytes) -> bytes:
+        """All nodes that fit: others have a say in which is taken."""
+        return self._filter(body, lambda pod, claim, fits: fits)
+
+    def choose(self, body: bytes) -> bytes:
+        """As filter, but only the best node: the scheduler need not ask for scores, nor compute any itself."""
+        return self._filter(body, self._best)
+
+    def _filter(self, body: bytes, pick: Callable[[PodFacts, Request, list[str]], list[str]]) -> bytes:
         try:
             sent, offer = wire.read_args(body)
         except BadRequest as error:
@@ -55,9 +64,14 @@ class Verbs:
         if not fits:
             return wire.encode(self._refuse(pod, pod.claim, offer))
         self._remember(pod)
+        fits = pick(pod, pod.claim, fits)
         if len(fits) == 1:
             self._hold(pod, pod.claim, fits[0])  # prioritize is not asked about a single node
         return wire.encode(offer.result(fits, {}, {}))
+
+    def _best(self, pod: PodFacts, claim: Request, fits: list[str]) -> list[str]:
+        scores = score.best(self._ledger, claim, pod, fits, claim.policy or self._policy)
+        return [scores[0][0]] if scores else fits
 
     def prioritize(self, body: bytes) -> bytes:
         try:
@@ -105,7 +119,7 @@ class Verbs:
             if state is None or state.facts is None:
                 return 404, wire.encode({"nodes": [], "error": NO_SUCH_NODE.format(name=name[:253])})
             states = [state]
-        views = [_inspected(state) for state in states if state.facts is not None]
+        views = [usage.inspected(state) for state in states if state.facts is not None]
         return 200, wire.encode({"nodes": sorted(views, key=lambda view: str(view["name"]))})
 
     def explain(self, namespace: str, name: str) -> tuple[int, bytes]:
@@ -113,7 +127,7 @@ class Verbs:
         if pod is None:
             message = NO_SUCH_POD.format(name=name[:253], namespace=namespace[:253])
             return 404, wire.encode({"version": explain.VERSION, "error": message})
-        return 200, wire.encode(explain.explain(self._ledger, pod))
+        return 200, wire.encode(explain.explain(self._ledger, pod, policy=self._policy))
 
     def explain_pod(self, body: bytes) -> tuple[int, bytes]:
         """A pod that may not exist yet: what would become of it?"""
@@ -121,7 +135,7 @@ class Verbs:
             pod = request.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:
             return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
-        return 200, wire.encode(explain.explain(self._ledger, pod))
+        return 200, wire.encode(explain.explain(self._ledger, pod, policy=self._policy))
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it
@@ -173,23 +187,3 @@ def _can_be_remembered(pod: PodFacts) -> bool:
 
 def _error(text: str) -> bytes:
     return wire.encode(FilterResult(None, [], {}, {}, text))
-
-
-def _inspected(state: NodeState) -> dict[str, object]:
-    assert state.facts is not None
-    used = state.effective()
-    devices = []
-    for position, gpu in enumerate(state.facts.gpus):
-        pods = [
-            {"name": holding.pod.name, "namespace": holding.pod.namespace, "usedGPU": units}
-            for holding in state.holdings.values()
-            if holding.state is State.BOUND
-            for on, units in holding.charges or ()
-            if on == position
-        ]
-        pods.sort(key=lambda pod: (str(pod["namespace"]), str(pod["name"])))
-        taken = min(used[position], gpu.total)
-        devices.append({"id": gpu.index, "totalGPU": gpu.total, "usedGPU": taken, "pods": pods})
-    total = sum(gpu.total for gpu in state.facts.gpus)
-    taken = sum(min(amount, gpu.total) for amount, gpu in zip(used, state.facts.gpus, strict=True))
-    return {"name": state.name, "totalGPU": total, "usedGPU": taken, "devs": devices}

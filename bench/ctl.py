@@ -1,0 +1,78 @@
+"""`inspect` and `why`: CPU of the whole process for a small cluster, what it starts (kubectl) apart.
+
+As kubectl's plugin data come through `kubectl`, here a script that prints files; otherwise from an API server. The
+median of several runs: a process that starts is at the mercy of whatever else runs.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import world
+from bench.result import Result
+
+RUNS = 9
+NODES = 20
+OWN_CPU = """
+import resource, sys
+from gpushare import cli
+entry, *words = sys.argv[1:]
+getattr(cli, entry)(words)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, file=sys.stderr)
+"""
+KUBECTL = """#!/bin/sh
+case "$3" in *nodes) file=nodes ;; *pods/*) file=pod ;; *pods) file=pods ;; *) file=none ;; esac
+exec cat "{}/$file"
+"""
+
+
+def run() -> Iterator[Result]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _prepare(folder)
+        yield Result("inspect as kubectl's plugin, own CPU", _median(folder, "inspect_plugin"), "ms", 150)
+        why = ("gpushare_plugin", "why", "team-a/asks")
+        yield Result("why as kubectl's plugin, own CPU", _median(folder, *why), "ms")
+        command = [sys.executable, "-m", "gpushare.devcluster.apiserver", "--load", str(folder / "objects")]
+        config = ["--kubeconfig-out", str(folder / "kubeconfig")]
+        with subprocess.Popen([*command, *config], stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                server.stdout.readline()
+                yield Result("inspect by itself", _median(folder, "main", "inspect"), "ms", 450)
+                yield Result("why by itself", _median(folder, "main", *why[1:]), "ms")
+            finally:
+                server.terminate()
+
+
+def _prepare(folder: Path) -> None:
+    nodes = [world.node(number) for number in range(NODES)]
+    pods = [
+        world.pod(f"p-{number}", 2000, node=world.node_name(number % NODES), gpu=number % 8) for number in range(100)
+    ]
+    asks = world.pod("asks", world.HUGE)
+    for file, content in (("nodes", {"items": nodes}), ("pods", {"items": [*pods, asks]}), ("pod", asks), ("none", {})):
+        (folder / file).write_text(json.dumps(content))
+    whole: list[dict[str, Any]] = [{"kind": "Node", **node} for node in nodes]
+    whole += [{"kind": "Pod", **pod} for pod in (*pods, asks)]
+    (folder / "objects").write_text("".join(json.dumps({"apiVersion": "v1", **one}) + "\n" for one in whole))
+    (folder / "kubectl").write_text(KUBECTL.format(folder))
+    (folder / "kubectl").chmod(0o755)
+
+
+def _median(folder: Path, *words: str) -> float:
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "KUBECONFIG": str(folder / "kubeconfig"), "HOME": str(folder)}
+    spent = []
+    for _ in range(RUNS):
+        done = subprocess.run(
+            [sys.executable, "-c", OWN_CPU, *words], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout, done.stderr
+        spent.append(float(done.stderr.splitlines()[-1]) * 1000)
+    return statistics.median(spent)

@@ -1,0 +1,89 @@
+"""What `--help` says: one page each, 80 columns, grouped by what people want.
+
+`{program}` is the name it was called by: gpushare, or kubectl with a plugin's name.
+"""
+
+from typing import Final
+
+ALL: Final = """\
+usage: gpushare COMMAND [options]        share GPUs on Kubernetes by GPU memory
+Look and try
+  inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
+  why POD             why a pod waits, where it runs  (kubectl gpushare why)
+  demo                all of it on this machine, without a cluster, in a minute
+Run (one each per cluster component; the manifests in deploy/ do this for you)
+  extender            tells kube-scheduler which node and which GPU
+Options of every command, anywhere on the line
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+  -h, --help, --version
+Exit codes: 0 done or fits, 1 no, 2 bad input, 3 the cluster could not be asked"""
+
+PLUGIN: Final = """\
+usage: kubectl gpushare COMMAND [options]    share GPUs on Kubernetes by GPU memory
+  inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
+  why POD             why a pod waits, where it runs
+Options of every command, after it
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+  -h, --help, --version
+Exit codes: 0 done or fits, 1 no, 2 bad input, 3 the cluster could not be asked"""
+
+INSPECT: Final = """\
+usage: {program} [NODE...] [-d] [-o wide|json|yaml] [-w]
+Shows how much memory of each GPU is given out, and on a terminal who waits.
+  NODE                only these nodes
+  -d, --details       the pods on each node, too
+  -o, --output FORMAT wide: more columns and the waiting pods; json, yaml: for
+                      programs
+  -w, --watch         stay, and redraw when something changes
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  {program}
+  {program} -d gpu-a gpu-b
+  {program} -o json | jq '.nodes[] | {{name, usedGPU}}'
+Exit codes: 0 done, 2 bad input, 3 the cluster could not be asked"""
+
+WHY: Final = """\
+usage: {program} POD [-n NAMESPACE] | -f FILE      [-o wide|json|yaml]
+Says why a pod is Pending, what would make it fit, or where it runs.
+  POD                 name, namespace/name, or pod/name as kubectl prints it
+  -n, --namespace NS  default: the context's namespace
+  -f, --filename FILE ask before submitting: Pod, Deployment, Job...; - is stdin
+  -o, --output FORMAT wide: every node and GPU; json, yaml: for programs
+  --extender URL      ask a running extender instead of computing it here
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  {program} llm -n prod
+  {program} -f deploy.yaml && kubectl apply -f deploy.yaml
+Exit codes: 0 fits or runs, 1 does not fit, 2 bad input, 3 could not ask"""
+
+DEMO: Final = """\
+usage: gpushare demo [--once]
+Shows the whole thing at work on this machine: three simulated nodes with six
+GPUs, a small stand-in for Kubernetes, and the real extender. On a terminal it
+then stays up, to be played with, until Ctrl-C.
+  --once              end when the story ends, as it does without a terminal
+  --color auto|always|never, --debug
+Examples
+  gpushare demo
+  gpushare demo --once && echo all checks ok
+Exit codes: 0 done, 1 a check failed, 2 bad input, 130 Ctrl-C"""
+
+EXTENDER: Final = """\
+usage: gpushare extender [options]
+Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
+calls for pods that ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
+  --port N [N ...]      where to listen (default 12345); PORT in the environment
+                        wins
+  --listen ADDRESS      default 127.0.0.1; anything else should have TLS
+  --policy NAME         binpack (default) or spread; pods override it with the
+                        annotation gpushare.io/policy
+  --memory-unit UNIT    MiB or GiB: what pods mean that do not say it
+                        (default: such pods may go to nodes of either)
+  --tls-cert FILE --tls-key FILE --client-ca FILE
+                        HTTPS, only for clients with a certificate of that CA
+  --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  gpushare extender --kubeconfig ~/.kube/config
+  gpushare extender --port 12345 32766 --policy spread
+Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""

@@ -1,0 +1,218 @@
+"""What kube-scheduler itself checks before it asks anybody: may this pod go to this node, GPU memory aside?
+
+Of all it checks only what mostly keeps a pod away: cordon, taints, `nodeSelector` and the totals of CPU, memory, pods
+and extended resources. Affinity, volumes, ports, spreading and pod overhead are not looked at. Pure. Called by
+`gpushare why` and by the stand-in scheduler. The messages are kube-scheduler's own words (from 1.34 on).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from math import ceil, floor
+
+import msgspec
+
+from gpushare.core import api, units
+from gpushare.core.model import Data
+from gpushare.core.request import FINISHED
+
+CORDONED = "Cordoned"
+TAINT = "Taint"
+NODE_SELECTOR = "NodeSelector"
+INSUFFICIENT = "Insufficient"
+
+UNSCHEDULABLE = "node(s) were unschedulable"
+UNTOLERATED = "node(s) had untolerated taint(s)"
+NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+TOO_LITTLE = "Insufficient {resource}"
+TOO_MANY_PODS = "Too many pods"
+
+CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+_KEEPS_OFF = ("NoSchedule", "NoExecute")  # PreferNoSchedule only lowers a node's score
+_CORDON_TAINT = "node.kubernetes.io/unschedulable"
+_MILLI = 1000
+_MI, _GI = 1 << 20, 1 << 30
+
+
+class Taint(api.Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        """As `kubectl taint` writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Toleration(api.Struct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def covers(self, taint: Taint) -> bool:
+        """An empty key is any key, an empty effect any effect, no operator `Equal`."""
+        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
+            return False
+        return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
+
+
+class SchedulingGate(api.Struct):
+    name: str = ""
+
+
+class PodSpec(api.PodSpec):
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+
+
+class Pod(api.Pod):
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class NodeSpec(api.Struct):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class Node(api.Node):
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+
+
+class Obstacle(Data, frozen=True):
+    """One thing between a pod and a node."""
+
+    code: str
+    message: str  # kube-scheduler's words in the pod's condition
+    detail: str  # for the person who wonders
+    subject: str  # which taint, label or resource
+
+
+def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
+    """All that is in the way, in kube-scheduler's order; `taken` is what `totals` says of the node's pods."""
+    tolerations = pod.spec.tolerations or []
+    return [
+        *_cordon(tolerations, node),
+        *_taints(tolerations, node),
+        *_selector(pod.spec.node_selector or {}, node),
+        *_shortages(needs(pod), node, taken),
+    ]
+
+
+def reasons(found: list[Obstacle]) -> list[str]:
+    """What kube-scheduler says of a node with these obstacles: the first check that fails ends its look at the node."""
+    return list(dict.fromkeys(obstacle.message for obstacle in found if obstacle.code == found[0].code))
+
+
+def needs(pod: api.Pod) -> dict[str, int]:
+    """What a pod counts for in a node's totals: CPU in thousandths, the rest in whole units.
+
+    Init containers run one after the other beside the sidecars started before them, and then all others together: the
+    larger counts.
+    """
+    first: dict[str, int] = {}
+    beside: dict[str, int] = {}
+    for container in pod.spec.init_containers or ():
+        if container.restart_policy == "Always":
+            _add(beside, _asked(container))
+            now = beside
+        else:
+            now = dict(beside)
+            _add(now, _asked(container))
+        first = _larger(first, now)
+    for container in pod.spec.containers or ():
+        _add(beside, _asked(container))
+    return _larger(first, beside)
+
+
+def totals(pods: Iterable[api.Pod]) -> dict[str, int]:
+    """What the pods of a node take together, and under `pods` how many they are. Those that have ended take nothing."""
+    taken = {PODS: 0}
+    for pod in pods:
+        if pod.status.phase not in FINISHED:
+            _add(taken, needs(pod))
+            taken[PODS] += 1
+    return taken
+
+
+def offered(node: api.Node) -> dict[str, int]:
+    """What a node has for pods, in the units of `needs`."""
+    return {name: _whole(name, amount) for name, amount in (node.status.allocatable or {}).items()}
+
+
+def _cordon(tolerations: list[Toleration], node: Node) -> Iterator[Obstacle]:
+    cordon = Taint(key=_CORDON_TAINT, effect="NoSchedule")
+    if node.spec.unschedulable and not any(toleration.covers(cordon) for toleration in tolerations):
+        yield Obstacle(CORDONED, UNSCHEDULABLE, "cordoned", "cordon")
+
+
+def _taints(tolerations: list[Toleration], node: Node) -> Iterator[Obstacle]:
+    for taint in node.spec.taints or ():
+        if node.spec.unschedulable and taint.key == _CORDON_TAINT:
+            continue  # set by a controller on every cordoned node; the cordon was looked at
+        if taint.effect in _KEEPS_OFF and not any(toleration.covers(taint) for toleration in tolerations):
+            yield Obstacle(TAINT, UNTOLERATED, f"taint {taint} not tolerated", str(taint))
+
+
+def _selector(wanted: Mapping[str, str], node: Node) -> Iterator[Obstacle]:
+    labels = node.metadata.labels or {}
+    for key, value in sorted(wanted.items()):
+        if labels.get(key) != value:
+            label = f"{key}={value}"
+            yield Obstacle(NODE_SELECTOR, NOT_SELECTED, f"nodeSelector {label} does not match", label)
+
+
+def _shortages(asked: Mapping[str, int], node: Node, taken: Mapping[str, int]) -> Iterator[Obstacle]:
+    offers = offered(node)
+    there, room = taken.get(PODS, 0), offers.get(PODS, 0)
+    if there + 1 > room:
+        yield Obstacle(INSUFFICIENT, TOO_MANY_PODS, f"pods: {there} of {room} are there already", PODS)
+    for resource in sorted(asked, key=_rank):
+        total = offers.get(resource, 0)
+        free = total - taken.get(resource, 0)
+        if asked[resource] > 0 and free < asked[resource]:
+            message = TOO_LITTLE.format(resource=resource)
+            yield Obstacle(INSUFFICIENT, message, _shortage(resource, asked[resource], max(free, 0), total), resource)
+
+
+def _rank(resource: str) -> tuple[int, str]:
+    order = (CPU, MEMORY, STORAGE)
+    return order.index(resource) if resource in order else len(order), resource
+
+
+def _asked(container: api.Container) -> dict[str, int]:
+    """Requests; where one is missing, the limit, as the API server fills it in."""
+    given = container.resources or api.ResourceNeeds()
+    return {name: _whole(name, amount) for name, amount in ((given.limits or {}) | (given.requests or {})).items()}
+
+
+def _whole(resource: str, quantity: api.Quantity) -> int:
+    """Rounded up, as kube-scheduler counts; what cannot be read is nothing: no API server lets it pass."""
+    amount = units.exact(quantity) or 0
+    return ceil(amount * _MILLI if resource == CPU else amount)
+
+
+def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        sums[name] = sums.get(name, 0) + amount
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *other)}
+
+
+def _shortage(resource: str, asked: int, free: int, total: int) -> str:
+    """`cpu: asks 4, 1.5 of 8 free`. What is asked is rounded up, what is free down: the one stays above the other."""
+    if resource == CPU:
+        size, unit = _MILLI, ""
+    elif resource in (MEMORY, STORAGE) or resource.startswith("hugepages-"):
+        size, unit = (_GI, "Gi") if asked >= _GI else (_MI, "Mi")
+    else:
+        size, unit = 1, ""
+    wants, has, of = (_decimal(Fraction(n, size), to) for n, to in ((asked, ceil), (free, floor), (total, floor)))
+    return f"{resource}: asks {wants}{unit}, {has}{unit} of {of}{unit} free"
+
+
+def _decimal(amount: Fraction, to: Callable[[Fraction], int]) -> str:
+    """In thousandths, without what says nothing: `1.5`, `8`."""
+    return f"{to(amount * 1000) / 1000:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,60 @@
+"""Who uses how much of which GPU, for people and for programs.
+
+Pure. `inspected` is one node in the original's JSON: the extender's `/inspect` and `gpushare inspect -o json` both are
+made of it, and its keys are only ever added to. `gpus_of` says which container of a pod has which GPU.
+"""
+
+import msgspec
+
+from gpushare.core import names
+from gpushare.core.book import NodeState, State
+from gpushare.core.codec import Allocation
+from gpushare.core.model import NodeFacts, Pin, PodFacts, Request
+
+
+def inspected(state: NodeState) -> dict[str, object]:
+    """A node that shares GPUs. A pod of which nobody knows the GPU counts on every one, and is listed under none."""
+    facts = state.facts
+    assert facts is not None
+    used = [min(taken, gpu.total) for taken, gpu in zip(state.effective(), facts.gpus, strict=True)]
+    devices = [
+        {"id": gpu.index, "totalGPU": gpu.total, "usedGPU": taken, "healthy": gpu.healthy, "pods": _pods(state, at)}
+        for at, (gpu, taken) in enumerate(zip(facts.gpus, used, strict=True))
+    ]
+    return {"name": state.name, "unit": facts.unit, "totalGPU": facts.capacity, "usedGPU": sum(used), "devs": devices}
+
+
+def _pods(state: NodeState, gpu: int) -> list[dict[str, object]]:
+    """The pods bound to a GPU, by its position in the node's list."""
+    there = sorted(
+        (holding.pod.namespace, holding.pod.name, units)
+        for holding in state.holdings.values()
+        if holding.state is State.BOUND
+        for on, units in holding.charges or ()
+        if on == gpu
+    )
+    return [{"name": name, "namespace": namespace, "usedGPU": units} for namespace, name, units in there]
+
+
+def gpus_of(pod: PodFacts, facts: NodeFacts) -> dict[str, list[int]]:
+    """The GPUs of each container, by index, for a pod whose annotations are usable: `codec.read` says so.
+
+    On plugin nodes an init container that holds nothing beyond the others is written down nowhere; it is left out.
+    """
+    if not isinstance(pod.claim, Request):
+        return {}
+    direct = facts.pin is Pin.DIRECT and pod.claim.pin is Pin.DIRECT
+    index_of = {gpu.uuid: gpu.index for gpu in facts.gpus}
+    written = pod.note(names.ALLOCATION)
+    said = msgspec.json.decode(written, type=Allocation) if written is not None and not direct else None
+    gpus: dict[str, list[int]] = {}
+    for share in pod.claim.shares:
+        if direct:
+            chosen = [index_of[uuid] for uuid in (pod.note(share.visible) or "").split(",")]
+        elif said is not None:
+            chosen = [int(index) for index in said.get(str(share.position), {})]
+        else:
+            chosen = [int(pod.note(names.ALIYUN_IDX) or 0)]
+        if chosen:
+            gpus[share.container] = sorted(chosen)
+    return gpus

@@ -1,0 +1,157 @@
+"""What would make a refused pod fit: ways out, the cheapest first.
+
+Pure. Called by `explain` for a pod that no node can take. Only nodes are looked at that kube-scheduler would let the
+pod go to: freeing memory elsewhere is no help.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from gpushare.core import choose, preempt
+from gpushare.core.book import Holding, NodeState, State
+from gpushare.core.choose import Room
+from gpushare.core.explanation import Holder, Way
+from gpushare.core.fit import Question
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import PodFacts, Refusal, Request
+
+MOST_PODS = 16  # named in one way out
+MOST_NODES = 3  # nodes that ways out are looked for on
+MOST_SPLIT = 16  # GPUs that a container's memory is tried on
+_ABOUT_ONE_GPU = ("NoSingleGpu", "NoHealthyGpu", "TooLarge")
+
+Near = Sequence[tuple[NodeState, Refusal]]
+
+
+def ways(
+    ledger: Ledger, pod: PodFacts, found: Iterable[tuple[str, Refusal | None]], barred: Collection[str]
+) -> list[Way]:
+    """`found`: what each node says, the closest first. `barred`: nodes kube-scheduler keeps the pod off."""
+    assert isinstance(pod.claim, Request)
+    near = [(ledger.nodes[name], refused) for name, refused in found if refused is not None and name not in barred]
+    if not near:
+        return []
+    result: list[Way] = []
+    if pod.claim.one_share and near[0][1].code in _ABOUT_ONE_GPU:
+        result += _shrink(pod, near) + _split(pod, pod.claim, near)
+    for state, refused in near[:MOST_NODES]:
+        if refused.code == "NoHealthyGpu" and state.facts is not None:
+            sick = [gpu for gpu in state.facts.gpus if not gpu.healthy]
+            result += [Way("heal", node=state.name, gpu=gpu.index, why=gpu.why or None) for gpu in sick]
+        if refused.forever:
+            continue
+        if preempt.would_fit(state, pod, ()):  # there is room: the node only wants to be left alone for a moment
+            result.append(Way("wait", node=state.name))
+        else:
+            result += _wait(state, pod) + _end(state, pod) + _evict(state, pod)
+    return result
+
+
+def _shrink(pod: PodFacts, near: Near) -> list[Way]:
+    """The most it could ask: what the emptiest GPU has free or, if none is large enough, what the largest has."""
+    first = near[0][1]
+    sizes: list[tuple[int, Room]] = []
+    if first.code == "TooLarge":
+        sizes = [(state.room.largest, state.room) for state, refused in near if refused == first and state.room]
+    else:
+        rooms = [state.room_for(pod) for state, refused in near if refused.code in _ABOUT_ONE_GPU]
+        sizes = [(room.rising[-1], room) for room in rooms if room is not None and room.rising]
+    most, room = max(sizes, key=lambda size: size[0], default=(0, None))
+    if room is None or not most:
+        return []
+    amounts = [gpu.total for gpu in room.facts.gpus] if first.code == "TooLarge" else room.free
+    well = [i for i, amount in enumerate(amounts) if amount == most and room.facts.gpus[i].healthy]
+    at = (well or [amounts.index(most)])[0]
+    return [Way("shrink", node=room.facts.name, gpu=room.facts.gpus[at].index, units=most)]
+
+
+def _split(pod: PodFacts, request: Request, near: Near) -> list[Way]:
+    """Several GPUs instead of one. For what fits no GPU a node that has enough large ones, full or not, will do."""
+    share = request.shares[0]
+    never = near[0][1].forever
+    for gpus in range(2, MOST_SPLIT + 1):
+        if share.units % gpus:
+            continue
+        question = Question(msgspec.structs.replace(request, shares=(msgspec.structs.replace(share, gpus=gpus),)))
+        for state, _ in near:
+            room = state.room_for(pod)
+            if room is not None and never:
+                room = Room.of(room.facts, [0] * len(room.free))
+            if room is not None and question.refusal(room) is None:
+                return [Way("split", node=state.name, units=share.units // gpus, gpus=gpus)]
+    return []
+
+
+def _wait(state: NodeState, pod: PodFacts) -> list[Way]:
+    """Pods that are going already, and will leave room enough."""
+    going = {uid for uid, holding in state.holdings.items() if holding.pod.terminating}
+    if not going or not preempt.would_fit(state, pod, going):
+        return []
+    return [_with_pods("wait", state, [state.holdings[uid] for uid in going], _gpu_of(state, pod, going))]
+
+
+def _end(state: NodeState, pod: PodFacts) -> list[Way]:
+    """Pods any one of which would make room by ending; and the GPU, if it is the same whoever ends."""
+    enough, gpus = [], set(range(len(state.used)))
+    for uid, holding in state.holdings.items():
+        if holding.state is State.BOUND and not holding.pod.terminating and preempt.would_fit(state, pod, {uid}):
+            enough.append(holding)
+            gpus &= _able(state, pod, {uid})
+    if not enough:
+        return []
+    room = state.room_for(pod)
+    closest = max(gpus, key=lambda gpu: (room.free[gpu] if room is not None else 0, -gpu), default=None)
+    return [_with_pods("end", state, enough, closest)]
+
+
+def _evict(state: NodeState, pod: PodFacts) -> list[Way]:
+    """Pods of lower priority that may have to give way."""
+    uids = preempt.victims(state, pod, ())
+    if not uids:
+        return []
+    return [_with_pods("evict", state, [state.holdings[uid] for uid in uids], _gpu_of(state, pod, uids))]
+
+
+def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:
+    """On which GPUs a request of one share would have room if these were gone; for other shapes it is no single one."""
+    request, room = pod.claim, state.room_for(pod, gone)
+    if room is None or not isinstance(request, Request) or not request.one_share:
+        return set()
+    need = request.shares[0].units
+    return {i for i, gpu in enumerate(room.facts.gpus) if gpu.healthy and room.free[i] >= need}
+
+
+def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | None:
+    request, room = pod.claim, state.room_for(pod, gone)
+    if room is None or not isinstance(request, Request) or not request.one_share:
+        return None
+    places = choose.plan(request, room, choose.BINPACK)
+    return None if places is None else places[0][0]
+
+
+def _with_pods(way: str, state: NodeState, holdings: Sequence[Holding], gpu: int | None) -> Way:
+    named = sorted(_full_name(holding.pod) for holding in holdings)[:MOST_PODS]
+    cheapest = sorted((holder(holding, state, gpu) for holding in holdings), key=lambda h: (h.units, h.pod))
+    assert state.facts is not None
+    return Way(
+        way,
+        node=state.name,
+        gpu=None if gpu is None else state.facts.gpus[gpu].index,
+        pods=named,
+        count=len(holdings) if len(holdings) > len(named) else None,
+        holders=cheapest[:MOST_PODS],
+    )
+
+
+def holder(holding: Holding, state: NodeState, gpu: int | None) -> Holder:
+    """A pod with what it holds on a GPU, or else on all of its node together."""
+    charges = dict(holding.charges or ())
+    units = charges.get(gpu, 0) if gpu is not None and charges else sum(charges.values())
+    place = gpu if gpu is not None else next(iter(charges)) if len(charges) == 1 else None
+    index = state.facts.gpus[place].index if place is not None and state.facts is not None else None
+    return Holder(_full_name(holding.pod), units if charges else holding.pod.spec_units, holding.pod.priority, index)
+
+
+def _full_name(pod: PodFacts) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -1,0 +1,106 @@
+"""Would it fit? Pods that exist only in a file, placed one by one.
+
+Pure, on a ledger of its own: what is placed is held there, so that the next replica, and the next item of the file, see
+it. A node is chosen as the extender would choose it. Called by `why -f`.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+import msgspec
+
+from gpushare.core import choose, explain, explanation, intree, request, score
+from gpushare.core.explanation import Explanation, Replicas, Way
+from gpushare.core.model import Pin, PodFacts, Refusal, Request
+from gpushare.ctl import judge, seen
+from gpushare.ctl.manifests import Item
+from gpushare.ctl.rest import Keeping, Rest
+from gpushare.ctl.snapshot import Snapshot
+
+_OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR)  # what a DaemonSet means by "every node"
+# What the DaemonSet controller lets its pods tolerate.
+_TOLERATED = [
+    intree.Toleration(key=f"node.kubernetes.io/{key}", operator="Exists")
+    for key in ("unschedulable", "not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure")
+]
+
+Place = tuple[str, int | None]  # node, and GPU if it is a single one
+
+
+class Drafts:
+    def __init__(self, world: Snapshot) -> None:
+        self._world, self._rest = world, Rest(world)
+        self._placed = 0
+
+    def place(self, item: Item) -> Explanation:
+        """What becomes of an item: of the first pod that does not fit or, if all do, of the first."""
+        pod = _of_every_node(item.pod) if item.every_node else item.pod
+        facts = request.facts(pod, None)
+        said = judge.about(judge.judged(self._world, self._rest, pod, facts), pod)
+        if isinstance(facts.claim, Request):
+            said = self._all(item, pod, facts, said)
+        if not item.is_pod:
+            said.kind = item.kind
+        return said
+
+    def _all(self, item: Item, pod: seen.Pod, facts: PodFacts, first: Explanation) -> Explanation:
+        keeping = self._rest.keeping(pod, facts, every_node=item.every_node)
+        targets: list[Collection[str] | None] = [None] * item.replicas
+        if item.every_node:
+            targets = [[name] for name, found in keeping.items() if not any(o.code in _OF_A_NODE for o in found)]
+        places: list[Place] = []
+        said = first
+        for among in targets:
+            place = self._put(pod, facts, keeping, among)
+            if place is None:
+                said = judge.about(judge.judged(self._world, self._rest, pod, facts, among=among), pod)
+                break
+            places.append(place)
+        if item.is_pod:
+            return said
+        said.replicas = Replicas(len(targets), len(places))
+        if len(places) == len(targets) and (len(targets) != 1 or item.every_node):
+            said.verdict, said.code, said.message = "fits", explanation.FITS, explain.FITS
+            said.ways = [Way("wait", node=n, gpu=gpu, count=count) for (n, gpu), count in Counter(places).items()]
+        return said
+
+    def _put(self, pod: seen.Pod, facts: PodFacts, keeping: Keeping, among: Collection[str] | None) -> Place | None:
+        """Holds the best place there is for one more, and says which."""
+        ledger = self._world.ledger
+        candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
+        for admitted in _admitted(facts):
+            assert isinstance(admitted.claim, Request)
+            policy = admitted.claim.policy or choose.BINPACK
+            fits = ledger.fitting(admitted.claim, admitted, candidates)
+            best = score.best(ledger, admitted.claim, admitted, fits, policy)
+            if not best:
+                continue
+            node = best[0][0]
+            self._placed += 1
+            draft = msgspec.structs.replace(admitted, uid=f"draft-{self._placed}")
+            places = ledger.hold(draft, node, policy, self._world.now)
+            if isinstance(places, Refusal):
+                return None
+            self._rest.add(pod, node)
+            keeping[node] = self._rest.of(pod, facts, node)
+            return node, self._single_gpu(node, draft.uid)
+        return None
+
+    def _single_gpu(self, node: str, uid: str) -> int | None:
+        state = self._world.ledger.nodes[node]
+        charges = state.holdings[uid].charges or ()
+        return state.facts.gpus[charges[0][0]].index if state.facts is not None and len(charges) == 1 else None
+
+
+def _admitted(facts: PodFacts) -> list[PodFacts]:
+    """A pod for nodes with a device plugin or, once the admission policy has seen it, for those that pin directly."""
+    assert isinstance(facts.claim, Request)
+    if facts.claim.pin is not Pin.PLUGIN:
+        return [facts]
+    direct = msgspec.structs.replace(facts.claim, pin=Pin.DIRECT)
+    return [facts, msgspec.structs.replace(facts, claim=direct)]
+
+
+def _of_every_node(pod: seen.Pod) -> seen.Pod:
+    spec = msgspec.structs.replace(pod.spec, tolerations=[*(pod.spec.tolerations or ()), *_TOLERATED])
+    return msgspec.structs.replace(pod, spec=spec)

@@ -1,0 +1,66 @@
+"""A pod that fits right now and yet waits: what to look at.
+
+Pure; called by `judge`. The checks come in a fixed order. The first that fails is the answer and ends the list.
+"""
+
+from gpushare.core import intree, quoted
+from gpushare.core.explanation import Check, Quote
+from gpushare.ctl import seen
+
+BACK_OFF = 10.0  # seconds: the longest that kube-scheduler lets a pod wait between two tries
+DEFAULT_SCHEDULER = "default-scheduler"
+
+DELETING = "it is being deleted"
+NO_GATE = "no scheduling gate"
+GATE = "scheduling gate {gates}"
+LOOKED = 'its scheduler "{scheduler}" has looked at it{ago}'
+NOT_LOOKED = 'no scheduler has looked at it for {age}: does "{scheduler}" run?'
+FREED_SINCE = "refused{ago}, memory came free since: next try within 10 s"
+NOT_ASKED = "kube-scheduler refused it without asking gpushare: is the extender configured? docs/install.md"
+SAYS = "kube-scheduler says: {message}"
+
+
+def checks(pod: intree.Pod, quote: Quote | None, now: float) -> list[Check]:
+    """What was looked at; the last is what the pod waits for."""
+    if held_back := unready(pod):
+        return held_back
+    scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    if quote is None:
+        age = ago(now - seen.moment(pod.metadata.creation_timestamp or ""))
+        return [Check(True, NO_GATE), Check(False, NOT_LOOKED.format(age=age, scheduler=scheduler))]
+    looked = LOOKED.format(scheduler=scheduler, ago=_since(quote, now, ", {} ago"))
+    return [Check(True, NO_GATE), Check(True, looked), Check(False, _waits_for(quote, now))]
+
+
+def unready(pod: intree.Pod) -> list[Check]:
+    """What keeps every scheduler from looking at a pod, whether it fits or not."""
+    if pod.metadata.deletion_timestamp:
+        return [Check(False, DELETING)]
+    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    return [Check(False, GATE.format(gates=", ".join(gates)))] if gates else []
+
+
+def _waits_for(quote: Quote, now: float) -> str:
+    totals = quoted.only_totals(quote.message)
+    just_now = quote.time is not None and now - seen.moment(quote.time) <= BACK_OFF
+    if quoted.refusal_in(quote.message) or (totals and just_now):
+        return FREED_SINCE.format(ago=_since(quote, now, " {} ago"))
+    # Had it asked, our words would stand there; and what only totals refused is tried again as soon as they suffice.
+    return NOT_ASKED if totals else SAYS.format(message=quote.message)
+
+
+def _since(quote: Quote, now: float, words: str) -> str:
+    return words.format(ago(now - seen.moment(quote.time))) if quote.time else ""
+
+
+def ago(seconds: float) -> str:
+    """`8 s`, `2m10s`, `3h5m`, `12d4h`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    for size, large, small, part in ((3600, "m", "s", 60), (86400, "h", "m", 3600)):
+        if whole < size:
+            rest = whole % part // (part // 60)
+            return f"{whole // part}{large}{rest}{small}" if rest else f"{whole // part}{large}"
+    rest = whole % 86400 // 3600
+    return f"{whole // 86400}d{rest}h" if rest else f"{whole // 86400}d"

@@ -1,0 +1,171 @@
+"""Pods out of a file that nobody has submitted yet: `why -f`.
+
+Pure but for the import of yaml, which is slow and only needed here. Takes Pods and whatever holds a pod template, in
+several documents and Lists; what holds no pod is named, and an error only if there is nothing else.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gpushare.ctl import seen
+from gpushare.obs.errors import UserError
+
+MOST_REPLICAS = 10_000  # more are nobody's; each is placed by itself
+KINDS = "Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController or List"
+NAMES_ITS_NODE = "{file}: nodeName of {kind} {name} is not looked at; with it neither scheduler nor gpushare is asked."
+_UNSURE = "kubectl apply --dry-run=server -f FILE names every fault"
+
+Object = dict[str, Any]
+
+
+class Item(msgspec.Struct):
+    """A pod to be, as often as `replicas` says, or once on every node."""
+
+    kind: str
+    name: str
+    pod: seen.Pod
+    replicas: int = 1
+    every_node: bool = False
+    priority_class: str = ""
+
+    @property
+    def is_pod(self) -> bool:
+        return self.kind == "Pod"
+
+
+class Manifest(msgspec.Struct):
+    items: list[Item]
+    notes: list[str]
+
+
+def read(text: str, file: str, namespace: str) -> Manifest:
+    """All pods of a file. `namespace`: of those that name none."""
+    items: list[Item] = []
+    notes: list[str] = []
+    skipped: list[str] = []
+    for position, document in enumerate(_documents(text, file), 1):
+        if not isinstance(document, dict):
+            what = f"{file}: document {position} is no Kubernetes object"
+            raise UserError(what, f"it is {_described(document)}", f"it should begin with kind: {KINDS}")
+        for given in _flat(document):
+            kind, name = _kind(given, file), _name(given)
+            template, replicas = _template(kind, given)
+            if template is None:
+                skipped.append(f"{kind} {name}".strip())
+                continue
+            items.append(_item(kind, given, template, replicas, file, namespace))
+            if _mapping(template.get("spec")).get("nodeName") and not _mapping(given.get("metadata")).get("uid"):
+                notes.append(NAMES_ITS_NODE.format(file=file, kind=kind, name=name))
+    if not items:
+        held = f"it holds {', '.join(skipped)}" if skipped else "it is empty"
+        raise UserError(f"no pod in {file}", held, f"a file with a {KINDS}")
+    return Manifest(items, [*notes, *(f"{file}: {one} holds no pod." for one in skipped)])
+
+
+def _documents(text: str, file: str) -> list[Any]:
+    import yaml
+
+    try:
+        return [document for document in yaml.safe_load_all(text) if document is not None]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error) or repr(error)
+        raise UserError(f"{file} is no YAML", f"{where}{problem}", _UNSURE.replace("FILE", file)) from None
+
+
+def _flat(document: Object) -> list[Object]:
+    """A List is its items."""
+    if not str(document.get("kind", "")).endswith("List") or not isinstance(document.get("items"), list):
+        return [document]
+    return [one for item in document["items"] if isinstance(item, dict) for one in _flat(item)]
+
+
+def _kind(given: Object, file: str) -> str:
+    kind = given.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise UserError(f"{file}: an object without a kind", f"it is {_described(given)}", f"kind: {KINDS}")
+    return kind
+
+
+def _name(given: Object) -> str:
+    meta = _mapping(given.get("metadata"))
+    return str(meta.get("name") or meta.get("generateName") or "")
+
+
+def _item(kind: str, given: Object, template: Object, replicas: object, file: str, namespace: str) -> Item:
+    name, meta, spec = _name(given), _mapping(given.get("metadata")), _mapping(template.get("spec"))
+    if not name:
+        way = f"metadata: {{name: my-{kind.lower()}}}"
+        raise UserError(f"{file}: a {kind} without a name", "metadata.name is missing", way)
+    who = f"{kind} {name}"
+    of_pod = {**_mapping(template.get("metadata")), "name": name, "namespace": meta.get("namespace") or namespace}
+    pod = _pod(of_pod, spec, file, who)
+    return Item(
+        kind,
+        name,
+        pod,
+        replicas=_count(replicas, f"{file}: {who}"),
+        every_node=kind == "DaemonSet",
+        priority_class=str(spec.get("priorityClassName") or ""),
+    )
+
+
+def _template(kind: str, given: Object) -> tuple[Object | None, object]:
+    """The pod that an object stands for, and how many there are of it."""
+    if kind == "Pod":
+        return given, 1
+    spec = _mapping(given.get("spec"))
+    if kind == "CronJob":
+        spec = _mapping(_mapping(spec.get("jobTemplate")).get("spec"))
+    template = given.get("template") if kind == "PodTemplate" else spec.get("template")
+    if not isinstance(template, dict) or "containers" not in _mapping(template.get("spec")):
+        return None, 0
+    if kind in ("Job", "CronJob"):
+        return template, _parallel(spec)
+    return template, 1 if spec.get("replicas") is None else spec["replicas"]
+
+
+def _parallel(job: Object) -> object:
+    """How many pods of a Job run at the same time: never more than are left to complete."""
+    at_once = 1 if job.get("parallelism") is None else job["parallelism"]
+    completions = job.get("completions")
+    return min(at_once, completions) if type(at_once) is int and type(completions) is int else at_once
+
+
+def _count(replicas: object, who: str) -> int:
+    if type(replicas) is not int or not 0 <= replicas <= MOST_REPLICAS:
+        why = f"a whole number up to {MOST_REPLICAS:,} can be placed one by one"
+        raise UserError(f"{who} asks for {replicas!r} replicas"[:200], why, "replicas: 3")
+    return replicas
+
+
+def _pod(meta: Object, spec: Object, file: str, who: str) -> seen.Pod:
+    """The pod as it would be created: what a cluster adds (uid, node, status) is not taken from a file."""
+    kept = {key: meta.get(key) for key in ("name", "namespace", "annotations", "labels")}
+    made = {"metadata": kept, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
+    try:
+        pod = msgspec.convert(_without_nulls(made), type=seen.Pod)
+    except (msgspec.ValidationError, RecursionError) as error:
+        way = f'quote it if it is text, as in "2"; {_UNSURE.replace("FILE", file)}'
+        raise UserError(f"{file}: {who} is not a valid pod", str(error), way) from None
+    if not pod.spec.containers:
+        raise UserError(f"{file}: {who} has no containers", "spec.containers is empty", _UNSURE.replace("FILE", file))
+    return pod
+
+
+def _without_nulls(value: Any) -> Any:
+    """The API server reads null as not there."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _mapping(value: object) -> Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _described(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,118 @@
+"""The rest: what kube-scheduler looks at, node by node, apart from GPU memory.
+
+Pure, from a `Snapshot`; called by `judge` and `drafts`. Its `Insufficient aliyun.com/gpu-mem` is GPU memory: where
+gpushare refuses a node anyway, gpushare's sentence says what it means; only where gpushare sees room does it count.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gpushare.core import api, fit, intree, names, units
+from gpushare.core.explanation import NodeView, Said, Way
+from gpushare.core.fit import Question
+from gpushare.core.intree import Obstacle
+from gpushare.core.model import NodeFacts, Pin, PodFacts, Request
+from gpushare.ctl.snapshot import Snapshot
+
+GPU_TOTALS = (names.GPU_MEM, names.GPU_COUNT)
+NVIDIA_ONLY = f"{names.NVIDIA_GPU} only"
+LABEL = ("gpushare", "true")  # where the device plugin runs
+
+Keeping = dict[str, list[Obstacle]]
+
+
+class Rest:
+    """What is taken on each node, as kube-scheduler counts, and with that what keeps a pod off it."""
+
+    def __init__(self, seen: Snapshot) -> None:
+        self._seen = seen
+        self._nodes = {node.metadata.name: node for node in seen.nodes}
+        self._there: dict[str, list[api.Pod]] = {name: [] for name in self._nodes}
+        for pod in seen.pods:
+            if pod.spec.node_name in self._there:
+                self._there[pod.spec.node_name].append(pod)
+        self._taken: dict[str, dict[str, int]] = {}  # of the nodes that were asked about: sums cost time
+
+    def keeping(self, pod: intree.Pod, facts: PodFacts, *, every_node: bool = False) -> Keeping:
+        """All that keeps a pod off a node, by the name of the node; of those that might have a GPU, or of all."""
+        ledger, nodes = self._seen.ledger, self._nodes.items()
+        asked = [name for name, node in nodes if every_node or name in ledger.nodes or _unshared(node)]
+        return {name: self.of(pod, facts, name) for name in asked}
+
+    def of(self, pod: intree.Pod, facts: PodFacts, name: str) -> list[Obstacle]:
+        found = intree.obstacles(pod, self._nodes[name], self._totals(name))
+        if any(obstacle.subject in GPU_TOTALS for obstacle in found) and not self._has_room(facts, name):
+            return [obstacle for obstacle in found if obstacle.subject not in GPU_TOTALS]
+        return found
+
+    def add(self, pod: intree.Pod, name: str) -> None:
+        """Count one more pod on a node."""
+        taken = self._totals(name)
+        for resource, amount in intree.needs(pod).items():
+            taken[resource] = taken.get(resource, 0) + amount
+        taken[intree.PODS] += 1
+
+    def _totals(self, name: str) -> dict[str, int]:
+        if name not in self._taken:
+            self._taken[name] = intree.totals(self._there[name])
+        return self._taken[name]
+
+    def _has_room(self, facts: PodFacts, name: str) -> bool:
+        state, claim = self._seen.ledger.nodes.get(name), facts.claim
+        if state is None or state.facts is None or not isinstance(claim, Request):
+            return False
+        pod = _as_admitted(facts, state.facts)
+        assert isinstance(pod.claim, Request)
+        return self._seen.ledger.refusal(Question(pod.claim), name, pod) is None
+
+
+def _as_admitted(facts: PodFacts, node: NodeFacts) -> PodFacts:
+    """A pod that does not exist yet, as the admission policy would make it for such a node; others as they are."""
+    if facts.uid or not isinstance(facts.claim, Request) or facts.claim.pin is not Pin.PLUGIN:
+        return facts
+    pin = Pin.DIRECT if node.pin is Pin.DIRECT else Pin.PLUGIN
+    return msgspec.structs.replace(facts, claim=msgspec.structs.replace(facts.claim, pin=pin))
+
+
+def said(obstacles: list[Obstacle]) -> Said | None:
+    """The same for people, in one line."""
+    if not obstacles:
+        return None
+    return Said(obstacles[0].code, "; ".join(obstacle.detail for obstacle in obstacles))
+
+
+def tolerate(views: list[NodeView], keeping: Mapping[str, list[Obstacle]]) -> list[Way]:
+    """The closest node with room that nothing but taints keeps the pod off."""
+    for view in views:
+        found = keeping.get(view.name, [])
+        if view.fits and found and all(obstacle.code == intree.TAINT for obstacle in found):
+            return [Way("tolerate", node=view.name, taint=" and ".join(obstacle.subject for obstacle in found))]
+    return []
+
+
+def others(seen: Snapshot, shared: set[str], among: Collection[str] | None) -> tuple[list[NodeView], int]:
+    """Nodes that share no GPU: those where one might expect it, with the reason, and how many others there are.
+    `among`: the only nodes that are looked at, and all of them are."""
+    views, without = [], 0
+    for node in seen.nodes:
+        name = node.metadata.name
+        if name in shared or (among is not None and name not in among):
+            continue
+        refused = _unshared(node)
+        if refused is None and among is not None:
+            refused = Said(fit.NO_SHARED_GPU.code, fit.NO_SHARED_GPU.message)
+        if refused is None:
+            without += 1
+        else:
+            views.append(NodeView(name, False, None, refused, None, []))
+    return views, without
+
+
+def _unshared(node: intree.Node) -> Said | None:
+    capacity, allocatable = node.status.capacity or {}, node.status.allocatable
+    if any(resource in capacity for resource in GPU_TOTALS) or LABEL in (node.metadata.labels or {}).items():
+        return Said(fit.PLUGIN_DOWN.code, fit.PLUGIN_DOWN.message)  # kubelet keeps a resource, at 0, after its plugin
+    if units.number(allocatable, names.NVIDIA_GPU):
+        return Said(fit.NO_SHARED_GPU.code, fit.NO_SHARED_GPU.message, NVIDIA_ONLY)
+    return None

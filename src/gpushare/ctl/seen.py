@@ -1,0 +1,154 @@
+"""One pod with all that is known about why it waits or does not start: its conditions, its containers, its events.
+
+Read by `why` with two small requests, which a user who may read only their own namespace can make as well. The rest
+is pure: what kube-scheduler said last, what gpushare said last, which container kubelet waits for.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TypeVar
+from urllib.parse import quote as escaped
+
+import msgspec
+
+from gpushare.core import api, intree, names
+from gpushare.core.explanation import Quote
+from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+
+FAILED_SCHEDULING = "FailedScheduling"
+GATED = "SchedulingGated"  # the API server's own reason: no scheduler has looked yet
+T = TypeVar("T")
+
+
+class Waiting(api.Struct):
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerState(api.Struct):
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(api.Struct):
+    name: str = ""
+    state: ContainerState | None = None
+
+
+class PodStatus(api.PodStatus):
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(intree.Pod):
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class Series(api.Struct):
+    last_observed_time: str | None = None
+
+
+class EventSource(api.Struct):
+    component: str | None = None
+
+
+class Event(api.Struct):
+    reason: str | None = None
+    message: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: Series | None = None
+    source: EventSource | None = None
+    reporting_component: str | None = None
+
+    @property
+    def time(self) -> str:
+        """When it was seen last; kube-scheduler counts repeated ones in a series."""
+        again = self.series.last_observed_time if self.series else None
+        return max(again or "", self.last_timestamp or "", self.event_time or "", key=moment)
+
+
+class _Events(api.Struct):
+    items: list[Event] | None = None
+
+
+class _Names(api.Struct):
+    items: list[api.Pod] | None = None
+
+
+def pod(source: Source, namespace: str, name: str) -> Pod:
+    """The pod; NotFound if there is none."""
+    path = f"/api/v1/namespaces/{escaped(namespace, safe='')}/pods/{escaped(name, safe='')}"
+    return decode(source.get(path), Pod, path)
+
+
+def pods(source: Source, namespace: str) -> list[api.Pod]:
+    """The pods somebody may have meant: of all namespaces if they may be read, else of this one, else none."""
+    for path in ("/api/v1/pods", f"/api/v1/namespaces/{escaped(namespace, safe='')}/pods"):
+        try:
+            return decode(source.get(path), _Names, path).items or []
+        except (Forbidden, NotFound):
+            continue
+    return []
+
+
+def events(source: Source, of: api.Pod) -> list[Event]:
+    """What was said about a pod; nothing if that may not be read."""
+    selector = f"involvedObject.uid={of.metadata.uid}"
+    path = f"/api/v1/namespaces/{escaped(of.metadata.namespace)}/events?fieldSelector={escaped(selector)}"
+    try:
+        return decode(source.get(path), _Events, path).items or []
+    except (Forbidden, NotFound):
+        return []
+
+
+def quote(of: api.Pod, said: Iterable[Event]) -> Quote | None:
+    """kube-scheduler's last word on a pod; None if it has not looked at it."""
+    condition = next((c for c in of.status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
+    if condition is not None and condition.reason == GATED:
+        return None
+    tries = sorted((event for event in said if event.reason == FAILED_SCHEDULING), key=lambda event: moment(event.time))
+    if condition is None and not tries:
+        return None
+    message = (condition.message if condition is not None else tries[-1].message) or "Unschedulable"
+    # The condition keeps the time of the first refusal; that of the last is in the event, if it is still there.
+    times = [condition.last_transition_time or ""] if condition is not None else []
+    times += [event.time for event in tries[-1:]]
+    return Quote(message, max(times, key=moment) or None)
+
+
+def ours(said: Iterable[Event]) -> Event | None:
+    """gpushare's last word on a pod."""
+    spoken = [event for event in said if names.COMPONENT in (event.reporting_component, _component(event))]
+    return max(spoken, key=lambda event: moment(event.time), default=None)
+
+
+def not_started(of: Pod) -> tuple[str, str] | None:
+    """The first container that kubelet could not start, and its reason."""
+    status = of.status
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting if container.state else None
+        if waiting is not None and waiting.reason and waiting.reason != "PodInitializing":
+            return container.name, waiting.reason
+    return None
+
+
+def moment(time: str) -> float:
+    """Seconds since 1970; 0 for what is no time."""
+    try:
+        return datetime.fromisoformat(time).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def decode(body: bytes, kind: type[T], path: str) -> T:
+    """The API server's answer; what is none is the cluster's fault."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        what = f"the API server's answer cannot be read: GET {path}"
+        raise UserError(what, str(error), "is it a Kubernetes API server? kubectl version", CLUSTER_NOT_ASKED) from None
+
+
+def _component(event: Event) -> str | None:
+    return event.source.component if event.source else None

@@ -1,0 +1,83 @@
+"""The cluster at one moment, with the ledger the extender would have of it.
+
+Made by `read` from two lists, or by `build` from objects in hand. Everything the commands show is worked out from this,
+by the core the extender uses; it needs no extender, and works as well where the original's annotations stand.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gpushare.core import api, codec, intree, request
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import PodFacts
+from gpushare.ctl.source import Source
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+
+T = TypeVar("T")
+
+
+class Address(api.Struct):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(api.NodeStatus):
+    addresses: list[Address] | None = None
+
+
+class Node(intree.Node):
+    """A node with what only people want to know of it."""
+
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class Items(api.Struct, Generic[T]):
+    items: list[T] | None = None
+
+
+class Snapshot(msgspec.Struct):
+    nodes: list[intree.Node]  # by name
+    pods: list[intree.Pod]  # by namespace and name
+    ledger: Ledger  # what is bound; nothing is held
+    asking: list[PodFacts]  # the pods that ask for GPU memory, in the order of `pods`
+    now: float  # seconds since 1970
+
+
+def read(source: Source, now: float) -> Snapshot:
+    """Asks for all nodes and all pods. A UserError says what went wrong."""
+    nodes = _decode(source.get(NODES), Items[Node], NODES)
+    pods = _decode(source.get(PODS), Items[intree.Pod], PODS)
+    return build(nodes.items or [], pods.items or [], now)
+
+
+def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) -> Snapshot:
+    """The same from objects in hand."""
+    by_name = sorted(nodes, key=lambda node: node.metadata.name)
+    by_place = sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    ledger, asking = Ledger(), []
+    # Pods first: what a node has free is then worked out once for each node, not for each pod.
+    for pod in by_place:
+        claiming = request.facts(pod, None)
+        if claiming.claim is not None:
+            asking.append(claiming)
+            ledger.observe(claiming, now)
+    for node in by_name:
+        # The extender believes an annotation for a minute against the node's capacity; a moment cannot tell how long
+        # they have contradicted each other, and most that do will not stop by themselves.
+        facts = codec.node_facts(node, frozenset(), as_original=codec.contradicts(node))
+        if facts is not None:
+            ledger.set_node(facts)
+    return Snapshot(by_name, by_place, ledger, asking, now)
+
+
+def _decode(body: bytes, kind: type[T], path: str) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        what = f"the API server's answer cannot be read: GET {path}"
+        raise UserError(what, str(error), "is it a Kubernetes API server? kubectl version", CLUSTER_NOT_ASKED) from None

@@ -1,0 +1,219 @@
+"""Reading the cluster: through kubectl, or directly.
+
+Called by everything in this folder that needs an object. `Kubectl` is for use as kubectl's plugin: kubectl is there,
+knows every way of logging in, and starting it costs us less than our own HTTP client. `Direct` needs nothing but a
+kubeconfig. Either way a request ends after 10 seconds, says after one what it waits for, and fails with the three lines
+of `UserError`. What either needs is imported when it is used: `kubectl inspect gpushare` must start at once.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from gpushare.kube.auth import Access
+
+PATIENCE: Final = 1.0  # seconds after which somebody wants to know what is waited for
+LIMIT: Final = 10.0  # seconds for each request
+WAITING: Final = "waiting for the API server (GET {path})"
+
+Notify = Callable[[str], None]
+Failure = ApiError | Unreachable | Malformed | KubeError
+
+
+class NotFound(UserError):
+    """There is no such object (404)."""
+
+
+class Forbidden(UserError):
+    """This user may not read it (403)."""
+
+
+class Source(Protocol):
+    def get(self, path: str) -> bytes:
+        """The body of a GET of an API path with its query, or a UserError."""
+
+
+class Kubectl:
+    """Asks through `kubectl get --raw`. `notify` is told what is waited for."""
+
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        context: str | None,
+        notify: Notify,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        patience: float = PATIENCE,
+        limit: float = LIMIT,
+    ) -> None:
+        self._kubeconfig, self._context, self._notify, self._environ = kubeconfig, context, notify, environ
+        self._patience, self._limit = patience, limit
+
+    def get(self, path: str) -> bytes:
+        return self._asked(["get", "--raw", path], path)
+
+    def namespace(self) -> str:
+        """The one that is meant when none is named."""
+        told = self._asked(["config", "view", "--minify", "-o", "jsonpath={..namespace}"], "kubeconfig")
+        return told.decode("utf-8", "replace").strip() or "default"
+
+    def _asked(self, words: list[str], path: str) -> bytes:
+        process = self._start(words)
+        try:
+            out, said = self._communicate(process, path)
+        finally:
+            process.kill()
+            # Not read to their end: a program that kubectl started to log in may hold them open for ever.
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+            process.wait()
+        if process.returncode == 0:
+            return out
+        raise self._error(failure(said.decode("utf-8", "replace")), path)
+
+    def _start(self, words: list[str]) -> "subprocess.Popen[bytes]":
+        import subprocess
+
+        command = ["kubectl", *words]
+        command += ["--kubeconfig", self._kubeconfig] if self._kubeconfig else []
+        command += ["--context", self._context] if self._context else []
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        try:
+            return subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, env=dict(self._environ))
+        except OSError as error:
+            why = "there is none on PATH" if isinstance(error, FileNotFoundError) else str(error.strerror)
+            way = "install it, or call gpushare by its own name, which asks the cluster without kubectl"
+            raise UserError("kubectl cannot be started", why, way, CLUSTER_NOT_ASKED) from None
+
+    def _communicate(self, process: "subprocess.Popen[bytes]", path: str) -> tuple[bytes, bytes]:
+        import subprocess
+
+        try:
+            return process.communicate(timeout=self._patience)
+        except subprocess.TimeoutExpired:
+            self._notify(WAITING.format(path=path))
+        try:
+            return process.communicate(timeout=self._limit - self._patience)
+        except subprocess.TimeoutExpired:
+            raise self._error(Unreachable(f"no answer within {self._limit:g} s", sent=True), path) from None
+
+    def _error(self, error: Failure, path: str) -> UserError:
+        """kubectl's failure in our words. Its kubeconfig is read for them only: it knows server, context and user."""
+        from gpushare.kube import auth
+
+        try:
+            access = auth.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
+        except KubeError as fault:
+            return _told(fault)
+        return explained(error, access, path)
+
+
+class Direct:
+    """Asks the API server itself."""
+
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        context: str | None,
+        notify: Notify,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        patience: float = PATIENCE,
+        limit: float = LIMIT,
+    ) -> None:
+        self._kubeconfig, self._context, self._notify, self._environ = kubeconfig, context, notify, environ
+        self._patience, self._limit = patience, limit
+        self._access: Access | None = None
+
+    @property
+    def access(self) -> "Access":
+        """Where the cluster is and who we are: read once."""
+        from gpushare.kube import auth
+
+        if self._access is None:
+            try:
+                self._access = auth.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
+            except KubeError as fault:
+                raise _told(fault) from None
+        return self._access
+
+    def namespace(self) -> str:
+        """The one that is meant when none is named."""
+        return self.access.namespace
+
+    def get(self, path: str) -> bytes:
+        import asyncio
+
+        access = self.access
+        try:
+            return asyncio.run(self._get(access, path))
+        except TimeoutError:
+            raise explained(Unreachable(f"no answer within {self._limit:g} s", sent=True), access, path) from None
+        except (ApiError, Unreachable, Malformed, KubeError) as error:
+            raise explained(error, access, path) from None
+
+    async def _get(self, access: "Access", path: str) -> bytes:
+        import asyncio
+
+        import msgspec
+
+        from gpushare.kube import client
+
+        notice = asyncio.get_running_loop().call_later(self._patience, self._notify, WAITING.format(path=path))
+        try:
+            async with asyncio.timeout(self._limit), client.connect(access, timeout=self._limit) as api:
+                return bytes(await api.get(path, msgspec.Raw))
+        finally:
+            notice.cancel()
+
+
+_FROM_SERVER = r"Error from server(?: \((?P<reason>\w+)\))?: (?P<message>.*)"
+_LOG_IN = "You must be logged in to the server"
+_REFUSED = r"The connection to the server \S+ was refused"
+_NO_WAY = r"Unable to connect to the server: (?P<cause>.*)"
+_STATUS = {"NotFound": 404, "Forbidden": 403, "Unauthorized": 401}
+
+
+def failure(said: str) -> Failure:
+    """What kubectl's stderr says. Its last line counts: those before it are of its own log."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = lines[-1] if lines else "it says nothing"
+    if found := re.search(_FROM_SERVER, last):
+        reason = found["reason"] or ""
+        return ApiError(_STATUS.get(reason, 500), reason, found["message"])
+    if _LOG_IN in last:
+        return ApiError(401, "Unauthorized", "")
+    if re.search(_REFUSED, last):
+        return Unreachable("connection refused", sent=False)
+    if found := re.search(_NO_WAY, last):
+        return Unreachable(found["cause"], sent=False)
+    return KubeError("kubectl cannot ask the cluster", last.removeprefix("error: "), "kubectl get --raw /readyz")
+
+
+def explained(error: Failure, access: "Access", path: str) -> UserError:
+    """A failed request in the three lines people read."""
+    from gpushare.kube import explain
+
+    if isinstance(error, ApiError) and error.status == 404:
+        way = "is it a Kubernetes API server? kubectl version"
+        return NotFound(f"not there: {path}", error.message or "404", way, CLUSTER_NOT_ASKED)
+    told = explain.explain(error, access)
+    kind = Forbidden if isinstance(error, ApiError) and error.status == 403 else UserError
+    return kind(told.what, told.why, told.way, CLUSTER_NOT_ASKED)
+
+
+def _told(fault: KubeError) -> UserError:
+    return UserError(fault.what, fault.why, fault.way, CLUSTER_NOT_ASKED)
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()

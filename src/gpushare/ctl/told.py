@@ -1,0 +1,127 @@
+"""Asking a running extender for its explanation: `why --extender URL`.
+
+The standard library's HTTP, because `why` must start at once. It knows what the API server does not show: what is held
+for pods that are being bound, and which nodes rest. Called by `why`; every request ends after 10 seconds.
+"""
+
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from http.client import HTTPException, HTTPResponse
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+import msgspec
+
+import gpushare
+from gpushare.core.explanation import VERSION, Explanation
+from gpushare.ctl import seen
+from gpushare.ctl.judge import COMPUTE_HERE
+from gpushare.obs.errors import BAD_INPUT, CLUSTER_NOT_ASKED, UserError
+
+PATH: Final = "/gpushare-scheduler/explain"
+PATIENCE, LIMIT = 1.0, 10.0  # seconds
+LARGEST: Final = 64 << 20  # bytes; 5,000 nodes with 8 GPUs each are 5 MiB
+
+
+class _Head(msgspec.Struct):
+    version: int | None = None
+    error: str | None = None
+
+
+class Extender:
+    """`notify` is told what is waited for."""
+
+    def __init__(
+        self, url: str, notify: Callable[[str], None], *, patience: float = PATIENCE, limit: float = LIMIT
+    ) -> None:
+        self._url, self._notify, self._patience, self._limit = url.rstrip("/"), notify, patience, limit
+        if not _is_address(self._url):
+            why = "an address begins with http:// or https://"
+            raise UserError(f'--extender: "{url}" is no address', why, "--extender http://127.0.0.1:12345", BAD_INPUT)
+
+    def explain(self, namespace: str, name: str) -> Explanation | None:
+        """What it says about a pod; None if it does not know that one."""
+        return self._ask(f"{PATH}?{urlencode({'namespace': namespace, 'pod': name})}", None)
+
+    def explain_draft(self, pod: seen.Pod) -> Explanation | None:
+        """What it would say about a pod that does not exist yet."""
+        return self._ask(PATH, msgspec.json.encode(pod))
+
+    def _ask(self, path: str, body: bytes | None) -> Explanation | None:
+        notice = threading.Timer(self._patience, self._notify, (f"waiting for the extender at {self._url}",))
+        notice.daemon = True
+        notice.start()
+        try:
+            status, answer = self._fetch(path, body)
+        except (OSError, HTTPException) as error:
+            raise self._silent(error) from None
+        finally:
+            notice.cancel()
+        return self._read(status, answer)
+
+    def _fetch(self, path: str, body: bytes | None) -> tuple[int, bytes]:
+        asked = Request(self._url + path, data=body, headers={"Content-Type": "application/json"} if body else {})
+        opener = build_opener(ProxyHandler({}))  # an extender is inside the cluster, or at the end of a port-forward
+        ends = time.monotonic() + self._limit
+        try:
+            with opener.open(asked, timeout=self._limit) as response:
+                return response.status, self._body(response, ends)
+        except HTTPError as error:
+            with error:
+                return error.code, error.read(LARGEST)
+
+    def _body(self, response: HTTPResponse, ends: float) -> bytes:
+        parts, size = [], 0
+        while part := response.read1(1 << 20):
+            size += len(part)
+            if time.monotonic() > ends or size > LARGEST:
+                raise TimeoutError(f"its answer did not end within {self._limit:g} s")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _silent(self, error: Exception) -> UserError:
+        reason = error.reason if isinstance(error, URLError) else error
+        if isinstance(reason, ssl.SSLError):
+            why = f"TLS: {reason.reason or reason}"
+        elif isinstance(reason, TimeoutError):
+            why = str(reason) if reason.args and "did not end" in str(reason) else f"no answer within {self._limit:g} s"
+        elif isinstance(reason, OSError):
+            why = (reason.strerror or str(reason)).lower()
+        else:
+            why = str(reason) or type(reason).__name__
+        return UserError(f"the extender at {self._url} does not answer", why, COMPUTE_HERE, CLUSTER_NOT_ASKED)
+
+    def _read(self, status: int, answer: bytes) -> Explanation | None:
+        try:
+            head = msgspec.json.decode(answer, type=_Head)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise self._foreign(f"its answer is not ours (status {status})") from None
+        if head.version is None:
+            raise self._foreign(f"its answer has no version (status {status})")
+        if head.version != VERSION:
+            what = f"the extender at {self._url} speaks explain version {head.version}"
+            why = f"this gpushare {gpushare.__version__} knows version {VERSION}"
+            raise UserError(what, why, f"upgrade this gpushare, or {COMPUTE_HERE}", CLUSTER_NOT_ASKED)
+        if head.error is not None:
+            if status == 404:
+                return None
+            raise UserError(f"the extender at {self._url} cannot say", head.error, COMPUTE_HERE, CLUSTER_NOT_ASKED)
+        try:
+            return msgspec.json.decode(answer, type=Explanation)
+        except msgspec.MsgspecError as error:
+            raise self._foreign(str(error)) from None
+
+    def _foreign(self, why: str) -> UserError:
+        return UserError(f"no gpushare extender at {self._url}", why, COMPUTE_HERE, CLUSTER_NOT_ASKED)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

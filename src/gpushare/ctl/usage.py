@@ -1,0 +1,158 @@
+"""What each node, GPU and pod of a cluster uses: what the tables show, as numbers.
+
+Pure, from a `Snapshot`; called by `inspect`. A pod that is bound but of which nobody knows the GPU is *pending*, as the
+original calls it: it stands beside the GPUs, not on one of them. Nodes that offer GPU memory and do not say how many
+GPUs they have are kept: the original shows them, and somebody will wonder.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from gpushare.core import intree, names, units
+from gpushare.core.book import Holding, NodeState
+from gpushare.core.codec import MIB_ABOVE
+from gpushare.core.model import Gpu, NodeFacts, PodFacts, Request, Unit
+from gpushare.ctl.snapshot import NodeStatus, Snapshot
+
+UNKNOWN = "unknown"
+MIB_IN_GIB = 1024
+UNASKED = 'its scheduler did not ask gpushare. See docs/install.md, "Is the extender asked?"'
+UNUSABLE = "its annotations name no GPU of that node, or do not match what it asks."
+UNCOUNTED = f"that node does not say how many GPUs it has ({names.GPU_COUNT})."
+
+
+class GpuUse(msgspec.Struct):
+    index: int
+    used: int
+    total: int
+    free: int  # what may be given out: a pod of which nobody knows the GPU counts on every one
+    healthy: bool = True
+
+
+class PodUse(msgspec.Struct):
+    pod: PodFacts
+    on: dict[int, int]  # units by index of the GPU
+    pending: int = 0  # units of which nobody knows the GPU
+    why: str = ""  # why that is so
+
+
+class NodeUse(msgspec.Struct):
+    name: str
+    address: str
+    unit: Unit
+    total: int
+    gpus: list[GpuUse]
+    pods: list[PodUse]
+    facts: NodeFacts | None = None  # what it says of its GPUs
+
+    @property
+    def pending(self) -> int:
+        return sum(pod.pending for pod in self.pods)
+
+    @property
+    def used(self) -> int:
+        return sum(gpu.used for gpu in self.gpus) + self.pending
+
+    @property
+    def largest_free(self) -> int:
+        return max((gpu.free for gpu in self.gpus if gpu.healthy), default=0)
+
+    @property
+    def indices(self) -> list[int]:
+        """Of its GPUs, rising; there may be gaps."""
+        return [gpu.index for gpu in self.gpus]
+
+
+def nodes(seen: Snapshot) -> list[NodeUse]:
+    """The nodes that offer GPU memory, by name."""
+    found = (_node(node, seen.ledger.nodes.get(node.metadata.name)) for node in seen.nodes)
+    return [use for use in found if use is not None]
+
+
+def in_one_unit(found: Sequence[NodeUse]) -> tuple[Unit | None, list[NodeUse]]:
+    """The nodes in the unit all of them count in. If they do not agree, in MiB."""
+    spoken = {node.unit for node in found}
+    if len(spoken) < 2:
+        return (found[0].unit if found else None), list(found)
+    return "MiB", [_in_mib(node) if node.unit == "GiB" else node for node in found]
+
+
+def age(created: str, now: float) -> str:
+    """`41s`, `3m`, `5h`, `12d`: how old something is, as kubectl says it."""
+    try:
+        seconds = max(0, int(now - datetime.fromisoformat(created).timestamp()))
+    except (ValueError, OverflowError):
+        return "-"
+    for size, letter, until in ((1, "s", 120), (60, "m", 120 * 60), (3600, "h", 48 * 3600)):
+        if seconds < until:
+            return f"{seconds // size}{letter}"
+    return f"{seconds // 86400}d"
+
+
+def number(amount: int) -> str:
+    """With commas from 10,000 on: a count of things. Amounts of memory have none, as people write them in YAML."""
+    return f"{amount:,}" if amount >= 10_000 else str(amount)
+
+
+def count(amount: int, word: str) -> str:
+    """`1 pod`, `2 pods`, `12,000 pods`."""
+    return f"{number(amount)} {word}" if amount == 1 else f"{number(amount)} {word}s"
+
+
+def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:
+    facts = state.facts if state is not None else None
+    if facts is None:
+        return _countless(node, state)
+    assert state is not None
+    assert state.room is not None
+    gpus = [
+        GpuUse(gpu.index, used, gpu.total, free, gpu.healthy)
+        for gpu, used, free in zip(facts.gpus, state.used, state.room.free, strict=True)
+    ]
+    pods = [_pod(holding, facts) for holding in state.holdings.values()]
+    return NodeUse(facts.name, _address(node), facts.unit, facts.capacity, gpus, pods, facts)
+
+
+def _countless(node: intree.Node, state: NodeState | None) -> NodeUse | None:
+    """A node that offers GPU memory, but not a number of GPUs."""
+    memory = units.number(node.status.capacity, names.GPU_MEM)
+    if not memory:
+        return None
+    pods = [PodUse(h.pod, {}, h.pod.spec_units, UNCOUNTED) for h in (state.holdings.values() if state else ())]
+    unit: Unit = "MiB" if memory > MIB_ABOVE else "GiB"
+    return NodeUse(node.metadata.name, _address(node), unit, memory, [], pods)
+
+
+def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
+    pod = holding.pod
+    if holding.charges is None:
+        asked = pod.note(names.ALLOCATION) or pod.note(names.ALIYUN_IDX) or pod.note(names.EXTENDER)
+        claim = pod.claim if isinstance(pod.claim, Request) else None
+        return PodUse(pod, {}, _somewhere(pod, claim, facts.gpus), UNUSABLE if asked else UNASKED)
+    return PodUse(pod, {facts.gpus[gpu].index: amount for gpu, amount in holding.charges})
+
+
+def _somewhere(pod: PodFacts, claim: Request | None, gpus: Sequence[Gpu]) -> int:
+    """What a pod takes of a node if nobody knows where. Whole GPUs are taken to be the largest."""
+    whole = sum(share.gpus for share in claim.shares if share.whole) if claim else 0
+    return pod.spec_units + sum(sorted((gpu.total for gpu in gpus), reverse=True)[:whole])
+
+
+def _address(node: intree.Node) -> str:
+    known = node.status.addresses if isinstance(node.status, NodeStatus) else None
+    return next((one.address for one in known or () if one.type == "InternalIP"), UNKNOWN)
+
+
+def _in_mib(node: NodeUse) -> NodeUse:
+    gpus = [
+        GpuUse(g.index, g.used * MIB_IN_GIB, g.total * MIB_IN_GIB, g.free * MIB_IN_GIB, g.healthy) for g in node.gpus
+    ]
+    pods = [
+        msgspec.structs.replace(
+            pod, on={gpu: amount * MIB_IN_GIB for gpu, amount in pod.on.items()}, pending=pod.pending * MIB_IN_GIB
+        )
+        for pod in node.pods
+    ]
+    return msgspec.structs.replace(node, total=node.total * MIB_IN_GIB, gpus=gpus, pods=pods)

@@ -1,0 +1,180 @@
+"""The pods that wait for GPU memory, and why.
+
+Pure, from a `Snapshot`, in the words of `core.fit` and `core.request`, which stand in the pods' conditions as well. One
+line each; `gpushare why` says more about one of them.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpushare.core import api, explain, fit, names, units
+from gpushare.core.book import NodeState
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import PodFacts, Refusal, Request, Unit
+from gpushare.ctl import table
+from gpushare.ctl.snapshot import Snapshot
+from gpushare.ctl.usage import age, count
+
+MOST = 10  # pods in the list, unless all are asked for
+LONGEST = 20  # characters of an amount that means nothing
+NOT_GPU_MEMORY = "fits {node} now: GPU memory is not what it waits for"
+NO_NODE = "no node of this cluster shares a GPU"
+_COLUMNS = ("NAMESPACE", "NAME", "ASKS", "AGE", "WHY")
+
+
+class Closest(msgspec.Struct):
+    """The GPU that is nearest to having room for a pod."""
+
+    node: str
+    gpu: int
+    free: int
+    short: int
+
+
+class Answer(msgspec.Struct):
+    """What the cluster says to a request. Equal requests get equal answers."""
+
+    verdict: str
+    code: str
+    message: str
+    asks: str
+    closest: Closest | None = None
+    hint: str = ""
+
+
+class Waiting(msgspec.Struct):
+    namespace: str
+    name: str
+    created: str
+    answer: Answer
+
+
+def pods(seen: Snapshot) -> list[Waiting]:
+    """By namespace and name."""
+    objects = {pod.metadata.uid: pod for pod in seen.pods}
+    answers: dict[tuple[object, ...], Answer] = {}
+    found = []
+    for pod in seen.asking:
+        if pod.node or pod.finished or pod.terminating:
+            continue
+        if isinstance(pod.claim, Request):
+            key = _key(seen.ledger, pod)
+            if key not in answers:
+                answers[key] = _answer(seen.ledger, pod, pod.claim)
+            answer = answers[key]
+        else:
+            assert pod.claim is not None
+            answer = _invalid(pod.claim, objects[pod.uid])
+        found.append(Waiting(pod.namespace, pod.name, pod.created, answer))
+    return found
+
+
+def lines(waiting: Sequence[Waiting], now: float, *, most: int | None = None) -> list[str]:
+    """The list as text; nothing if nobody waits."""
+    if not waiting:
+        return []
+    shown = waiting[:most]
+    rows = [[one.namespace, one.name, one.answer.asks, age(one.created, now), why(one.answer)] for one in shown]
+    title = f"Waiting for GPU memory: {count(len(waiting), 'pod')}"
+    rest = len(waiting) - len(shown)
+    return [title, *table.plain_rows([_COLUMNS, *rows]), *([f"and {count(rest, 'more pod')}: -o wide"] if rest else [])]
+
+
+def why(answer: Answer) -> str:
+    if answer.closest is not None:
+        near = answer.closest
+        return f"{answer.message}; closest {near.node} GPU {near.gpu}, {near.short} short"
+    return f"{answer.message}; {answer.hint}" if answer.hint else answer.message
+
+
+def view(one: Waiting) -> dict[str, object]:
+    """The same for programs."""
+    answer = one.answer
+    closest = msgspec.to_builtins(answer.closest) if answer.closest is not None else None
+    return {
+        "namespace": one.namespace,
+        "name": one.name,
+        "created": one.created,
+        "asks": answer.asks,
+        "verdict": answer.verdict,
+        "code": answer.code,
+        "message": answer.message,
+        "detail": answer.hint,
+        "closest": closest,
+    }
+
+
+def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
+    """All that decides the answer. Pledges make it depend on who asks."""
+    assert isinstance(pod.claim, Request)
+    if not ledger.pledged:
+        return (pod.claim.shape,)
+    return pod.claim.shape, pod.priority, pod.uid if pod.uid in ledger.pledged else ""
+
+
+def _answer(ledger: Ledger, pod: PodFacts, claim: Request) -> Answer:
+    found = explain.survey(ledger, pod)
+    verdict, refused = explain.judge(found)
+    if not found:
+        return Answer(verdict, fit.NO_SHARED_GPU.code, NO_NODE, _asks(claim, claim.unit or "MiB"))
+    first = ledger.nodes[found[0][0]]
+    assert first.facts is not None
+    asks = _asks(claim, claim.unit or first.facts.unit)
+    if refused is None:
+        return Answer(verdict, "Fits", NOT_GPU_MEMORY.format(node=first.name), asks)
+    if refused.code == "TooLarge":
+        return Answer(verdict, refused.code, refused.message, asks, hint=_largest(ledger, found, refused))
+    closest = _closest(first, pod, claim) if refused.code == "NoSingleGpu" else None
+    return Answer(verdict, refused.code, refused.message, asks, closest)
+
+
+def _closest(state: NodeState, pod: PodFacts, claim: Request) -> Closest | None:
+    room = state.room_for(pod)
+    if not claim.one_share or room is None or not room.rising:
+        return None
+    free, need = room.rising[-1], claim.shares[0].units
+    gpu = next(g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == free and g.healthy)
+    return Closest(state.name, gpu.index, free, need - free) if free < need else None
+
+
+def _largest(ledger: Ledger, found: Sequence[tuple[str, Refusal | None]], refused: Refusal) -> str:
+    sizes = [
+        (room.largest, room.facts) for name, said in found if said == refused and (room := ledger.nodes[name].room)
+    ]
+    size, facts = max(sizes, key=lambda pair: pair[0])
+    return f"the largest is {size} {facts.unit} ({facts.name})"
+
+
+def _asks(claim: Request, unit: Unit) -> str:
+    if len(claim.shares) > 1:
+        return fit.parts(claim, unit)
+    share = claim.shares[0]
+    if share.whole:
+        return "a whole GPU" if share.gpus == 1 else f"{share.gpus} whole GPUs"
+    return f"{share.units} {unit} over {share.gpus} GPUs" if share.gpus > 1 else f"{share.units} {unit}"
+
+
+def _invalid(claim: Refusal, pod: api.Pod) -> Answer:
+    """A request that means nothing: as it was written, and what to write instead."""
+    containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
+    limits = [container.resources.limits or {} for container in containers if container.resources]
+    written = [limit[name] for limit in limits for name in (names.GPU_MEM, names.GPU_COUNT) if name in limit]
+    hint = claim.detail.removesuffix(".")
+    if claim.code == "NotMemory":
+        unit = (pod.metadata.annotations or {}).get(names.MEMORY_UNIT, names.MIB)
+        meant = [(quantity, amount) for quantity in written if (amount := units.parse(quantity)) and amount.value]
+        wrong = next(((q, a) for q, a in meant if a.binary or a.value > units.TIB_IN[unit]), None)
+        hint = f"for {_short(wrong[0])} write {units.in_unit(wrong[1].value, unit)}" if wrong else hint
+    asks = " + ".join(map(_short, written))
+    return Answer("invalid", claim.code, claim.message, asks, hint=_printable(hint))
+
+
+def _printable(text: str) -> str:
+    """Annotations are anybody's text: nothing in them may move somebody else's cursor."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _short(quantity: api.Quantity) -> str:
+    text = str(quantity)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

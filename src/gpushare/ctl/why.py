@@ -1,0 +1,178 @@
+"""`gpushare why`: why a pod is Pending, what would make it fit, or where it runs.
+
+`run` is called by the command line. It reads the pod, then the cluster, lets the core decide (or asks a running
+extender), and shows what comes out. Somebody who may read only their own namespace gets what the pod itself tells.
+"""
+
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+
+from gpushare.core import api, explain, request
+from gpushare.core.explanation import VERSION, Explanation
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import PodFacts, Request
+from gpushare.ctl import judge, seen, sick, snapshot, whytext
+from gpushare.ctl.rest import Rest
+from gpushare.ctl.screen import Screen
+from gpushare.ctl.snapshot import Snapshot
+from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.ctl.whytext import How
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+
+if TYPE_CHECKING:
+    from gpushare.ctl.told import Extender
+
+WIDE, JSON, YAML = FORMATS = ("wide", "json", "yaml")
+POD_WORDS = ("pod", "pods", "po")  # as kubectl prints and takes them
+MOST_NAMES = 5
+
+
+class Options(msgspec.Struct, frozen=True):
+    pod: str = ""  # name, namespace/name or pod/name
+    namespace: str = ""  # as -n says it
+    default_namespace: str = "default"  # of the context
+    filename: str = ""  # instead of a pod; "-" is stdin
+    output: str = ""  # one of FORMATS, or empty for people
+    extender: str = ""  # its address; empty: it is worked out here
+    program: str = "gpushare"  # the name it was called by
+
+
+class Found(msgspec.Struct):
+    """An explanation, whether kube-scheduler's part was looked at, and the right that was missing."""
+
+    said: Explanation
+    looked: bool = True
+    lacking: Forbidden | None = None
+
+
+def run(options: Options, source: Source, screen: Screen, *, now: float, stdin: TextIO) -> int:
+    """Answers and returns the exit code. A UserError says what went wrong; stdout is empty then."""
+    extender = _extender(options.extender, screen) if options.extender else None
+    if options.filename:
+        from gpushare.ctl import filed
+
+        read = filed.read(options.filename, options.namespace or options.default_namespace, stdin)
+        for note in read.notes:
+            screen.note(note)
+        answers = filed.answers(read, source, extender, now, screen.note)
+        _show(answers, options, screen, How(now, file=read.file), several=True)
+        return judge.exit_code(answers)
+    found = _of_pod(options, source, extender, now)
+    _show([found.said], options, screen, How(now, looked=found.looked), several=False)
+    if found.lacking is not None:
+        screen.note(found.lacking.render().removeprefix("error: "))
+    return judge.exit_code([found.said])
+
+
+def _show(answers: list[Explanation], options: Options, screen: Screen, how: How, *, several: bool) -> None:
+    if options.output in (JSON, YAML):
+        shown = {"version": VERSION, "items": answers} if several else answers[0]
+        screen.say(_for_programs(shown, options.output))
+        return
+    how = how._replace(wide=options.output == WIDE, width=screen.width)
+    texts = [whytext.text(said, how) for said in answers]
+    between = ["\n" if text.count("\n") > 1 else "" for text in texts[:-1]]
+    screen.say("".join(text + gap for text, gap in zip(texts, [*between, ""], strict=True)))
+
+
+def _for_programs(shown: object, output: str) -> str:
+    if output == JSON:
+        return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode() + "\n"
+    import yaml
+
+    text: str = yaml.safe_dump(msgspec.to_builtins(shown), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _of_pod(options: Options, source: Source, extender: "Extender | None", now: float) -> Found:
+    namespace, name = _which(options)
+    try:
+        pod = seen.pod(source, namespace, name)
+    except NotFound:
+        raise _no_such_pod(source, namespace, name, options.program) from None
+    facts = request.facts(pod, None)
+    waits = not pod.spec.node_name and pod.status.phase not in request.FINISHED
+    events = seen.events(source, pod) if waits else []
+    quote = seen.quote(pod, events)
+    if not isinstance(facts.claim, Request) or facts.finished:
+        # Whatever the cluster is like, the answer is the same.
+        return Found(judge.finished(explain.explain(Ledger(), facts), pod, quote, now))
+    told = _told(extender, pod) if extender is not None else None
+    try:
+        world = snapshot.read(source, now)
+    except Forbidden as lacking:
+        said = judge.redacted(told, namespace) if told is not None else None
+        said = said or judge.on_its_own(facts, quote, seen.ours(events))
+        return Found(judge.finished(said, pod, quote, now), looked=False, lacking=lacking)
+    pod, facts = _newer(world, pod, facts)
+    return Found(judge.finished(_said(world, source, pod, facts, told), pod, quote, now))
+
+
+def _said(world: Snapshot, source: Source, pod: seen.Pod, facts: PodFacts, told: Explanation | None) -> Explanation:
+    others = Rest(world)
+    if told is None:
+        sick.mark(world, source)
+        return judge.judged(world, others, pod, facts)
+    return told if facts.node else judge.with_rest(told, world, others.keeping(pod, facts))
+
+
+def _extender(url: str, screen: Screen) -> "Extender":
+    from gpushare.ctl import told  # HTTP, which costs time to load
+
+    return told.Extender(url, screen.waiting)
+
+
+def _told(extender: "Extender", pod: seen.Pod) -> Explanation:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    said = extender.explain(namespace, name)
+    if said is None:
+        why = "it has not seen it yet, or it watches another cluster"
+        raise UserError(
+            f"the extender does not know pod {namespace}/{name}", why, judge.COMPUTE_HERE, CLUSTER_NOT_ASKED
+        )
+    return said
+
+
+def _newer(world: Snapshot, pod: seen.Pod, facts: PodFacts) -> tuple[seen.Pod, PodFacts]:
+    """The pod as it stands among the others: it may have been bound since it was read."""
+    found = next((one for one in world.pods if one.metadata.uid == pod.metadata.uid), None)
+    if found is None or found.spec.node_name == pod.spec.node_name:
+        return pod, facts
+    status = msgspec.structs.replace(pod.status, phase=found.status.phase)
+    pod = msgspec.structs.replace(pod, metadata=found.metadata, spec=found.spec, status=status)
+    return pod, request.facts(pod, None)
+
+
+def _which(options: Options) -> tuple[str, str]:
+    """Namespace and name of the pod that is meant."""
+    before, _, name = options.pod.rpartition("/")
+    namespace = options.namespace or options.default_namespace
+    if before and before not in POD_WORDS:
+        if options.namespace and options.namespace != before:
+            what = f"two namespaces: {before} in {options.pod}, and -n {options.namespace}"
+            raise UserError(what, "a pod is in one", f"{options.program} why {name} -n {before}")
+        namespace = before
+    if not name or "/" in before:
+        way = f"{options.program} why NAME -n NAMESPACE; all pods: kubectl get pods -A"
+        raise UserError(f'"{options.pod}" names no pod', "POD is name, namespace/name or pod/name", way)
+    return namespace, name
+
+
+def _no_such_pod(source: Source, namespace: str, name: str, program: str) -> UserError:
+    import difflib
+
+    known = seen.pods(source, namespace)
+    here = sorted({pod.metadata.name for pod in known if _namespace(pod, namespace) == namespace})
+    elsewhere = sorted({_namespace(pod, namespace) for pod in known if pod.metadata.name == name})
+    close = difflib.get_close_matches(name, here, n=MOST_NAMES, cutoff=0.5)
+    why = f"there is {', '.join(close)}" if close else f"{len(here)} pods there, none of a like name"
+    way = f"{program} why {close[0]} -n {namespace}" if close else f"kubectl get pods -n {namespace}"
+    if elsewhere:
+        why = f"there is one in namespace {', '.join(elsewhere[:MOST_NAMES])}"
+        way = f"{program} why {name} -n {elsewhere[0]}"
+    return UserError(f'no pod "{name}" in namespace {namespace}', why, way)
+
+
+def _namespace(pod: api.Pod, namespace: str) -> str:
+    return pod.metadata.namespace or namespace

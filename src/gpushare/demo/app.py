@@ -1,0 +1,121 @@
+"""The demo from beginning to end: everything started in one folder, the story, the checks, and time to play.
+
+Called by the command line. Everything it writes is in one temporary folder, which is removed at the end and kept, and
+named, when a check failed.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+
+from gpushare.ctl.screen import Screen
+from gpushare.demo import checks, objects
+from gpushare.demo.checks import Check
+from gpushare.demo.extender import Extender, NotReady
+from gpushare.demo.stage import Stage
+from gpushare.demo.story import STEPS, Story
+from gpushare.demo.world import TooLong, World
+from gpushare.devcluster.cluster import DevCluster
+from gpushare.devcluster.nodes import simulated_node
+from gpushare.devcluster.scheduler import Scheduler
+from gpushare.kube import auth
+
+FAILED, INTERRUPTED = 1, 130
+OPENING = (
+    "gpushare demo: {nodes} simulated nodes, {gpus} simulated GPUs, the real extender over HTTP.",
+    "A small stand-in plays Kubernetes on 127.0.0.1; nothing else here is touched.",
+)
+
+
+def run(screen: Screen, *, once: bool) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="gpushare-demo-"))
+    stage = Stage(screen, hurry=once)
+    ended = 0
+    try:
+        ended = asyncio.run(_demo(folder, stage, stay=stage.moves))
+    except (TooLong, NotReady) as error:
+        stage.say(f"FAIL  {error}")
+        ended = FAILED
+    except KeyboardInterrupt:
+        ended = INTERRUPTED
+    finally:
+        if ended == FAILED:
+            stage.say(f"      everything of this run: {folder} (the extender's log: {folder / 'extender.log'})")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return ended
+
+
+async def _demo(folder: Path, stage: Stage, *, stay: bool) -> int:
+    began = time.monotonic()
+    gpus = sum(len(gpus) for _, gpus in objects.NODES.values())
+    stage.say(*(line.format(nodes=len(objects.NODES), gpus=gpus) for line in OPENING), "")
+    async with prepared(folder, stage) as (world, story):
+        drawing = asyncio.create_task(world.keep_drawing())
+        try:
+            await story.tell()
+        finally:
+            drawing.cancel()
+        found = _checked(world, story)
+        stage.settle(["", *world.table(), "", *(check.line() for check in found)])
+        bad = sum(not check.ok for check in found)
+        verdict = f"{len(found)} checks ok" if not bad else f"{bad} of {len(found)} checks FAILED"
+        stage.say(f"demo: {STEPS} steps, {verdict}, {time.monotonic() - began:.0f} s")
+        if stay and not bad:
+            await _until_interrupted(lambda: stage.say("", *_what_next(world.cluster.kubeconfig)))
+        return FAILED if bad else 0
+
+
+@contextlib.asynccontextmanager
+async def prepared(folder: Path, stage: Stage) -> AsyncIterator[tuple[World, Story]]:
+    """Everything runs, and nothing has happened yet."""
+    nodes = [simulated_node(name, ip, gpus=gpus) for name, (ip, gpus) in objects.NODES.items()]
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(DevCluster(nodes=nodes, folder=folder))
+        extender = Extender(cluster.kubeconfig, folder / "extender.log")
+        stack.push_async_callback(extender.end)
+        await extender.start()
+        access = auth.load(str(cluster.kubeconfig), None, {}, folder)
+        await stack.enter_async_context(Scheduler(access, extender_url=extender.url))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        world = World(cluster, session, stage)
+        yield world, Story(world, extender, stage)
+
+
+def _checked(world: World, story: Story) -> list[Check]:
+    return checks.checks(world.look(), world.worst, world.cluster.server.audit, story.expected, story.staying)
+
+
+def _what_next(kubeconfig: Path) -> list[str]:
+    """Lines to play with, as they can be typed here."""
+    ours = "gpushare" if shutil.which("gpushare") else os.path.relpath(Path(sys.executable).with_name("gpushare"))
+    lines = [
+        "The cluster stays up until Ctrl-C. In another terminal:",
+        f"  export KUBECONFIG={kubeconfig}",
+    ]
+    if shutil.which("kubectl"):
+        inspect = "kubectl inspect gpushare" if shutil.which("kubectl-inspect-gpushare") else f"{ours} inspect"
+        return [
+            *lines,
+            f"  kubectl get pods -o wide; {inspect} -w",
+            "  kubectl scale deployment web --replicas=5    # one more fits, one waits",
+        ]
+    return [*lines, f"  {ours} inspect -w", f"  {ours} why llm", "(kubectl works here, too, once it is installed)"]
+
+
+async def _until_interrupted(say: Callable[[], None]) -> None:
+    """From here on Ctrl-C is the way to end, and no accident."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    say()
+    await stop.wait()

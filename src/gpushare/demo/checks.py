@@ -1,0 +1,81 @@
+"""What the demo claims, counted: pure functions over what the API server wrote down and the last look at the cluster.
+
+Called by `app` at the end. Each check is one line, `ok` or `FAIL`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from gpushare.ctl.snapshot import Snapshot
+from gpushare.devcluster.apiserver import Audit
+
+EXTENDER = "gpushare"  # as which it calls the API server
+
+
+class Check(msgspec.Struct):
+    ok: bool
+    claim: str
+    detail: str
+
+    def line(self) -> str:
+        return f"{'ok' if self.ok else 'FAIL':<4}  {self.claim:<30} {self.detail}"
+
+
+class Fullest(msgspec.Struct):
+    """The fullest GPU at one look, and how many had given more than they have."""
+
+    used: int = 0
+    total: int = 1
+    where: str = ""
+    over: int = 0
+
+
+def fullest(seen: Snapshot, before: Fullest) -> Fullest:
+    """The worst of this look and those before."""
+    worst = before
+    over = 0
+    for state in seen.ledger.nodes.values():
+        if state.facts is None:
+            continue
+        for used, gpu in zip(state.effective(), state.facts.gpus, strict=True):
+            over += used > gpu.total
+            if used * worst.total > worst.used * gpu.total:
+                worst = Fullest(used, gpu.total, f"{state.name} GPU {gpu.index}")
+    return Fullest(worst.used, worst.total, worst.where, max(before.over, over))
+
+
+def checks(seen: Snapshot, worst: Fullest, audit: Iterable[Audit], expected: int, stay: Collection[str]) -> list[Check]:
+    """`expected`: pods that were to be placed; `stay`: those that must have a node at the end."""
+    ours = [entry for entry in audit if entry.user_agent == EXTENDER and "/events" not in entry.path]
+    bindings = [entry for entry in ours if entry.path.endswith("/binding")]
+    made = Counter(entry.path for entry in bindings if entry.code == 201)
+    conflicts = sum(entry.code == 409 for entry in bindings)
+    others = len(ours) - len(bindings)
+    used, gpus = _gpus(seen)
+    there = {pod.metadata.name for pod in seen.pods if pod.spec.node_name}
+    lost, twice = len(set(stay) - there), sum(count > 1 for count in made.values())
+    writes = len(ours) / len(made) if made else 0.0
+    return [
+        Check(len(made) == expected, f"pods placed: {len(made)} of {expected}", f"on {used} of {gpus} GPUs"),
+        Check(
+            worst.over == 0,
+            f"over-committed: {worst.over}",
+            f"fullest: {worst.where}, {worst.used} of {worst.total} MiB",
+        ),
+        Check(
+            round(writes, 1) == 1.0 and conflicts == 0,
+            f"extender's writes per pod: {writes:.2g}",
+            f"{len(made)} bindings, {others} wake-up{'s' * (others != 1)}; events apart",
+        ),
+        Check(
+            not lost and not twice, f"bound twice: {twice}, lost: {lost}", f"across 1 kill -9, {conflicts} conflicts"
+        ),
+    ]
+
+
+def _gpus(seen: Snapshot) -> tuple[int, int]:
+    """GPUs that somebody has something on, and all there are."""
+    amounts = [used for state in seen.ledger.nodes.values() if state.facts is not None for used in state.effective()]
+    return sum(amount > 0 for amount in amounts), len(amounts)

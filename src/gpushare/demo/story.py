@@ -1,0 +1,160 @@
+"""The story in eight steps, one line of narration each; what a line says was looked at, not assumed.
+
+Told by `app`. Amounts are chosen so that each step shows one thing: tight packing, several containers, several GPUs, a
+whole GPU, a burst, a refusal with its reason, a wake-up, and a crash in the middle.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+from gpushare.core import explain, names, request
+from gpushare.core.explanation import Explanation
+from gpushare.demo import objects
+from gpushare.demo.extender import Extender
+from gpushare.demo.stage import Stage
+from gpushare.demo.world import World
+
+BURST = 40
+KILLED_AFTER = 12  # of the second burst
+READING = 2.5  # seconds a step stands before the next one
+STEPS = 8
+
+
+class Story:
+    def __init__(self, world: World, extender: Extender, stage: Stage) -> None:
+        self._world, self._extender, self._stage = world, extender, stage
+        self._step = 0
+        self.expected = 0  # pods that were to be placed
+        self.staying: set[str] = set()  # names of those that must have a node at the end
+
+    async def tell(self, steps: int = STEPS) -> None:
+        """The first steps of it, by default all."""
+        whole = (self._web, self._vision, self._train, self._solo, self._burst, self._waits, self._wakes, self._crash)
+        for step in whole[:steps]:
+            await step()
+
+    async def _web(self) -> None:
+        await self._world.create(objects.web(3, 3500))
+        await self._placed("web-", 3)
+        where = _where(self._world.places(self._world.bound("web-")))
+        await self._told("Deployment web: 3 replicas x 3500 MiB", f"all 3 on one GPU: {where}")
+
+    async def _vision(self) -> None:
+        two = [objects.container(name, names.GPU_MEM, units) for name, units in (("main", 14000), ("helper", 12000))]
+        await self._world.create(objects.pod("vision", *two))
+        await self._placed("vision", 1)
+        await self._told("Pod vision: containers of 14000 + 12000 MiB", self._where_is("vision"))
+
+    async def _train(self) -> None:
+        one = objects.container("main", names.GPU_MEM, 40000)
+        await self._world.create(objects.pod("train", one, annotations={names.GPU_COUNT: "2"}))
+        await self._placed("train", 1)
+        ((node, shares),) = self._world.places(self._world.bound("train")).items()
+        each = " and ".join(sorted({str(units) for _, units in shares}))
+        await self._told("Pod train: 40000 MiB over 2 GPUs", f"{node}, {each} MiB on each")
+
+    async def _solo(self) -> None:
+        await self._world.create(objects.pod("solo", objects.container("main", names.GPU_COUNT, 1)))
+        await self._placed("solo", 1)
+        await self._told("Pod solo: a whole GPU", f"{self._where_is('solo')}, nobody else on it")
+
+    async def _burst(self) -> None:
+        await self._world.create(objects.batch("batch", BURST, 1000))
+        took = await self._placed("batch-", BURST)
+        await self._told(f"Job batch: {BURST} pods x 1000 MiB, all at once", f"{BURST} placed in {took:.1f} s")
+        if not self._stage.moves:
+            self._stage.say("", *self._world.table(), "")
+
+    async def _waits(self) -> None:
+        seen = self._world.look()
+        free = sum(sum(state.room.free) for state in seen.ledger.nodes.values() if state.room is not None)
+        await self._world.create(objects.pod("llm", objects.container("main", names.GPU_MEM, 7000)))
+        self.expected += 1
+        await self._world.until("llm refused", lambda: self._refused("llm"))
+        await self._told(f"Pod llm: 7000 MiB; {free} are free, in pieces", "waits", read=False)
+        said = self._explained("llm")
+        gpu, asks_less = said.nodes[0].gpus[0], next(way.units for way in said.ways if way.way == "shrink")
+        self._stage.say(
+            f"     why? {said.message}; closest {said.nodes[0].name} GPU {gpu.index}, {gpu.short} short;",
+            f"     it would fit if one of {gpu.pods} pods there ended, or if it asked {asks_less} or less",
+        )
+        await self._stage.pause(2 * READING)
+
+    async def _wakes(self) -> None:
+        """One of those on the GPU that llm nearly fits ends."""
+        closest = self._explained("llm").nodes[0]
+        node, gpu = closest.name, closest.gpus[0].index
+        ending = next(
+            pod.metadata.name
+            for pod in self._world.bound("batch-")
+            if (gpu, 1000) in self._world.places([pod]).get(node, [])
+        )
+        self._world.cluster.kubelet.finish("default", ending)
+        took = await self._world.until_bound("llm", 1)
+        there = "there" if self._where_is("llm") == f"{node} GPU {gpu}" else f"on {self._where_is('llm')}"
+        await self._world.until_running("llm", 1)
+        await self._told(f"{ending} ends", f"llm starts {there} after {took:.2f} s")
+
+    async def _crash(self) -> None:
+        world = self._world
+        for pod in world.bound("batch-"):
+            world.cluster.kubelet.finish("default", pod.metadata.name)
+            self.staying.discard(pod.metadata.name)
+        await world.until("the batch ended", lambda: all(p.status.phase != "Running" for p in world.bound("batch-")))
+        before = self._running()
+        await world.create(objects.batch("second", BURST, 800))
+        await world.until(f"{BURST} pods second-", lambda: len(world.pods("second-")) == BURST)
+        self.staying |= {"llm", *(pod.metadata.name for pod in world.pods("second-"))}
+        await world.until_bound("second-", KILLED_AFTER)
+        await self._extender.end(signal.SIGKILL)
+        await asyncio.sleep(0.2)  # whatever was on its way has arrived
+        placed = len(world.bound("second-"))
+        await self._told("The batch ends, 40 pods x 800 MiB come, and:", "kill -9 the extender", read=False)
+        same = "notice nothing" if self._running() >= before else "HAVE CHANGED"
+        self._stage.say(f"     {placed} placed, {BURST - placed} waiting; the {len(before)} running pods {same}")
+        await self._stage.pause(READING)
+        started = time.monotonic()
+        await self._extender.start()
+        took = time.monotonic() - started
+        await world.until_bound("second-", BURST)
+        self.expected += BURST
+        rest = f"rebuilt from the cluster: {BURST - placed} placed"
+        self._stage.say(f"     extender back in {took:.1f} s, {rest}, none twice")
+        await self._stage.pause(READING)
+
+    async def _placed(self, prefix: str, count: int) -> float:
+        took = await self._world.until_bound(prefix, count)
+        self.expected += count
+        await self._world.until_running(prefix, count)
+        self.staying |= {pod.metadata.name for pod in self._world.bound(prefix)}
+        return took
+
+    async def _told(self, what: str, outcome: str, *, read: bool = True) -> None:
+        self._step += 1
+        self._stage.say(f"{self._step}  {what:<46}{outcome}")
+        if read:
+            await self._stage.pause(READING)
+
+    def _running(self) -> set[str]:
+        return {pod.metadata.uid for pod in self._world.pods("") if pod.status.phase == "Running"}
+
+    def _refused(self, name: str) -> bool:
+        conditions = [c for pod in self._world.pods(name) for c in pod.status.conditions or ()]
+        return any(c.type == "PodScheduled" and c.status == "False" for c in conditions)
+
+    def _explained(self, name: str) -> Explanation:
+        (pod,) = self._world.pods(name)
+        return explain.explain(self._world.look().ledger, request.facts(pod, None))
+
+    def _where_is(self, name: str) -> str:
+        return _where(self._world.places(self._world.bound(name)))
+
+
+def _where(places: Mapping[str, Sequence[tuple[int, int]]]) -> str:
+    """`gpu-a GPU 0 and GPU 1`."""
+    return "; ".join(
+        f"{node} GPU " + " and GPU ".join(str(gpu) for gpu in sorted({gpu for gpu, _ in shares}))
+        for node, shares in places.items()
+    )

@@ -1,0 +1,105 @@
+"""The demo's cluster as its story sees it: create this, wait for that, look.
+
+Made by `app` around the embedded cluster. Objects are created over HTTP, as anybody would; what became of them is read
+from the server in this process.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import aiohttp
+import msgspec
+
+from gpushare.core import intree
+from gpushare.ctl import inspect, snapshot
+from gpushare.ctl.snapshot import Snapshot
+from gpushare.demo import checks
+from gpushare.demo.objects import Object
+from gpushare.demo.stage import Stage
+from gpushare.devcluster.cluster import DevCluster
+
+PATIENCE = 30.0  # seconds for anything; all of it takes moments
+LOOK = 0.005  # seconds between two looks while something is awaited
+DRAW = 0.1  # seconds between two pictures
+PATHS = {
+    "Pod": "/api/v1/namespaces/default/pods",
+    "Deployment": "/apis/apps/v1/namespaces/default/deployments",
+    "Job": "/apis/batch/v1/namespaces/default/jobs",
+}
+
+
+class TooLong(Exception):
+    """What was awaited did not happen; the text says what."""
+
+
+class World:
+    def __init__(self, cluster: DevCluster, session: aiohttp.ClientSession, stage: Stage) -> None:
+        self.cluster, self.worst = cluster, checks.Fullest()
+        self._session, self._stage = session, stage
+        self._nodes, self._pods = msgspec.json.Decoder(snapshot.Node), msgspec.json.Decoder(intree.Pod)
+
+    async def create(self, obj: Object) -> None:
+        async with self._session.post(self.cluster.server.url + PATHS[obj["kind"]], json=obj) as response:
+            if response.status != 201:
+                raise TooLong(f"{obj['kind']} {obj['metadata']['name']} was not created: {await response.text()}")
+
+    async def delete(self, kind: str, name: str) -> None:
+        options = {"propagationPolicy": "Background"}
+        async with self._session.delete(f"{self.cluster.server.url}{PATHS[kind]}/{name}", json=options) as response:
+            response.raise_for_status()
+
+    def look(self) -> Snapshot:
+        """The cluster now. Every look also notes how full the GPUs are."""
+        store = self.cluster.server.store
+        nodes = [self._nodes.decode(entry.data) for entry in store.shelf("nodes").entries.values()]
+        pods = [self._pods.decode(entry.data) for entry in store.shelf("pods").entries.values()]
+        seen = snapshot.build(nodes, pods, time.time())
+        self.worst = checks.fullest(seen, self.worst)
+        return seen
+
+    def table(self) -> list[str]:
+        """As `gpushare inspect` draws it."""
+        return inspect.page(self.look(), inspect.Options(), self._stage.screen).table.lines()
+
+    async def keep_drawing(self) -> None:
+        while True:
+            self._stage.show(self.table())
+            await asyncio.sleep(DRAW)
+
+    async def until(self, what: str, condition: Callable[[], bool]) -> float:
+        """Waits, and returns how many seconds it took."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() - began > PATIENCE:
+                raise TooLong(f"{what}: not after {PATIENCE:.0f} s")
+            await asyncio.sleep(LOOK)
+        return time.monotonic() - began
+
+    async def until_bound(self, prefix: str, count: int) -> float:
+        return await self.until(f"{count} pods {prefix} bound", lambda: len(self.bound(prefix)) >= count)
+
+    async def until_running(self, prefix: str, count: int) -> None:
+        await self.until(
+            f"{count} pods {prefix} running",
+            lambda: sum(pod.status.phase == "Running" for pod in self.pods(prefix)) >= count,
+        )
+
+    def pods(self, prefix: str) -> list[intree.Pod]:
+        entries = self.cluster.server.store.shelf("pods").entries
+        return [self._pods.decode(entry.data) for key, entry in entries.items() if key.startswith(f"default/{prefix}")]
+
+    def bound(self, prefix: str) -> list[intree.Pod]:
+        return [pod for pod in self.pods(prefix) if pod.spec.node_name]
+
+    def places(self, pods: Sequence[intree.Pod]) -> dict[str, list[tuple[int, int]]]:
+        """Where pods are: by node, the GPUs and what they hold there."""
+        seen, found = self.look(), dict[str, list[tuple[int, int]]]()
+        for pod in pods:
+            holding = seen.ledger.holdings[pod.metadata.uid]
+            facts = seen.ledger.nodes[holding.node].facts
+            assert facts is not None
+            found.setdefault(holding.node, []).extend(
+                (facts.gpus[gpu].index, units) for gpu, units in holding.charges or ()
+            )
+        return found

@@ -1,0 +1,61 @@
+"""What the shipped admission policy (deploy/admission.yaml) does to a new pod, without a policy engine.
+
+Pure. Called by `registry` for every pod that is created, if the server was started so. It does exactly what the policy
+does, oddities included, so that a pod in the embedded cluster has the same containers as in a real one: a container
+that asks for GPU memory, or for whole GPUs, is told its GPUs by env entries that refer to annotations, and the binding
+writes those annotations.
+"""
+
+from typing import Final
+
+from gpushare.core import names
+from gpushare.devcluster import quantity
+from gpushare.devcluster.status import Object
+
+MOST_CONTAINERS: Final = 500  # of each list; a pod with more is left as it is
+ASKS: Final = (names.GPU_MEM, names.GPU_COUNT)
+CONTAINER_MEMORY: Final = "ALIYUN_COM_GPU_MEM_CONTAINER"
+ALIYUN: Final = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV)
+SECOND_RUN: Final = "1000"  # before the number of a container that somebody added after the first run
+REFERENCE: Final = "metadata.annotations['{key}']"
+_PINNED: Final = f"metadata.annotations['{names.VISIBLE_PREFIX}"
+_LARGEST: Final = 2**63 - 1
+
+
+def pin(pod: Object) -> None:
+    """Adds the env entries, in place."""
+    apps, inits = pod["spec"].get("containers") or [], pod["spec"].get("initContainers") or []
+    if not apps or len(apps) > MOST_CONTAINERS or len(inits) > MOST_CONTAINERS:
+        return
+    asking = [(f"{names.VISIBLE_PREFIX}{{again}}{i}", container) for i, container in enumerate(apps)]
+    asking += [(f"{names.VISIBLE_PREFIX}init-{{again}}{i}", container) for i, container in enumerate(inits)]
+    asking = [(key, container) for key, container in asking if any(resource in _limits(container) for resource in ASKS)]
+    again = SECOND_RUN if any(_pinned(container) for _, container in asking) else ""
+    for key, container in asking:
+        if not _pinned(container):
+            container["env"] = [*(container.get("env") or []), *_entries(container, key.format(again=again))]
+
+
+def _entries(container: Object, key: str) -> list[Object]:
+    """The GPUs come last: of two entries with one name the last one counts, so a tenant's own loses."""
+    memory = _limits(container).get(names.GPU_MEM)
+    amount = None if memory is None else quantity.value(memory)
+    entries: list[Object] = []
+    if amount is not None and amount.denominator == 1 and abs(amount) <= _LARGEST:
+        entries.append({"name": CONTAINER_MEMORY, "value": str(amount)})
+    for name, annotation in (*((name, name) for name in ALIYUN), (names.VISIBLE_DEVICES, key)):
+        reference = {"apiVersion": "v1", "fieldPath": REFERENCE.format(key=annotation)}
+        entries.append({"name": name, "valueFrom": {"fieldRef": reference}})
+    return entries
+
+
+def _limits(container: Object) -> Object:
+    return container["resources"].get("limits") or {}
+
+
+def _pinned(container: Object) -> bool:
+    env = container.get("env") or []
+    if not env or env[-1].get("name") != names.VISIBLE_DEVICES:
+        return False
+    reference = (env[-1].get("valueFrom") or {}).get("fieldRef") or {}
+    return str(reference.get("fieldPath", "")).startswith(_PINNED)

@@ -1,0 +1,69 @@
+"""The embedded cluster: API server, controllers and simulated kubelets in one process. Not a Kubernetes.
+
+For trying gpushare and for testing it, with the real kubectl if one is at hand (`demo` and tests start it). Whoever
+schedules is not part of it: point a scheduler at `url` or at the kubeconfig. Nothing is kept when it ends.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gpushare.devcluster import controllers, kinds, kubelet, nodes
+from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.status import Object
+
+KUBECONFIG = "kubeconfig"
+
+
+class DevCluster:
+    """Runs while its block does; a bug in it ends the block.
+
+    `nodes`: node objects, such as `nodes.simulated_node` makes. `folder`: where the kubeconfig is written.
+    `moment` and `restart_seconds` are the kubelet's; `dice` makes the names of pods.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: Sequence[Object],
+        folder: str | os.PathLike[str],
+        port: int = 0,
+        token: str | None = None,
+        moment: float = kubelet.MOMENT,
+        restart_seconds: float = kubelet.RESTART_SECONDS,
+        dice: random.Random | None = None,
+    ) -> None:
+        self.server = ApiServer(port=port, token=token, pin_directly=True, nodes_copy_capacity=True, dice=dice)
+        self.kubelet = kubelet.Kubelet(self.server, moment=moment, restart_seconds=restart_seconds)
+        self.kubeconfig = Path(folder) / KUBECONFIG
+        self._nodes = nodes
+        self._controllers = controllers.Controllers(self.server)
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            self.server.write_kubeconfig(self.kubeconfig)
+            self.server.logs = self.kubelet.logs
+            now = self.server.registry.now()
+            for node in self._nodes:
+                self.server.registry.create(kinds.BY_RESOURCE["nodes"], "", nodes.heard_at(node, now))
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            for part in (self._controllers.run(), self.kubelet.run()):
+                stack.callback(group.create_task(part).cancel)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()

@@ -1,0 +1,92 @@
+"""Node objects of the embedded cluster: a machine that is not there, with GPUs that are not there either.
+
+Pure. Called by whoever starts a `DevCluster`. A node publishes its GPUs as gpushare's own nodes do (the annotation and
+the capacity) and pins directly; everything else is what kubectl wants to show.
+"""
+
+import copy
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gpushare.core import names
+from gpushare.devcluster.status import Object
+
+GPUS: Final = (16276, 16276)  # MiB
+MODEL: Final = "Simulated GPU"
+ROOM: Final = {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "250"}
+VERSION: Final = "v1.36.0-simulated"
+_SYSTEM: Final = {
+    "architecture": "amd64",
+    "bootID": "",
+    "containerRuntimeVersion": "simulated://1",
+    "kernelVersion": "simulated",
+    "kubeProxyVersion": "",
+    "kubeletVersion": VERSION,
+    "machineID": "",
+    "operatingSystem": "linux",
+    "osImage": "gpushare devcluster",
+    "systemUUID": "",
+}
+# Of each condition: its status, and the reason and message that go with it.
+_CONDITIONS: Final = {
+    "MemoryPressure": ("False", "KubeletHasSufficientMemory", "simulated"),
+    "DiskPressure": ("False", "KubeletHasNoDiskPressure", "simulated"),
+    "PIDPressure": ("False", "KubeletHasSufficientPID", "simulated"),
+    "Ready": ("True", "KubeletReady", "simulated: nothing runs here"),
+}
+_GPU_NAMES: Final = uuid.UUID("6b1f0c52-6a0e-4d0b-9a55-0f6f6a1f2a10")  # uuids of GPUs come from here, so that they last
+
+
+def simulated_node(
+    name: str, ip: str, gpus: Sequence[int] = GPUS, model: str = MODEL, labels: dict[str, str] | None = None
+) -> Object:
+    """A node with one GPU of so many MiB for each number. The same name always has the same GPUs."""
+    published = {
+        "v": 1,
+        "unit": names.MIB,
+        "pin": "direct",
+        "state": "ready",
+        "gpus": [
+            {"i": i, "uuid": gpu_uuid(name, i), "model": model, "total": total, "ok": True, "why": ""}
+            for i, total in enumerate(gpus)
+        ],
+    }
+    capacity: Object = {**ROOM, names.GPU_MEM: str(sum(gpus)), names.GPU_COUNT: str(len(gpus))}
+    own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "labels": own | (labels or {}),
+            "annotations": {names.NODE_GPUS: msgspec.json.encode(published).decode()},
+        },
+        "spec": {},
+        "status": {
+            "capacity": capacity,
+            "allocatable": dict(capacity),
+            "addresses": [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}],
+            "conditions": [_condition(type_) for type_ in _CONDITIONS],
+            "nodeInfo": dict(_SYSTEM),
+        },
+    }
+
+
+def gpu_uuid(node: str, index: int) -> str:
+    return f"GPU-{uuid.uuid5(_GPU_NAMES, f'{node}/{index}')}"
+
+
+def heard_at(node: Object, now: str) -> Object:
+    """A copy of the node, its conditions dated: nobody sends heartbeats afterwards."""
+    dated = copy.deepcopy(node)
+    for condition in dated["status"].get("conditions") or []:
+        condition |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    return dated
+
+
+def _condition(type_: str) -> Object:
+    status, reason, message = _CONDITIONS[type_]
+    return {"type": type_, "status": status, "reason": reason, "message": message}

@@ -1,0 +1,85 @@
+"""What the stand-in scheduler says of pods: the condition PodScheduled=False, and the events of kube-scheduler.
+
+Called by `scheduler`. Neither may fail a cycle: a condition that could not be written is written at the next refusal,
+events are a courtesy. The condition goes out as kube-scheduler writes it, by a strategic merge patch of the status,
+which our client of the API server cannot do: no component that we ship may write a status.
+"""
+
+from datetime import UTC, datetime
+
+import aiohttp
+import msgspec
+
+from gpushare.core.intree import Pod
+from gpushare.kube import client, models
+from gpushare.kube.errors import KubeError
+from gpushare.kube.events import Recorder
+from gpushare.obs import log
+
+STRATEGIC = "application/strategic-merge-patch+json"
+UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+TIMEOUT = aiohttp.ClientTimeout(total=client.TIMEOUT)
+
+logger = log.get(__name__)
+
+
+class Voice:
+    """`name`: of the scheduler in whose name it speaks."""
+
+    def __init__(self, api: client.Api, session: aiohttp.ClientSession, name: str) -> None:
+        self._access, self._session = api.access, session
+        self._events = _Events(api, name)
+
+    async def run(self) -> None:
+        await self._events.run()
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        message = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+        self._record(pod, "Normal", "Scheduled", message)
+
+    def failed(self, pod: Pod, message: str) -> None:
+        self._record(pod, "Warning", "FailedScheduling", message)
+
+    async def put_condition(self, pod: Pod, reason: str, message: str, *, first: bool) -> bool:
+        """Whether it was written. `first`: the pod was not refused before, so the condition is of now."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        if first:
+            condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta, access = pod.metadata, self._access
+        body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
+        try:
+            headers = {**await access.headers(), "Content-Type": STRATEGIC}
+            async with self._session.patch(
+                access.server + path,
+                data=msgspec.json.encode(body),
+                headers=headers,
+                timeout=TIMEOUT,
+                ssl=access.ssl or True,
+                server_hostname=access.server_name,
+                proxy=access.proxy,
+            ) as response:
+                return response.status == 200  # else the pod is gone, or another has its name
+        except (aiohttp.ClientError, OSError, KubeError) as error:
+            logger.warn("condition not written", pod=f"{meta.namespace}/{meta.name}", why=repr(error))
+            return False
+
+    def _record(self, pod: Pod, type: str, reason: str, message: str) -> None:
+        meta = pod.metadata
+        self._events.record(
+            kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid, type=type, reason=reason,
+            message=message,
+        )  # fmt: skip
+
+
+class _Events(Recorder):
+    """Events in the name of a scheduler instead of gpushare."""
+
+    def __init__(self, api: client.Api, name: str) -> None:
+        super().__init__(api)
+        self._source = models.EventSource(component=name)
+
+    def _event(self, *about: str) -> models.Event:
+        return msgspec.structs.replace(
+            super()._event(*about), source=self._source, reporting_component=self._source.component
+        )

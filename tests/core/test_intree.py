@@ -1,0 +1,226 @@
+"""kube-scheduler's own checks: the nodes it would not even ask us about, and its words for them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpushare.core import codec, intree, names, request
+from gpushare.core.intree import Node, Pod
+from gpushare.core.model import Request
+
+GPU_MEM = names.GPU_MEM
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+TRAIN = {"key": "dedicated", "value": "train", "effect": "NoSchedule"}
+
+
+def node(*, spec: Any = None, labels: Any = None, **offers: Any) -> Node:
+    """A node with room for anything that is not said to be short."""
+    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110"} | offers
+    given = {"metadata": {"name": "n", "labels": labels}, "spec": spec or {}, "status": {"allocatable": allocatable}}
+    return msgspec.convert(given, Node)
+
+
+def pod(*containers: Any, init: Any = (), **spec: Any) -> Pod:
+    """Containers are what they request, or `{"limits": ...}`, or `{"sidecar": ...}`."""
+    return msgspec.convert(
+        {"spec": {"containers": [*map(_container, containers)], "initContainers": [*map(_container, init)], **spec}},
+        Pod,
+    )
+
+
+def _container(given: Any) -> Any:
+    if "sidecar" in given:
+        return {"resources": {"requests": given["sidecar"]}, "restartPolicy": "Always"}
+    return {"resources": given if "limits" in given else {"requests": given}}
+
+
+def details(pod: Pod, node: Node, **taken: int) -> list[str]:
+    return [obstacle.detail for obstacle in intree.obstacles(pod, node, taken)]
+
+
+# Cordon, taints, labels
+
+
+def test_nothing_is_in_the_way_of_a_small_pod() -> None:
+    assert intree.obstacles(pod({"cpu": "1"}), node(), {}) == []
+
+
+def test_a_cordoned_node_takes_nobody() -> None:
+    (found,) = intree.obstacles(pod({}), node(spec={"unschedulable": True}), {})
+    assert found == intree.Obstacle("Cordoned", "node(s) were unschedulable", "cordoned", "cordon")
+
+
+def test_a_cordon_and_its_taint_are_one_obstacle() -> None:
+    """A controller adds the taint a moment later."""
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    cordoned = node(spec={"unschedulable": True, "taints": [taint]})
+    assert details(pod({}), cordoned) == ["cordoned"]
+    assert details(pod({}, tolerations=[taint | {"operator": "Exists"}]), cordoned) == []
+
+
+def test_a_taint_is_named_as_kubectl_writes_it() -> None:
+    found = intree.obstacles(pod({}), node(spec={"taints": [TRAIN, CONTROL_PLANE]}), {})
+    assert found[0] == intree.Obstacle(
+        "Taint",
+        "node(s) had untolerated taint(s)",
+        "taint dedicated=train:NoSchedule not tolerated",
+        "dedicated=train:NoSchedule",
+    )
+    assert found[1].subject == "node-role.kubernetes.io/control-plane:NoSchedule"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covers"),
+    [
+        ({"key": "dedicated", "value": "train"}, True),
+        ({"key": "dedicated", "operator": "Equal", "value": "train", "effect": "NoSchedule"}, True),
+        ({"key": "dedicated", "operator": "Exists"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": "dedicated"}, False),
+        ({"key": "dedicated", "value": "serve"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "dedicated", "operator": "Gt", "value": "train"}, False),
+    ],
+)
+def test_a_toleration_covers_what_kubernetes_says(toleration: Any, covers: bool) -> None:
+    assert (details(pod({}, tolerations=[toleration]), node(spec={"taints": [TRAIN]})) == []) is covers
+
+
+@pytest.mark.parametrize(("effect", "keeps_off"), [("NoSchedule", 1), ("NoExecute", 1), ("PreferNoSchedule", 0)])
+def test_a_preference_keeps_nobody_off(effect: str, keeps_off: int) -> None:
+    assert len(details(pod({}), node(spec={"taints": [TRAIN | {"effect": effect}]}))) == keeps_off
+
+
+def test_every_label_of_a_selector_must_match() -> None:
+    wants = pod({}, nodeSelector={"disk": "ssd", "zone": "a"})
+    assert details(wants, node(labels={"disk": "ssd", "zone": "a"})) == []
+    (found,) = intree.obstacles(wants, node(labels={"disk": "hdd", "zone": "a"}), {})
+    assert found == intree.Obstacle(
+        "NodeSelector",
+        "node(s) didn't match Pod's node affinity/selector",
+        "nodeSelector disk=ssd does not match",
+        "disk=ssd",
+    )
+    assert len(details(wants, node())) == 2
+
+
+# Totals
+
+
+@pytest.mark.parametrize(
+    ("asks", "offers", "taken", "message", "detail"),
+    [
+        ({"cpu": "4"}, {"cpu": "8"}, {"cpu": 6500}, "Insufficient cpu", "cpu: asks 4, 1.5 of 8 free"),
+        ({"cpu": "100m"}, {"cpu": "1"}, {"cpu": 950}, "Insufficient cpu", "cpu: asks 0.1, 0.05 of 1 free"),
+        ({"memory": "4Gi"}, {"memory": "8Gi"}, {"memory": 5 << 30}, "Insufficient memory",
+         "memory: asks 4Gi, 3Gi of 8Gi free"),
+        ({"memory": "100Mi"}, {"memory": "131072000Ki"}, {"memory": 131072000 * 1024 - 1}, "Insufficient memory",
+         "memory: asks 100Mi, 0Mi of 128000Mi free"),
+        ({GPU_MEM: "7k"}, {GPU_MEM: "16276"}, {GPU_MEM: 16000}, f"Insufficient {GPU_MEM}",
+         f"{GPU_MEM}: asks 7000, 276 of 16276 free"),
+        ({GPU_MEM: "1"}, {}, {}, f"Insufficient {GPU_MEM}", f"{GPU_MEM}: asks 1, 0 of 0 free"),
+        ({}, {"pods": "110"}, {"pods": 110}, "Too many pods", "pods: 110 of 110 are there already"),
+    ],
+)  # fmt: skip
+def test_a_shortage_says_what_is_asked_and_what_is_left(
+    asks: Any, offers: Any, taken: Any, message: str, detail: str
+) -> None:
+    (found,) = intree.obstacles(pod(asks), node(**offers), taken)
+    assert (found.code, found.message, found.detail) == ("Insufficient", message, detail)
+    assert found.subject == next(iter(asks), "pods")
+
+
+def test_a_shortage_of_one_byte_is_visible() -> None:
+    said = details(pod({"memory": 2 << 30}), node(memory=str(8 << 30)), memory=(6 << 30) + 1)
+    assert said == ["memory: asks 2Gi, 1.999Gi of 8Gi free"]
+
+
+def test_what_just_fits_fits() -> None:
+    full = {"cpu": 60_000, "memory": 508 << 30, "pods": 109, GPU_MEM: 9000}
+    asks = pod({"cpu": "4", "memory": "4Gi", GPU_MEM: "7k"})
+    assert intree.obstacles(asks, node(**{GPU_MEM: "16k"}), full) == []
+
+
+def test_who_asks_nothing_of_a_resource_does_not_mind_its_being_overdrawn() -> None:
+    assert details(pod({"cpu": "0"}), node(), cpu=70_000, memory=1 << 50) == []
+    assert details(pod({"cpu": "1"}), node(), cpu=70_000) == ["cpu: asks 1, 0 of 64 free"]
+
+
+def test_all_that_is_short_is_named_in_the_schedulers_order() -> None:
+    asks = pod({GPU_MEM: "1", "memory": "1Ti", "cpu": "65", "example.com/fpga": "1"})
+    subjects = [obstacle.subject for obstacle in intree.obstacles(asks, node(pods="0"), {})]
+    assert subjects == ["pods", "cpu", "memory", GPU_MEM, "example.com/fpga"]
+
+
+def test_of_a_node_kube_scheduler_tells_only_the_first_check_that_fails() -> None:
+    asks = pod({"cpu": "65", GPU_MEM: "1"}, nodeSelector={"a": "1", "b": "2"})
+    tainted = {"taints": [TRAIN, CONTROL_PLANE]}
+
+    def said(**words: Any) -> list[str]:
+        return intree.reasons(intree.obstacles(asks, node(**words), {}))
+
+    assert said(spec={"unschedulable": True, **tainted}) == ["node(s) were unschedulable"]
+    assert said(spec=tainted) == ["node(s) had untolerated taint(s)"]
+    assert said() == ["node(s) didn't match Pod's node affinity/selector"]
+    assert said(labels={"a": "1", "b": "2"}) == ["Insufficient cpu", f"Insufficient {GPU_MEM}"]
+    assert intree.reasons([]) == []
+
+
+# What a pod counts for
+
+
+def test_containers_count_together_and_limits_stand_for_missing_requests() -> None:
+    asks = pod({"cpu": "1.5"}, {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "500m"}})
+    assert intree.needs(asks) == {"cpu": 2000, "memory": 1 << 30}
+
+
+def test_init_containers_count_one_by_one_where_they_are_larger() -> None:
+    asks = pod({"cpu": "1", GPU_MEM: "2k"}, init=[{"cpu": "3"}, {"cpu": "2", GPU_MEM: "1k"}])
+    assert intree.needs(asks) == {"cpu": 3000, GPU_MEM: 2000}
+
+
+def test_a_sidecar_counts_beside_what_starts_after_it() -> None:
+    before = pod({"cpu": "1"}, init=[{"sidecar": {"cpu": "2"}}, {"cpu": "5"}])
+    after = pod({"cpu": "1"}, init=[{"cpu": "5"}, {"sidecar": {"cpu": "2"}}])
+    assert (intree.needs(before), intree.needs(after)) == ({"cpu": 7000}, {"cpu": 5000})
+    assert intree.needs(pod({"cpu": "4"}, init=[{"sidecar": {"cpu": "2"}}])) == {"cpu": 6000}
+
+
+@pytest.mark.parametrize(
+    ("written", "counted"),
+    [("1", 1000), ("0.1", 100), ("100m", 100), ("1e3", 1_000_000), ("1u", 1), (2, 2000), (0.5, 500), ("many", 0)],
+)
+def test_cpu_counts_in_thousandths_and_rounds_up(written: Any, counted: int) -> None:
+    assert intree.needs(pod({"cpu": written})) == {"cpu": counted}
+
+
+def test_pods_that_have_ended_take_nothing() -> None:
+    there = [pod({"cpu": "1"}), pod({"cpu": "2", GPU_MEM: "7k"}), pod({"cpu": "4"}), pod({"cpu": "8"})]
+    there[2].status.phase, there[3].status.phase = "Succeeded", "Failed"
+    assert intree.totals(there) == {"pods": 2, "cpu": 3000, GPU_MEM: 7000}
+    assert intree.totals([]) == {"pods": 0}
+
+
+# The wider objects
+
+
+def test_a_bookmark_that_holds_nothing_is_read() -> None:
+    read = msgspec.json.decode(b'{"spec": {"containers": null, "tolerations": null}, "status": {}}', type=Pod)
+    assert intree.needs(read) == {}
+    assert details(read, msgspec.json.decode(b'{"spec": {"taints": null}}', type=Node)) == [
+        "pods: 0 of 0 are there already"
+    ]
+
+
+def test_the_rest_of_the_core_takes_them() -> None:
+    asks = pod({"limits": {GPU_MEM: "7k"}}, schedulingGates=[{"name": "example.com/quota"}])
+    assert isinstance(request.facts(asks, None).claim, Request)
+    assert asks.spec.scheduling_gates == [intree.SchedulingGate("example.com/quota")]
+    offers: Any = {GPU_MEM: "16k", names.GPU_COUNT: "2"}
+    told = node(**offers)
+    told.status.capacity = told.status.allocatable
+    facts = codec.node_facts(told, frozenset())
+    assert facts is not None
+    assert [gpu.total for gpu in facts.gpus] == [8000, 8000]

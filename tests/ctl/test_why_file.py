@@ -1,0 +1,169 @@
+"""`gpushare why -f FILE`: every kind that holds pods, replicas one by one, and files that are no good."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare.ctl import manifests
+from gpushare.ctl.source import Forbidden
+from gpushare.obs.errors import UserError
+from tests.ctl.why.cluster import HERE, Cluster, ask, world
+
+CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "files.yaml").read_text())
+WORDS = {"name", "only", "file", "text", "exit", "says", "begins", "has", "not", "notes", "classes", "hidden"}
+CONTAINER = "{name: main, resources: {limits: {aliyun.com/gpu-mem: 3000}}}"
+POD = f"{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{CONTAINER}]}}}}"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_each_kind_of_file(case: dict[str, Any]) -> None:
+    assert set(case) <= WORDS
+    Path(case["file"]).write_text(case["text"])
+    cluster = Cluster(case["only"], []) if "only" in case else world()
+    cluster.classes, cluster.hidden = case.get("classes", {}), tuple(case.get("hidden", ()))
+    answer = ask(cluster, filename=case["file"])
+    assert answer.out == case.get("says", answer.out)
+    assert answer.out.startswith(case.get("begins", ""))
+    for line in case.get("has", []):
+        assert line in answer.out
+    for line in case.get("not", []):
+        assert line not in answer.out
+    assert answer.err == "".join(f"note: {note}\n" for note in case.get("notes", []))
+    assert answer.code == case["exit"]
+
+
+def test_stdin_is_a_file_too() -> None:
+    answer = ask(world(), filename="-", stdin=POD)
+    assert answer.out == "p (stdin) would fit now: gpu-c GPU 1, 6536 of 40536 MiB free, 3536 left after it.\n"
+
+
+def test_the_namespace_of_a_file_wins_over_that_of_the_option_and_that_over_the_context() -> None:
+    named = POD.replace("name: p", "name: p, namespace: own")
+    asked: dict[str, Any] = {"filename": "-", "output": "json", "default_namespace": "context"}
+    assert ask(world(), stdin=named, namespace="given", **asked).json["items"][0]["pod"]["namespace"] == "own"
+    assert ask(world(), stdin=POD, namespace="given", **asked).json["items"][0]["pod"]["namespace"] == "given"
+    assert ask(world(), stdin=POD, **asked).json["items"][0]["pod"]["namespace"] == "context"
+
+
+def test_nothing_is_written_and_the_cluster_is_read_once() -> None:
+    cluster = world()
+    ask(cluster, filename="-", stdin=f"{POD}\n---\n{POD}\n---\n{POD}")
+    assert cluster.asked == ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"]
+
+
+def test_what_needs_no_cluster_is_answered_without_one() -> None:
+    cluster = world()
+    assert ask(cluster, filename="-", stdin=POD.replace("3000", "4Gi")).code == 1
+    assert ask(cluster, filename="-", stdin=POD.replace("aliyun.com/gpu-mem: 3000", "cpu: 1")).code == 0
+    assert cluster.asked == []
+
+
+def test_the_worst_answer_decides_the_exit_code() -> None:
+    large = POD.replace("3000", "50000")
+    assert ask(world(), filename="-", stdin=f"{POD}\n---\n{large}").code == 1
+    assert ask(world(), filename="-", stdin=f"{large}\n---\n{POD}").code == 1
+    assert ask(world(), filename="-", stdin=f"{POD}\n---\n{POD}").code == 0
+
+
+def test_who_may_not_read_the_cluster_is_told_which_right_is_missing() -> None:
+    cluster = world()
+    cluster.hidden = ("/api/v1/pods",)
+    with pytest.raises(Forbidden) as raised:
+        ask(cluster, filename="-", stdin=POD)
+    assert raised.value.code == 3
+
+
+BAD = {
+    "": ("no pod in pod.yaml", "it is empty"),
+    "---\n---\n": ("no pod in pod.yaml", "it is empty"),
+    "# nothing\n": ("no pod in pod.yaml", "it is empty"),
+    "{kind: Service, metadata: {name: web}}": ("no pod in pod.yaml", "it holds Service web"),
+    "{kind: List, items: []}": ("no pod in pod.yaml", "it is empty"),
+    "{kind: Deployment, metadata: {name: web}, spec: {}}": ("no pod in pod.yaml", "it holds Deployment web"),
+    "kind: Pod\n  metadata: {}": ("pod.yaml is no YAML", "line 2: mapping values are not allowed here"),
+    "a: [1": ("pod.yaml is no YAML", "line 1: "),
+    "a: \x07": ("pod.yaml is no YAML", "special characters are not allowed"),
+    "just words": ("pod.yaml: document 1 is no Kubernetes object", "it is just words"),
+    "- kind: Pod": ("pod.yaml: document 1 is no Kubernetes object", "it is [{'kind': 'Pod'}]"),
+    "metadata: {name: x}": ("pod.yaml: an object without a kind", "it is {'metadata': {'name': 'x'}}"),
+    "kind: 7": ("pod.yaml: an object without a kind", "it is {'kind': 7}"),
+    "{kind: Pod, spec: {containers: [{name: a}]}}": ("pod.yaml: a Pod without a name", "metadata.name is missing"),
+    "{kind: Pod, metadata: {name: p}, spec: {}}": ("pod.yaml: Pod p has no containers", "spec.containers is empty"),
+    "{kind: Pod, metadata: {name: p}}": ("pod.yaml: Pod p has no containers", "spec.containers is empty"),
+    POD.replace("name: p", "name: p, annotations: {aliyun.com/gpu-count: 2}"): (
+        "pod.yaml: Pod p is not a valid pod",
+        "Expected `str`, got `int` - at `$.metadata.annotations[...]`",
+    ),
+    POD.replace("[{name: main", "[main, {name: main"): ("pod.yaml: Pod p is not a valid pod", "Expected `object`"),
+    "{kind: Pod, metadata: {name: p}, spec: {containers: {name: a}}}": (
+        "pod.yaml: Pod p is not a valid pod",
+        "Expected `array",
+    ),
+    "{kind: Job, metadata: {name: j}, spec: {parallelism: two, template: {spec: {containers: [{name: a}]}}}}": (
+        "pod.yaml: Job j asks for 'two' replicas",
+        "a whole number up to 10,000",
+    ),
+    "{kind: Deployment, metadata: {name: d}, spec: {replicas: -1, template: {spec: {containers: [{name: a}]}}}}": (
+        "pod.yaml: Deployment d asks for -1 replicas",
+        "a whole number up to 10,000",
+    ),
+    "{kind: Deployment, metadata: {name: d}, spec: {replicas: 99999, template: {spec: {containers: [{name: a}]}}}}": (
+        "pod.yaml: Deployment d asks for 99999 replicas",
+        "a whole number up to 10,000",
+    ),
+    "a: &a\n  kind: Pod\n  b: *a": ("pod.yaml: an object without a kind", "it is {'a': {'kind': 'Pod', 'b': {...}}}"),
+    "kind: Pod\nmetadata: {name: p}\nspec: &s\n  containers: [{name: a}]\n  volumes: [*s]": (
+        "pod.yaml: Pod p is not a valid pod",
+        "maximum recursion depth exceeded",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_file_that_is_no_good_gets_one_clear_sentence(text: str) -> None:
+    what, why = BAD[text]
+    Path("pod.yaml").write_text(text)
+    cluster = world()
+    with pytest.raises(UserError) as raised:
+        ask(cluster, filename="pod.yaml")
+    assert raised.value.what == what
+    assert raised.value.why.startswith(why)
+    assert raised.value.way
+    assert raised.value.code == 2
+    assert cluster.asked == []  # nobody is asked about nonsense
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    Path("binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder").mkdir()
+    said = {
+        "nowhere.yaml": "no such file or directory",
+        "folder": "is a directory",
+        "binary": "it is not UTF-8",
+        "nul\x00": "embedded null byte",
+    }
+    for name, why in said.items():
+        with pytest.raises(UserError) as raised:
+            ask(world(), filename=name)
+        assert (raised.value.why, raised.value.code) == (why, 2)
+
+
+def test_json_is_yaml() -> None:
+    found = manifests.read(
+        '{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}]}}', "f", "n"
+    )
+    assert [(item.kind, item.name, item.pod.metadata.namespace) for item in found.items] == [("Pod", "p", "n")]
+
+
+def test_nulls_are_not_there() -> None:
+    meta, spec = "{name: p, namespace: null, annotations: null}", "{containers: [{name: a, env: null}]}"
+    text = f"{{kind: Pod, metadata: {meta}, spec: {spec}}}"
+    (item,) = manifests.read(text, "f", "n").items
+    assert (item.pod.metadata.namespace, item.pod.metadata.annotations) == ("n", None)

@@ -1,0 +1,161 @@
+"""A cluster in a few words for tests of `why`, and a source that answers as its API server would.
+
+Words of `tests.scenarios.objects`, and those that only `why` looks at: taints, labels, CPU, gates, waiting containers.
+"""
+
+import json
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from gpushare.core import names
+from gpushare.ctl import why
+from gpushare.ctl.screen import Screen
+from gpushare.ctl.source import Forbidden, NotFound
+from gpushare.obs.errors import CLUSTER_NOT_ASKED
+from tests.scenarios import objects
+from tests.scenarios.objects import Object
+
+HERE = Path(__file__).parent
+NOW = 1794745805.0  # 2026-11-15T12:30:05Z
+REFUSED_AT = "2026-11-15T12:29:57Z"  # 8 s before
+CREATED = "2026-11-15T12:27:55Z"  # 2m10s before
+NODE_WORDS = {"labels", "taints", "cordoned", "cpu"}
+POD_WORDS = {
+    "gpu", "allocation", "times", "waits", "reason", "selector", "tolerations", "gates", "scheduler", "started",
+    "waiting", "init_waiting", "cpu", "no_preemption", "message", "refused_at",
+}  # fmt: skip
+
+
+class Cluster:
+    """Objects by name, and `hidden`: path beginnings that this user may not read."""
+
+    def __init__(self, nodes: Object, pods: Iterable[Object]) -> None:
+        self.nodes = {name: node(name, given) for name, given in nodes.items()}
+        self.pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for given in pods for p in made(given)}
+        self.maps: dict[str, str] = {}
+        self.events: list[Object] = []
+        self.classes: dict[str, Object] = {}
+        self.hidden: tuple[str, ...] = ()
+        self.asked: list[str] = []
+
+    def get(self, path: str) -> bytes:
+        self.asked.append(path)
+        if path.startswith(self.hidden) if self.hidden else False:
+            what = f"not allowed: list {path.rpartition('/')[2]} in all namespaces"
+            raise Forbidden(what, 'user "dev" lacks verb list', "kubectl create clusterrolebinding", CLUSTER_NOT_ASKED)
+        found = self._find(path)
+        if found is None:
+            raise NotFound(f"not there: {path}", "404", "kubectl api-resources", CLUSTER_NOT_ASKED)
+        return json.dumps(found).encode()
+
+    def namespace(self) -> str:
+        return "default"
+
+    def _find(self, path: str) -> Object | None:
+        parts = urlsplit(path)
+        steps = parts.path.strip("/").split("/")
+        if parts.path == "/api/v1/nodes":
+            return {"items": list(self.nodes.values())}
+        if parts.path == "/api/v1/pods":
+            return {"items": list(self.pods.values())}
+        if steps[-1] == "configmaps":
+            return {"items": [{"metadata": {"name": k}, "data": {"gpus": v}} for k, v in self.maps.items()]}
+        if steps[-2] == "priorityclasses":
+            return self.classes.get(steps[-1])
+        if steps[-1] == "events":
+            uid = parse_qs(parts.query)["fieldSelector"][0].removeprefix("involvedObject.uid=")
+            return {"items": [event for event in self.events if event["involvedObject"]["uid"] == uid]}
+        if steps[-1] == "pods":
+            return {"items": [pod for (namespace, _), pod in self.pods.items() if namespace == steps[3]]}
+        return self.pods.get((steps[3], steps[5]))
+
+
+def world(extra: Object | None = None) -> Cluster:
+    """The world of the examples, with more pods, and nodes changed or added, as `extra` says."""
+    given = yaml.safe_load((HERE / "world.yaml").read_text())
+    extra = extra or {}
+    nodes = {name: {**given["nodes"].get(name, {}), **extra.get("nodes", {}).get(name, {})}
+             for name in (*given["nodes"], *extra.get("nodes", {}))}  # fmt: skip
+    changed = {name: {**pod, **extra.get("change", {}).get(name, {})} for pod in given["pods"] if (name := pod["name"])}
+    nodes |= {f"cpu-{i}": {} for i in range(extra.get("cpu_nodes", 0))}
+    cluster = Cluster(nodes, [*changed.values(), *extra.get("pods", [])])
+    cluster.maps = extra.get("maps", {})
+    cluster.events = [event(cluster, one) for one in extra.get("events", [])]
+    return cluster
+
+
+def node(name: str, given: Object) -> Object:
+    made = objects.node(name, {key: value for key, value in given.items() if key not in NODE_WORDS})
+    made["metadata"]["labels"] = given.get("labels", {})
+    made["spec"] = {"unschedulable": given.get("cordoned", False), "taints": given.get("taints", [])}
+    for amounts in (made["status"]["capacity"], made["status"]["allocatable"]):
+        amounts |= {"cpu": str(given.get("cpu", 64)), "memory": "256Gi", "pods": "110"}
+    return made
+
+
+def made(given: Object) -> list[Object]:
+    if "times" in given:
+        rest = {key: value for key, value in given.items() if key != "times"}
+        return [pod({**rest, "name": f"{given['name']}-{i}"}) for i in range(given["times"])]
+    return [pod(given)]
+
+
+def pod(given: Object) -> Object:
+    known = {key: value for key, value in given.items() if key not in POD_WORDS}
+    objects.known(known, objects.POD_WORDS, f"pod {given.get('name')}")
+    notes = dict(given.get("annotations", {}))
+    if "gpu" in given:
+        notes[names.ALIYUN_IDX] = str(given["gpu"])
+    if "allocation" in given:
+        text = {str(i): {str(gpu): units for gpu, units in held.items()} for i, held in given["allocation"].items()}
+        notes[names.ALLOCATION] = json.dumps(text)
+    phase = given.get("phase", "Running" if "node" in given else "Pending")
+    made = objects.pod({"created": CREATED, **known, "annotations": notes, "phase": phase})
+    spec, status = made["spec"], made["status"]
+    spec |= {"nodeSelector": given.get("selector"), "tolerations": given.get("tolerations"),
+             "schedulingGates": [{"name": gate} for gate in given.get("gates", [])],
+             "schedulerName": given.get("scheduler", "default-scheduler"),
+             "preemptionPolicy": "Never" if given.get("no_preemption") else None}  # fmt: skip
+    if "cpu" in given:
+        spec["containers"][0]["resources"].setdefault("requests", {})["cpu"] = str(given["cpu"])
+    if "waits" in given:
+        reason, since = given.get("reason", "Unschedulable"), given.get("refused_at", REFUSED_AT)
+        status["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": reason,
+                                 "message": given["waits"], "lastTransitionTime": since}]  # fmt: skip
+    elif "reason" in given:
+        status |= {"reason": given["reason"], "message": given.get("message")}
+    for word, key in (("waiting", "containerStatuses"), ("init_waiting", "initContainerStatuses")):
+        found = given.get(word, {})
+        status[key] = [{"name": name, "state": {"waiting": {"reason": why}}} for name, why in found.items()]
+    return made
+
+
+def event(cluster: Cluster, given: Object) -> Object:
+    """`{pod, reason, message, time, by}`."""
+    uid = cluster.pods["default", given["pod"]]["metadata"]["uid"]
+    return {"involvedObject": {"uid": uid}, "reason": given["reason"], "message": given.get("message", ""),
+            "lastTimestamp": None, "eventTime": given["time"], "reportingComponent": given.get("by", "")}  # fmt: skip
+
+
+class Answer:
+    """What somebody sees: stdout, stderr and the exit code."""
+
+    def __init__(self, out: str, err: str, code: int) -> None:
+        self.out, self.err, self.code = out, err, code
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def ask(cluster: Cluster, pod: str = "", *, width: int | None = None, stdin: str = "", **options: Any) -> Answer:
+    """`gpushare why`, as the command line would call it."""
+    out, err = StringIO(), StringIO()
+    screen = Screen(out, err, width=width)
+    code = why.run(why.Options(pod=pod, **options), cluster, screen, now=NOW, stdin=StringIO(stdin))
+    return Answer(out.getvalue(), err.getvalue(), code)

@@ -1,0 +1,87 @@
+"""The demo from beginning to end, as `make demo` runs it: piped, and on a terminal until Ctrl-C."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+GPUSHARE = Path(sys.executable).with_name("gpushare")
+PATIENCE = 120.0  # seconds; a story takes ten
+FAST_READER = (
+    "import sys; from gpushare.demo import story; story.READING = 0.1; from gpushare import cli; sys.exit(cli.main())"
+)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Nothing of this machine but the temporary folder, so that what is left behind can be seen."""
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+
+
+def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [GPUSHARE, "demo"], env=environment(tmp_path), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line[0] for line in lines if re.match(r"\d  ", line)] == list("12345678")
+    assert sum(line.startswith("ok    ") for line in lines) == 4
+    assert re.fullmatch(r"demo: 8 steps, 4 checks ok, \d+ s", lines[-1])
+    assert sum(line.startswith("NAME ") for line in lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in done.stdout
+    for promised in (
+        "all 3 on one GPU: gpu-b GPU 1",
+        "gpu-a GPU 0 and GPU 1",
+        "gpu-c, 20000 MiB on each",
+        "gpu-b GPU 0, nobody else on it",
+        "no single GPU has 7000 MiB free; closest gpu-c GPU 1, 464 short;",
+        "it would fit if one of 15 pods there ended, or if it asked 6536 or less",
+        "139768/149070 (93%)  ",
+    ):
+        assert promised in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", FAST_READER, "demo"],
+        env=environment(tmp_path),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as demo:
+        os.close(theirs)
+        shown = _read_until(ours, "inspect -w")
+        (kubeconfig,) = re.findall(r"export KUBECONFIG=(\S+)", shown)
+        asked = subprocess.run(
+            [GPUSHARE, "why", "llm", "--kubeconfig", kubeconfig],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(timeout=30) == 0
+    os.close(ours)
+    assert asked.returncode == 0
+    assert asked.stdout.startswith("llm runs on gpu-c GPU 1: 7000 MiB")
+    assert "\x1b[" in shown
+    assert "████" in shown
+    assert list(tmp_path.iterdir()) == []
+
+
+def _read_until(terminal: int, words: str) -> str:
+    """All that is written on the terminal until these words are."""
+    shown, ends = "", time.monotonic() + PATIENCE
+    while words not in shown:
+        assert time.monotonic() < ends, shown
+        if select.select([terminal], [], [], 1.0)[0]:
+            shown += os.read(terminal, 1 << 16).decode("utf-8", "replace")
+    return shown

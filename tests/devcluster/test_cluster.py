@@ -1,0 +1,84 @@
+"""The embedded cluster as a whole: it starts, shows its nodes, ends, and does not hide its own faults."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpushare.core import api as core_api
+from gpushare.core import codec
+from gpushare.core.model import Pin
+from gpushare.devcluster.cluster import DevCluster
+from gpushare.devcluster.nodes import gpu_uuid, simulated_node
+from tests.devcluster import live, support
+
+
+def test_a_simulated_node_is_what_the_extender_takes_for_a_node_that_pins_directly() -> None:
+    node = msgspec.convert(simulated_node("gpu-b", "10.0.0.12", [24268, 11178], "Tesla P40"), core_api.Node)
+    facts = codec.node_facts(node, frozenset())
+    assert facts is not None
+    assert (facts.pin, facts.unit, facts.blocked) == (Pin.DIRECT, "MiB", None)
+    assert [(gpu.index, gpu.total, gpu.healthy, gpu.model) for gpu in facts.gpus] == [
+        (0, 24268, True, "Tesla P40"),
+        (1, 11178, True, "Tesla P40"),
+    ]
+    assert not codec.contradicts(node)
+
+
+def test_the_same_node_has_the_same_gpus_and_no_other_has_them() -> None:
+    uuids = [gpu_uuid(name, i) for name in ("gpu-a", "gpu-b") for i in range(2)]
+    assert len(set(uuids)) == 4
+    assert simulated_node("gpu-a", "1") == simulated_node("gpu-a", "1")
+    assert uuids[0] in simulated_node("gpu-a", "1")["metadata"]["annotations"]["gpushare.io/gpus"]
+
+
+async def test_it_writes_a_kubeconfig_and_has_its_nodes(tmp_path: Path) -> None:
+    async with DevCluster(nodes=live.NODES, folder=tmp_path, token="secret") as dev:
+        assert dev.kubeconfig == tmp_path / "kubeconfig"
+        config = json.loads(dev.kubeconfig.read_text())
+        assert config["clusters"][0]["cluster"]["server"] == dev.url
+        async with support.connect(dev.url, config["users"][0]["user"]["token"]) as api:
+            nodes = (await api.get("/api/v1/nodes")).body["items"]
+            assert [node["metadata"]["name"] for node in nodes] == ["gpu-a", "gpu-b"]
+            status = nodes[1]["status"]
+            assert status["allocatable"]["aliyun.com/gpu-mem"] == "35446"
+            assert {condition["type"]: condition["status"] for condition in status["conditions"]}["Ready"] == "True"
+            assert all(condition["lastHeartbeatTime"] for condition in status["conditions"])
+
+
+async def test_what_a_node_component_writes_reaches_allocatable(tmp_path: Path) -> None:
+    async with live.cluster(tmp_path) as (_, api):
+        change = {"status": {"capacity": {"aliyun.com/gpu-mem": "16276"}}}
+        patched = await api.patch("/api/v1/nodes/gpu-a/status", change)
+        assert patched.body["status"]["allocatable"]["aliyun.com/gpu-mem"] == "16276"
+
+
+async def test_two_clusters_of_the_same_nodes_do_not_meet(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    async with live.cluster(tmp_path) as (one, api), live.cluster(tmp_path / "other") as (other, _):
+        assert one.url != other.url
+        await api.call("DELETE", "/api/v1/nodes/gpu-a")
+        assert live.names(one.server, "nodes") == ["gpu-b"]
+        assert live.names(other.server, "nodes") == ["gpu-a", "gpu-b"]
+
+
+async def test_a_bug_in_a_part_of_it_ends_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gpushare.devcluster.kubelet.Kubelet._see", broken)
+    with pytest.raises(ExceptionGroup) as failure:
+        async with live.cluster(tmp_path) as (dev, _):
+            await live.until(dev.server, lambda: None)  # until it is cancelled: this never comes
+    assert failure.group_contains(ZeroDivisionError)
+
+
+async def test_without_its_folder_it_does_not_start_and_leaves_nothing_open(tmp_path: Path) -> None:
+    dev = DevCluster(nodes=[], folder=tmp_path / "missing")
+    with pytest.raises(FileNotFoundError):
+        async with dev:
+            pass
+    with pytest.raises(OSError, match="Cannot connect"):
+        async with support.connect(dev.url):
+            pass

@@ -1,0 +1,137 @@
+"""What people see of a real cluster: `kubectl inspect gpushare` and `kubectl gpushare why`, piped and on a terminal."""
+
+import asyncio
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.e2e import binaries, objects
+from tests.e2e.cluster import ADMIN
+from tests.e2e.figures import Figures
+from tests.e2e.world import World
+
+SECONDS = 30.0
+PROGRAMS = Path(sys.executable).parent
+HOLDERS = [{"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)]
+WAITER = {"name": "waits", "containers": {"main": 6000}}
+REFUSED = "no single GPU has 6000 MiB free"
+
+
+def _environment(kubeconfig: Path) -> dict[str, str]:
+    """kubectl finds its plugins on PATH; both stand there as after an installation."""
+    path = f"{binaries.program('kubectl').parent}:{PROGRAMS}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+
+
+async def _piped(kubeconfig: Path, *words: str) -> tuple[int, str, str]:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        words,
+        env=_environment(kubeconfig),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+async def _on_a_terminal(kubeconfig: Path, *words: str) -> tuple[int, str]:
+    return await asyncio.wait_for(asyncio.to_thread(_terminal, kubeconfig, words), SECONDS)
+
+
+def _terminal(kubeconfig: Path, words: Sequence[str]) -> tuple[int, str]:
+    """Exit code and all that was written on a terminal of 120 columns."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 120))
+    shown = b""
+    with subprocess.Popen(words, env=_environment(kubeconfig), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # nobody has the other side open any more
+            while piece := os.read(ours, 1 << 16):
+                shown += piece
+    os.close(ours)
+    return process.returncode, shown.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+async def test_a_real_cluster_is_shown_piped_and_on_a_terminal(world: World, figures: Figures) -> None:
+    (node,) = await world.make_nodes(1, gpus=[8000, 8000])
+    admin = world.cluster.kubeconfig(ADMIN, world.cluster.tokens[ADMIN])
+    namespace = world.api.namespace
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        await world.sight.until_bound(*await world.make_pods(*HOLDERS))
+        await world.make_pods(WAITER)
+        await world.sight.until_refused("waits")
+        piped = await _piped(admin, "kubectl", "inspect", "gpushare", node)
+        code, terminal = await _on_a_terminal(admin, "kubectl", "inspect", "gpushare")
+        directly = await _piped(admin, "gpushare", "inspect", node)
+        why = await _piped(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+        alone = await _piped(admin, "gpushare", "why", f"{namespace}/waits")
+        runs = await _piped(admin, "kubectl", "gpushare", "why", "holds-0", "-n", namespace)
+        on_terminal = await _on_a_terminal(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+
+    assert piped == directly == (0, piped[1], "")
+    assert [line.split() for line in piped[1].splitlines()] == [
+        ["NAME", "IPADDRESS", "GPU0(Allocated/Total)", "GPU1(Allocated/Total)", "GPU", "Memory(MiB)"],
+        [node, "unknown", "5000/8000", "5000/8000", "10000/16000"],  # simulated nodes have no address
+        ["-" * len(piped[1].splitlines()[2])],
+        ["Allocated/Total", "GPU", "Memory", "In", "Cluster:"],
+        ["10000/16000", "(62%)"],
+    ]
+    assert code == 0
+    assert "5000/8000 █████" in terminal
+    assert f"{REFUSED}; closest {node} GPU 0, 3000 short" in terminal
+    assert why == alone == (1, why[1], "")
+    assert why[1].startswith(f"waits is Pending: {REFUSED}.\n  asks  6000 MiB on one GPU (container main)\n")
+    assert runs[0] == 0
+    assert runs[1].startswith(f"holds-0 runs on {node} GPU ")
+    assert on_terminal[0] == 1
+    assert max(map(len, on_terminal[1].splitlines())) <= 120
+    figures.say("inspect and why on a real cluster", f"as kubectl plugins and alone; {why[1].splitlines()[0]}")
+
+
+async def test_who_may_read_one_namespace_only_learns_nothing_of_the_others(world: World, figures: Figures) -> None:
+    """The pod's own condition is shown, and which right gives the full answer; no name of another tenant's pod."""
+    await world.make_nodes(1, gpus=[8000])
+    namespace, other = world.api.namespace, f"{world.api.namespace}-other"
+    tenant = await _tenant(world)
+    await world.api.create("/api/v1/namespaces", {"metadata": {"name": other}})
+    try:
+        async with world.cluster.extender(), world.cluster.scheduler():
+            theirs = f"/api/v1/namespaces/{other}/pods"
+            await world.api.create(theirs, objects.pod(name="secret-project", containers={"main": 5000}))
+            while not (await world.api.get(f"{theirs}/secret-project")).body["spec"].get("nodeName"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            await world.make_pods({"name": "waits", "containers": {"main": 4000}})
+            await world.sight.until_refused("waits")
+            alone = await _piped(tenant, "gpushare", "why", "waits", "-n", namespace)
+            plugin = await _piped(tenant, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+            refused = await _piped(tenant, "kubectl", "inspect", "gpushare")
+    finally:
+        await world.api.call("DELETE", f"/api/v1/namespaces/{other}/pods", {"gracePeriodSeconds": 0})
+        await world.api.call("DELETE", f"/api/v1/namespaces/{other}")
+    for code, said, note in (alone, plugin):
+        assert code == 1
+        assert said.startswith("waits is Pending")
+        assert "--clusterrole=gpushare-view" in note
+        assert "secret" not in said + note
+    assert refused[:2] == (3, "")
+    assert refused[2].startswith("error: not allowed: list nodes")
+    figures.say("a user with rights in one namespace", f"{alone[1].splitlines()[0]} {alone[2].splitlines()[0]}")
+
+
+async def _tenant(world: World) -> Path:
+    """A kubeconfig of somebody who may read pods and events of the world's own namespace."""
+    namespace = world.api.namespace
+    for words in (
+        ["serviceaccount", "tenant"],
+        ["role", "tenant", "--verb=get,list,watch", "--resource=pods,events"],
+        ["rolebinding", "tenant", "--role=tenant", f"--serviceaccount={namespace}:tenant"],
+    ):
+        await world.cluster.kubectl("create", *words, "-n", namespace)
+    return await world.cluster.account_kubeconfig(namespace, "tenant")

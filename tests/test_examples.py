@@ -1,0 +1,47 @@
+"""Every example runs in the demo's cluster, and ends as its first line says."""
+
+import io
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from gpushare.ctl.screen import Screen
+from gpushare.demo import app
+from gpushare.demo.stage import Stage
+from gpushare.demo.world import PATHS, World
+
+FILES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+EXAMPLES = {path: list(yaml.safe_load_all(path.read_text("utf-8"))) for path in FILES}
+NEVER = {"giant", "probe"}  # what these are there to show
+
+
+def test_examples_are_numbered_and_begin_with_a_sentence() -> None:
+    assert [int(path.name[:2]) for path in FILES] == list(range(1, len(FILES) + 1))
+    for path in FILES:
+        first = path.read_text("utf-8").splitlines()[0]
+        assert first.startswith("# "), path
+        assert len(first) <= 120, path
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+async def test_the_example_runs_in_the_demos_cluster(path: Path, tmp_path: Path) -> None:
+    (given,) = EXAMPLES[path]
+    name, spec = given["metadata"]["name"], given["spec"]
+    pods = spec.get("replicas") or spec.get("parallelism") or 1
+    stage = Stage(Screen(io.StringIO(), io.StringIO()), hurry=True)
+    async with app.prepared(tmp_path, stage) as (world, _), aiohttp.ClientSession() as session:
+        async with session.post(world.cluster.url + PATHS[given["kind"]], json=given) as response:
+            assert response.status == 201, await response.text()
+        if name in NEVER:
+            await world.until("a sentence of ours", lambda: bool(_ours(world)))
+            assert world.bound(name) == []
+        else:
+            await world.until_running(name, pods)
+            assert len(world.bound(name)) == pods
+
+
+def _ours(world: World) -> list[str]:
+    entries = world.cluster.server.store.shelf("events").entries.values()
+    return [entry.key for entry in entries if entry.obj()["source"].get("component") == "gpushare"]

@@ -1,0 +1,71 @@
+"""Draws the README's picture of the tables: docs/inspect.svg, from a real run of the demo's first six steps.
+
+Run it after a change of what `inspect` shows: `.venv/bin/python -m tools.picture`. What stands in the picture is what a
+terminal of 100 columns would show; bars are drawn as rectangles, because fonts draw block characters with gaps.
+"""
+
+import asyncio
+import html
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpushare.ctl import inspect
+from gpushare.ctl.screen import Screen
+from gpushare.demo import app
+from gpushare.demo.stage import Stage
+
+FILE = Path(__file__).resolve().parent.parent / "docs" / "inspect.svg"
+STEPS = 6  # until somebody waits
+COLUMNS = 100
+CELL, LINE, MARGIN = 8.4, 20, 16  # pixels; of a 14-pixel monospaced font
+PAINT = re.compile(r"\x1b\[(\d+)m")
+STYLES = {"0": "", "2": ' opacity="0.5"', "31": ' fill="#ff7b72"'}
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+HEAD = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" role="img" aria-label="{label}">\n'
+    '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+    '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14" '
+    'fill="#e6edf3">\n'
+)
+
+
+async def shown() -> list[str]:
+    """What `gpushare inspect` shows on a terminal while a pod waits."""
+    screen = Screen(io.StringIO(), io.StringIO(), width=COLUMNS, height=40, color=True)
+    with tempfile.TemporaryDirectory() as folder:
+        async with app.prepared(Path(folder), Stage(screen, hurry=True)) as (world, story):
+            await story.tell(STEPS)
+            page = inspect.page(world.look(), inspect.Options(), screen)
+    return ["$ kubectl inspect gpushare", *page.table.lines(), *page.below]
+
+
+def drawn(lines: list[str]) -> str:
+    width = 2 * MARGIN + CELL * max(len(PAINT.sub("", line)) for line in lines)
+    parts = [HEAD.format(width=width, height=2 * MARGIN + LINE * len(lines), label="kubectl inspect gpushare")]
+    for row, line in enumerate(lines):
+        parts += _line(line, MARGIN + LINE * row)
+    return "".join(parts) + "</g>\n</svg>\n"
+
+
+def _line(line: str, top: float) -> Iterator[str]:
+    column, style = 0, ""
+    for i, piece in enumerate(PAINT.split(line)):
+        if i % 2:
+            style = STYLES[piece]
+            continue
+        for text in re.split(f"([{EIGHTHS[1:]}]+| {{2,}})", piece):
+            left = MARGIN + CELL * column
+            column += len(text)
+            if text and text[0] in EIGHTHS[1:]:
+                width = CELL * sum(EIGHTHS.index(character) for character in text) / 8
+                yield f'<rect x="{left:.1f}" y="{top + 3:.0f}" width="{width:.1f}" height="13" fill="#3fb950"/>\n'
+            elif text.strip():
+                place = f'x="{left:.1f}" y="{top + 14:.0f}" textLength="{len(text.rstrip()) * CELL:.1f}"'
+                yield f"<text {place}{style}>{html.escape(text.rstrip())}</text>\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(drawn(asyncio.run(shown())), "utf-8")
