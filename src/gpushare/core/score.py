@@ -1,7 +1,8 @@
 """Which of the nodes that fit is best, by named policy.
 
 Pure. `binpack` prefers the node where the chosen GPU keeps the least free, then the fuller node: small pieces go
-where they fit tightly and whole GPUs stay whole. `spread` is the opposite. Called by the extender's prioritize.
+where they fit tightly and whole GPUs stay whole. `spread` is the opposite. Called by the extender's prioritize, and
+by choose, which wants the best one only and is spared the sorting.
 """
 
 from bisect import bisect_left
@@ -23,46 +24,55 @@ def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], 
     Exactly one node gets the top score: it is the one that will be held for the pod, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
+    among, keys = _keys(ledger, request, pod, among, policy)
+    scores, rank, before = [], BEST, None
+    for position, i in enumerate(nsmallest(BEST, range(len(keys)), key=keys.__getitem__)):
+        if keys[i] == IMPOSSIBLE:
+            break
+        if position == 1 or (position > 1 and keys[i] != before):
+            rank -= 1
+        scores.append((among[i], rank))
+        before = keys[i]
+    return scores
+
+
+def first(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> str | None:
+    """The one that `best` would name first, or None if it would name none."""
+    among, keys = _keys(ledger, request, pod, among, policy)
+    least = min(keys, default=IMPOSSIBLE)
+    return None if least == IMPOSSIBLE else among[keys.index(least)]
+
+
+def _keys(
+    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str
+) -> tuple[Sequence[str], list[int]]:
+    """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
     plain = request.one_share and request.shares[0].role is Role.APP
     if not plain or ledger.special:
         among = ledger.fitting(request, pod, among)
     if plain:
-        keys = _one_share_keys(ledger, request, among, policy)
-    else:
-        keys = _planned_keys(ledger, request, pod, among, policy)
-    scores, rank, before = [], BEST, None
-    for position, (key, node) in enumerate(keys):
-        if position == 1 or (position > 1 and key != before):
-            rank -= 1
-        scores.append((node, rank))
-        before = key
-    return scores
+        return among, _one_share_keys(ledger, request, among, policy)
+    return among, _planned_keys(ledger, request, pod, among, policy)
 
 
-def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], policy: str) -> list[tuple[int, str]]:
+def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], policy: str) -> list[int]:
     """One number per node: what its chosen GPU has free, then the node."""
     least = request.shares[0].units << SUM_BITS
     spots = map(ledger.spots.get((request.pin, request.unit), {}).get, among, repeat(NOWHERE))
     if policy == choose.SPREAD:
-        keys = [-spot[-2] if spot[-2] >= least else IMPOSSIBLE for spot in spots]
-    else:
-        keys = [spot[bisect_left(spot, least)] for spot in spots]
-    best_first = nsmallest(BEST, range(len(keys)), key=keys.__getitem__)
-    return [(keys[i], among[i]) for i in best_first if keys[i] != IMPOSSIBLE]
+        return [-spot[-2] if spot[-2] >= least else IMPOSSIBLE for spot in spots]
+    return [spot[bisect_left(spot, least)] for spot in spots]
 
 
-def _planned_keys(
-    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str
-) -> list[tuple[int, str]]:
+def _planned_keys(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> list[int]:
     ranks = ledger.answers(request, pod.namespace).ranks.setdefault(policy, {})
     keys = []
     for node in among:
         if node not in ranks:
             ranks[node] = _rank(ledger, request, node, policy)
         rank = ranks[node]
-        if rank is not None:
-            keys.append((rank, node))
-    return nsmallest(BEST, keys, key=lambda row: row[0])
+        keys.append(IMPOSSIBLE if rank is None else rank)
+    return keys
 
 
 def _rank(ledger: Ledger, request: Request, node: str, policy: str) -> int | None:

@@ -6,7 +6,7 @@ from the moment it is made: the node that will be chosen is held before the answ
 `binder` does the one verb that writes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from gpushare.core import explain, preempt, request, score, usage
 from gpushare.core.book import NodeState, State
@@ -42,13 +42,13 @@ class Verbs:
 
     def filter(self, body: bytes) -> bytes:
         """All nodes that fit: others have a say in which is taken."""
-        return self._filter(body, lambda pod, claim, fits: fits)
+        return self._filter(body, self._ledger.fitting)
 
     def choose(self, body: bytes) -> bytes:
         """As filter, but only the best node: the scheduler need not ask for scores, nor compute any itself."""
         return self._filter(body, self._best)
 
-    def _filter(self, body: bytes, pick: Callable[[PodFacts, Request, list[str]], list[str]]) -> bytes:
+    def _filter(self, body: bytes, pick: Callable[[Request, PodFacts, Sequence[str]], list[str]]) -> bytes:
         try:
             sent, offer = wire.read_args(body)
         except BadRequest as error:
@@ -60,18 +60,18 @@ class Verbs:
         if not isinstance(pod.claim, Request):
             return wire.encode(self._without_request(pod, offer))
         self._ledger.release(pod.uid)
-        fits = self._ledger.fitting(pod.claim, pod, offer.names)
+        fits = pick(pod.claim, pod, offer.names)
         if not fits:
             return wire.encode(self._refuse(pod, pod.claim, offer))
         self._remember(pod)
-        fits = pick(pod, pod.claim, fits)
         if len(fits) == 1:
             self._hold(pod, pod.claim, fits[0])  # prioritize is not asked about a single node
         return wire.encode(offer.result(fits, {}, {}))
 
-    def _best(self, pod: PodFacts, claim: Request, fits: list[str]) -> list[str]:
-        scores = score.best(self._ledger, claim, pod, fits, claim.policy or self._policy)
-        return [scores[0][0]] if scores else fits
+    def _best(self, claim: Request, pod: PodFacts, among: Sequence[str]) -> list[str]:
+        best = score.first(self._ledger, claim, pod, among, claim.policy or self._policy)
+        # A long search may give up in the order of a policy although there is room: then all that fit are answered.
+        return [best] if best is not None else self._ledger.fitting(claim, pod, among)
 
     def prioritize(self, body: bytes) -> bytes:
         try:
