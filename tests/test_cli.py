@@ -9,6 +9,8 @@ import pytest
 
 import gpushare
 from gpushare import cli
+from gpushare.ctl import inspect
+from gpushare.ctl.source import Direct, Kubectl
 
 CERTS = Path(__file__).parent / "kube" / "certs"
 
@@ -244,3 +246,77 @@ def test_a_kubeconfig_that_is_none_is_no_stack_trace(capsys: pytest.CaptureFixtu
     for content in (b"", b"[]", b"\xff\xfe", b"clusters: 5", b"{", b"a: &a [*a]"):
         (tmp_path / "config").write_bytes(content)
         error(capsys, "extender", "--kubeconfig", str(tmp_path / "config"), code=3)
+
+
+# Looking
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["why"], ("no pod is named", "gpushare why POD, or -f FILE")),
+        (["why", "llm", "-f", "pod.yaml"], ("a pod or a file, not both", "gpushare why POD, or -f FILE")),
+        (["why", "llm", "more"], ('unexpected word "more"', "gpushare why --help")),
+        (["inspect", "-o", "xml"], ('unknown output format "xml"', "-o wide")),
+        (["inspect", "--color", "blue"], ('unknown color mode "blue"', "--color auto")),
+        (
+            ["inspect", "--detials"],
+            ("unknown option --detials", "gpushare inspect -d; all options: gpushare inspect --help"),
+        ),
+        (["why", "llm", "-o"], ("-o/--output needs a value", "gpushare why --help")),
+        (["demo", "twice"], ('unexpected word "twice"', "gpushare demo --help")),
+    ],
+)
+def test_a_line_that_is_not_understood_changes_nothing(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: tuple[str, str]
+) -> None:
+    what, _, way = error(capsys, *words)
+    assert (what, way) == told
+
+
+def test_without_a_cluster_looking_ends_with_3(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["inspect"], ["why", "llm"], ["why", "llm", "-n", "prod"]):
+        what, _, way = error(capsys, *words, code=3)
+        assert what == "no kubeconfig found"
+        assert "gpushare demo" in way
+
+
+def test_options_may_stand_between_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _inspections(monkeypatch)
+    assert cli.main(["--color", "never", "inspect", "gpu-a", "-d", "gpu-b", "-o=wide", "--context", "prod"]) == 0
+    assert seen[0][0] == inspect.Options(nodes=("gpu-a", "gpu-b"), details=True, output="wide")
+
+
+def _inspections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
+    """Options and source of each time `inspect` is asked for; nothing is asked of a cluster."""
+    seen: list[tuple[object, object]] = []
+
+    def run(options: object, source: object, _: object) -> int:
+        seen.append((options, source))
+        return 0
+
+    monkeypatch.setattr(inspect, "run", run)
+    return seen
+
+
+# As kubectl's plugins
+
+
+def test_a_plugin_speaks_of_itself_by_the_name_it_was_called_by(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.inspect_plugin(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: kubectl inspect gpushare [NODE...]")
+    assert cli.gpushare_plugin(["why", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: kubectl gpushare why POD")
+    assert cli.gpushare_plugin([]) == 2
+    assert capsys.readouterr().out.startswith("usage: kubectl gpushare COMMAND")
+
+
+def test_a_plugin_looks_and_runs_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.gpushare_plugin(["extender"]) == 2
+    assert capsys.readouterr().err.splitlines()[1] == "  why: commands: inspect, why"
+
+
+def test_a_plugin_asks_through_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _inspections(monkeypatch)
+    assert (cli.inspect_plugin([]), cli.gpushare_plugin(["inspect"]), cli.main(["inspect"])) == (0, 0, 0)
+    assert [type(source) for _, source in seen] == [Kubectl, Kubectl, Direct]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.devcluster.extenders import Settings
+from gpushare.devcluster.scheduler.extenders import Settings
 from tests.e2e import shipped
 from tests.scenarios.objects import Object
 from tests.scheduling import driver, embedded

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from gpushare.core import names
 from gpushare.core.intree import Node, Pod
-from gpushare.devcluster import extenders, placing, plan, sinks
-from gpushare.devcluster.cache import Cache
+from gpushare.devcluster import plan
 from gpushare.devcluster.faults import FaultProxy, Plan
-from gpushare.devcluster.queue import Queue
+from gpushare.devcluster.scheduler import extenders, placing, sinks
+from gpushare.devcluster.scheduler.cache import Cache
+from gpushare.devcluster.scheduler.queue import Queue
 from gpushare.extender.server import PREFIX
 from gpushare.kube import client
 from tests.e2e import sight

@@ -8,9 +8,9 @@ import pytest
 
 from gpushare.core import intree
 from gpushare.core.intree import Node, Pod
-from gpushare.devcluster import hints
-from gpushare.devcluster.hints import NodeChanged, PodCame, PodEdited, PodLeft
-from gpushare.devcluster.queue import Queue, Queued
+from gpushare.devcluster.scheduler import hints
+from gpushare.devcluster.scheduler.hints import NodeChanged, PodCame, PodEdited, PodLeft
+from gpushare.devcluster.scheduler.queue import Queue, Queued
 
 EXTENDER = frozenset({hints.EXTENDER})
 CPU = frozenset({intree.INSUFFICIENT})

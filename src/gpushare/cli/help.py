@@ -19,7 +19,7 @@ Options of every command, anywhere on the line
 Exit codes: 0 done or fits, 1 no, 2 bad input, 3 the cluster could not be asked"""
 
 PLUGIN: Final = """\
-usage: kubectl gpushare COMMAND [options]    share GPUs on Kubernetes by GPU memory
+usage: kubectl gpushare COMMAND [options]   share GPUs on Kubernetes by memory
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs
 Options of every command, after it

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from gpushare.core import intree
 from gpushare.core.intree import Node, Pod
-from gpushare.devcluster import hints
-from gpushare.devcluster.cache import Cache
-from gpushare.devcluster.extenders import Extender
+from gpushare.devcluster.scheduler import hints
+from gpushare.devcluster.scheduler.cache import Cache
+from gpushare.devcluster.scheduler.extenders import Extender
 
 NO_NODES = "no nodes available to schedule pods"
 NONE_FITS = "0/{nodes} nodes are available:"

@@ -11,8 +11,8 @@ from collections.abc import Set
 from enum import Enum
 
 from gpushare.core.intree import Pod
-from gpushare.devcluster import hints
-from gpushare.devcluster.hints import Change
+from gpushare.devcluster.scheduler import hints
+from gpushare.devcluster.scheduler.hints import Change
 
 
 class Place(Enum):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Set
 
 from gpushare.core.intree import Node, Pod
 from gpushare.core.request import FINISHED
-from gpushare.devcluster import hints
-from gpushare.devcluster.cache import Cache
-from gpushare.devcluster.hints import Change
-from gpushare.devcluster.queue import Queue
+from gpushare.devcluster.scheduler import hints
+from gpushare.devcluster.scheduler.cache import Cache
+from gpushare.devcluster.scheduler.hints import Change
+from gpushare.devcluster.scheduler.queue import Queue
 
 
 class Picture:

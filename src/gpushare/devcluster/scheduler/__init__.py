@@ -21,11 +21,11 @@ from typing import Self
 import aiohttp
 
 from gpushare.core.intree import Node, Pod
-from gpushare.devcluster import extenders, hints, placing, sinks, voice
-from gpushare.devcluster.cache import Cache
-from gpushare.devcluster.extenders import Extender
-from gpushare.devcluster.queue import Queue, Queued
-from gpushare.devcluster.voice import Voice
+from gpushare.devcluster.scheduler import extenders, hints, placing, sinks, voice
+from gpushare.devcluster.scheduler.cache import Cache
+from gpushare.devcluster.scheduler.extenders import Extender
+from gpushare.devcluster.scheduler.queue import Queue, Queued
+from gpushare.devcluster.scheduler.voice import Voice
 from gpushare.kube import client
 from gpushare.kube.auth import Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
