@@ -85,3 +85,20 @@ def _read_until(terminal: int, words: str) -> str:
         if select.select([terminal], [], [], 1.0)[0]:
             shown += os.read(terminal, 1 << 16).decode("utf-8", "replace")
     return shown
+
+
+def test_killed_in_the_middle_it_leaves_no_process_behind(tmp_path: Path) -> None:
+    with subprocess.Popen([GPUSHARE, "demo"], env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        while not demo.stdout.readline().startswith("2  "):
+            pass
+        (extender,) = _children(demo.pid)
+        demo.kill()
+    ends = time.monotonic() + PATIENCE
+    while Path(f"/proc/{extender}").exists():
+        assert time.monotonic() < ends, "the extender goes on without its demo"
+        time.sleep(0.05)
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

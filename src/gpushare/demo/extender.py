@@ -13,7 +13,14 @@ from pathlib import Path
 import aiohttp
 
 READY_SECONDS = 20.0
-PROGRAM = "import sys; from gpushare.cli import main; sys.exit(main())"
+# On Linux it ends with us, even if we are killed: nothing may be left behind.
+PROGRAM = """
+import ctypes, signal, sys
+if hasattr(ctypes.CDLL(None), "prctl"):
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+from gpushare.cli import main
+sys.exit(main())
+"""
 
 
 class NotReady(Exception):
