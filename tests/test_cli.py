@@ -98,13 +98,23 @@ def test_help_imports_no_component() -> None:
     assert run.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("why -n default -f pod.yaml", 0), ("why -n default -f -", 2)])
+def test_a_stream_that_was_closed_is_no_stack_trace(tmp_path: Path, words: str, code: int, closed: str) -> None:
+    (tmp_path / "pod.yaml").write_text("{kind: Pod, metadata: {name: x}, spec: {containers: [{name: main}]}}")
+    command = f"'{Path(sys.executable).with_name('gpushare')}' {words} </dev/null {closed}"
+    run = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, "Traceback" in run.stderr) == (code, False)
+    assert "error" not in run.stdout
+
+
 # Words nobody knows
 
 
 def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert error(capsys, "extendr") == [
         'unknown command "extendr"',
-        "commands: inspect, why, demo, extender",
+        "commands: inspect, why, demo, extender, node, device-plugin",
         "gpushare extender",
     ]
     assert error(capsys, "frobnicate")[2] == "gpushare --help"
@@ -320,3 +330,35 @@ def test_a_plugin_asks_through_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = _inspections(monkeypatch)
     assert (cli.inspect_plugin([]), cli.gpushare_plugin(["inspect"]), cli.main(["inspect"])) == (0, 0, 0)
     assert [type(source) for _, source in seen] == [Kubectl, Kubectl, Direct]
+
+
+# On a node
+
+
+def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-logtostderr", "--v=5", "-v", "3", "-memory-unit=TiB", "--health-check", "--timeout", "10", "--mps=false"]
+    assert cli.main(["device-plugin", "--node-name", "gpu-a", *words]) == 2
+    note, *told = capsys.readouterr().err.splitlines()
+    assert note == (
+        "note: --logtostderr, --v, --v, --health-check, --timeout, --mps: taken for the sake of Aliyun's manifests, "
+        "without effect here"
+    )
+    assert told[0] == 'error: unknown memory unit "TiB"'
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["node"], "which node is this?"),
+        (["device-plugin"], "which node is this?"),
+        (["node", "--node-name", "a", "--pin", "magic"], 'unknown way of pinning "magic"'),
+        (["node", "--node-name", "a", "--reserve", "1Gi"], '"1Gi" is not an amount to reserve'),
+        (["node", "--node-name", "a", "--port", "0"], '"0" is not a port'),
+        (["node", "--node-name", "a", "-logtostderr"], "unknown option -logtostderr"),
+    ],
+)
+def test_a_node_that_is_not_understood_does_not_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    assert error(capsys, *words)[0] == told

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,6 +222,23 @@ def python_files(root: Path) -> Iterator[Path]:
 # --- tests
 
 
+COMPILER = "gcc", "libc6-dev"
+
+
+def compiler(root: Path) -> None:
+    """Tests build a small stand-in for NVIDIA's library with it. Installed where it is missing and we may."""
+    if shutil.which("gcc"):
+        return
+    with Step(root, "C compiler", "compiler") as step:
+        way = f"apt-get install {' '.join(COMPILER)}, or whatever brings gcc"
+        if not shutil.which("apt-get") or os.geteuid() != 0:
+            raise StepFailed("gcc not found, and this user cannot install it", way)
+        step.run("apt-get", "update", "-q")
+        code, text = step.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *COMPILER)
+        if code:
+            raise StepFailed(last(r"^E: .*", text) or "apt-get could not install gcc", way)
+
+
 def tests(root: Path) -> None:
     with Step(root, "tests", "tests") as step:
         code, text = step.run(program(root, "python"), "-m", "pytest", "-q", "--color=no")
@@ -328,6 +346,7 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
                 become(root, lock, program(root, "python"), "-m", "pytest", "-q", *args)
             lint(root)
             if target == "test":
+                compiler(root)
                 tests(root)
     except StepFailed:
         return 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpushare.core import choose
 from gpushare.core.choose import Room
-from gpushare.core.model import Pin, Places, Request, Role, Share
+from gpushare.core.model import Gpu, NodeFacts, Pin, Places, Request, Role, Share
 from tests.core import oracle, strategies
 from tests.core.builders import asks, container, facts, gpus, share
 
@@ -139,3 +139,16 @@ def test_a_pod_made_to_cost_time_costs_little(policy: str) -> None:
     """Fifty containers that just do not fit: the search gives up instead of trying everything."""
     asked = asks(*[3] * 50)
     assert choose.plan(asked, room(*[8] * 16), policy) is None
+
+
+@pytest.mark.parametrize("pin", [Pin.DIRECT, Pin.PLUGIN])
+@pytest.mark.parametrize("role", [Role.APP, Role.INIT, Role.SIDECAR])
+@pytest.mark.parametrize("containers", [190, 5000])
+def test_a_pod_of_thousands_of_containers_is_answered(pin: Pin, role: Role, containers: int) -> None:
+    """It may be made to break us, and must not: whatever the answer, there is one."""
+    shares = (Share("main", 0, Role.APP, 1), *(Share(f"c{i}", i, role, 1) for i in range(1, containers)))
+    node = NodeFacts("a", "MiB", pin, (Gpu(0, "GPU-0", 8000), Gpu(1, "GPU-1", 8000)))
+    places = choose.plan(Request(shares, pin), Room.of(node, [0, 0]), choose.BINPACK)
+    assert places is None or len(places) == containers
+    if containers == 190 and role is Role.APP:
+        assert places is not None

@@ -151,6 +151,35 @@ def test_a_sick_gpu_that_would_do_is_named() -> None:
     assert {"way": "heal", "node": "n", "gpu": 0} in ways(said)
 
 
+def test_a_sick_gpu_is_named_only_if_its_return_would_be_enough() -> None:
+    node = facts(8, 8, 8, sick=[0, 1])
+    there = bound(pod(6), node, ((0,),)), bound(pod(6), node, ((2,),))
+    assert ways(explain.explain(world(node, pods=there), pod(6)))[-2] == {"way": "heal", "node": "n", "gpu": 1}
+    said = explain.explain(world(facts(8, 8, 2, sick=[0, 1])), pod(12, split=2))
+    assert (said.code, ways(said)) == ("NoHealthyGpu", [{"way": "heal", "node": "n"}])
+
+
+def test_a_pod_of_which_nobody_knows_the_gpu_is_on_none() -> None:
+    stray = pod(6, name="stray", on="n", priority=-1)
+    found = [way for way in ways(explain.explain(world(facts(8, 8), pods=(stray,)), pod(4))) if "pods" in way]
+    assert [(way["way"], "gpu" in way) for way in found] == [("end", False), ("evict", False)]
+
+
+def test_eviction_is_looked_for_on_every_node_as_kube_scheduler_does() -> None:
+    nodes = [facts(8, name=f"n{i}") for i in range(6)]
+    there = [bound(pod(5 + i // 2, name=f"p{i}", priority=-(i == 4)), n, ((0,),)) for i, n in enumerate(nodes)]
+    found = ways(explain.explain(world(*nodes, pods=tuple(there)), pod(6)))
+    assert [(way["node"], way["pods"]) for way in found if way["way"] == "evict"] == [("n4", ["default/p4"])]
+
+
+def test_on_a_gpu_that_is_more_than_full_more_has_to_come_free() -> None:
+    strays = pod(6, name="a", on="n"), pod(6, name="b", on="n")
+    (gpu,) = explain.explain(world(facts(8), pods=strays), pod(4)).nodes[0].gpus
+    assert (gpu.free, gpu.short) == (0, 8)
+    (gpu,) = explain.explain(world(facts(8), pods=(pod(whole=1, on="n"),)), pod(4)).nodes[0].gpus
+    assert (gpu.free, gpu.short) == (0, 4)
+
+
 def test_a_gpu_is_named_only_if_it_is_the_same_whoever_ends() -> None:
     node = facts(8, 8)
     there = tuple(bound(pod(6, name=f"f{i}"), node, ((i,),)) for i in range(2))

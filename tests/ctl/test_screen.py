@@ -4,10 +4,12 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from gpushare.ctl.screen import Screen, cells
+from gpushare.obs.errors import UserError
 
 
 class Stream(io.StringIO):
@@ -128,3 +130,10 @@ def test_a_reader_who_goes_away_is_no_error() -> None:
     )
     os.close(write)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_answer_that_cannot_be_written_is_told_in_three_lines() -> None:
+    with Path("/dev/full").open("w") as full, pytest.raises(UserError) as raised:
+        Screen(full, io.StringIO()).say("x\n")
+    assert (raised.value.why, raised.value.code) == ("no space left on device", 2)

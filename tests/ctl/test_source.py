@@ -127,7 +127,7 @@ def test_a_snapshot_is_read_through_kubectl(machine: Machine) -> None:
             "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
             (
                 f"the API server refuses: {SERVER}",
-                f"500 ServiceUnavailable: the server is currently unable to handle the request ({AT_PROD})",
+                f"503 ServiceUnavailable: the server is currently unable to handle the request ({AT_PROD})",
                 LOOK,
             ),
         ),

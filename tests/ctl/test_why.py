@@ -135,3 +135,37 @@ def test_names_of_other_namespaces_are_given_with_it() -> None:
     assert "- one of 16 pods on gpu-c GPU 1 ended: ml/other (600 MiB) and 15 more" in out
     pods[0]["containers"] = {"main": 1600}
     assert "With it there: train 20000, ml/other 1600, batch-y-0 1000" in ask(world({"pods": pods}), "batch-x7k2p").out
+
+
+def test_nothing_that_a_pod_says_moves_the_readers_cursor() -> None:
+    rude = "\x1b[2J\x1b]0;x\x07\nerror: "
+    pods = [
+        {"name": "x", "policy": rude, "containers": {"main": 1}},
+        {"name": "y", "scheduler": rude, "containers": {"main": 1}},
+    ]
+    for name in ("x", "y"):
+        out = ask(world({"pods": pods}), name).out
+        assert "?[2J" in out
+        assert "\x1b" not in out
+        assert not any(line.startswith("error") for line in out.splitlines())
+
+
+def test_what_would_fit_only_once_something_ends_is_not_said_to_fit_now() -> None:
+    nodes: dict[str, Any] = {"a": {"gpus": [8], "cordoned": True}, "b": {"gpus": [6]}}
+    full = [{"name": f"on-{node}", "node": node, "gpu": 0, "containers": {"main": 5}} for node in nodes]
+    out = ask(Cluster(nodes, [*full, {"name": "x", "containers": {"main": 7}}]), "x").out
+    assert "It would fit if it asked 6 MiB or less (b GPU 0, once free)." in out
+
+
+def test_several_sick_gpus_that_are_needed_together_are_named_together() -> None:
+    nodes = {"a": {"gpus": [{"total": 8, "ok": False}, {"total": 8, "ok": False}, 2]}}
+    out = ask(Cluster(nodes, [{"name": "x", "split": 2, "containers": {"main": 12}}]), "x").out
+    assert "It would fit if all unhealthy GPUs of a came back." in out
+
+
+def test_a_stray_that_asks_whole_gpus_is_named_without_an_amount() -> None:
+    pods = [
+        {"name": "stray", "node": "a", "containers": {"main": {"count": 1}}},
+        {"name": "x", "containers": {"main": 1}},
+    ]
+    assert "It would fit if stray on a ended." in ask(Cluster({"a": {"gpus": [8, 8]}}, pods), "x").out

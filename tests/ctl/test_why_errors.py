@@ -136,6 +136,7 @@ def test_a_pod_of_that_name_in_another_namespace_is_most_likely_meant() -> None:
 def test_without_a_like_name_kubectl_has_the_list() -> None:
     said = error(world(), "nothing-like-it-at-all")
     assert (said.why, said.way) == ("46 pods there, none of a like name", "kubectl get pods -n default")
+    assert error(Cluster({}, [LLM]), "nothing-like-it-at-all").why == "1 pod there, none of a like name"
 
 
 def test_names_of_other_namespaces_are_not_told_to_who_may_not_read_them() -> None:

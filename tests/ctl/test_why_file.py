@@ -80,6 +80,7 @@ def test_who_may_not_read_the_cluster_is_told_which_right_is_missing() -> None:
     assert raised.value.code == 3
 
 
+ENDLESS = "its aliases unfold to more than 1,000,000 values"
 BAD = {
     "": ("no pod in pod.yaml", "it is empty"),
     "---\n---\n": ("no pod in pod.yaml", "it is empty"),
@@ -118,10 +119,15 @@ BAD = {
         "pod.yaml: Deployment d asks for 99999 replicas",
         "a whole number up to 10,000",
     ),
-    "a: &a\n  kind: Pod\n  b: *a": ("pod.yaml: an object without a kind", "it is {'a': {'kind': 'Pod', 'b': {...}}}"),
+    "a: &a\n  kind: Pod\n  b: *a": ("pod.yaml is no YAML", ENDLESS),
     "kind: Pod\nmetadata: {name: p}\nspec: &s\n  containers: [{name: a}]\n  volumes: [*s]": (
-        "pod.yaml: Pod p is not a valid pod",
-        "maximum recursion depth exceeded",
+        "pod.yaml is no YAML",
+        ENDLESS,
+    ),
+    "kind: List\nitems: &i\n- kind: List\n  items: *i": ("pod.yaml is no YAML", ENDLESS),
+    "".join(f"- &a{i} [{', '.join([f'*a{i - 1}' if i else '1'] * 10)}]\n" for i in range(9)): (
+        "pod.yaml is no YAML",
+        ENDLESS,
     ),
 }
 

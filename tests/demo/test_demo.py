@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 GPUSHARE = Path(sys.executable).with_name("gpushare")
 PATIENCE = 120.0  # seconds; a story takes ten
 FAST_READER = (
@@ -47,7 +49,8 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(tmp_path: Path) -> None:
+@pytest.mark.parametrize("enough", [signal.SIGINT, signal.SIGHUP])  # Ctrl-C, and a window that is closed
+def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(tmp_path: Path, enough: signal.Signals) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", FAST_READER, "demo"],
@@ -67,7 +70,7 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(tmp_path: Path
             timeout=30,
             check=False,
         )
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(enough)
         assert demo.wait(timeout=30) == 0
     os.close(ours)
     assert asked.returncode == 0
@@ -85,6 +88,18 @@ def _read_until(terminal: int, words: str) -> str:
         if select.select([terminal], [], [], 1.0)[0]:
             shown += os.read(terminal, 1 << 16).decode("utf-8", "replace")
     return shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ended_in_the_middle_it_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen([GPUSHARE, "demo"], env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        while not demo.stdout.readline().startswith("2  "):
+            pass
+        demo.send_signal(number)
+        demo.stdout.read()
+        assert demo.wait(timeout=30) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_killed_in_the_middle_it_leaves_no_process_behind(tmp_path: Path) -> None:

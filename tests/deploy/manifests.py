@@ -10,6 +10,7 @@ DEPLOY = ROOT / "deploy"
 NAMES = sorted(path.name for path in DEPLOY.glob("*.yaml"))
 WITH_EXTENDER = ("extender.yaml", "extender-tls.yaml", "gpu-scheduler.yaml")
 EXTENDER = "gpushare-schd-extender"
+NODE = "gpushare-node"
 
 Object = dict[str, Any]
 

@@ -15,6 +15,7 @@ from tests.deploy import manifests
 from tools import render_scheduler
 
 ORIGINAL = {"app": "gpushare", "component": "gpushare-schd-extender"}
+NAMESPACED = ("ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "ConfigMap")
 
 
 @pytest.mark.parametrize("name", manifests.NAMES)
@@ -22,7 +23,7 @@ def test_every_object_says_what_it_is_and_whose(name: str) -> None:
     for document in manifests.documents(name):
         assert document["apiVersion"]
         assert document["metadata"]["labels"]["app"] == "gpushare", document["metadata"]["name"]
-        namespaced = document["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Deployment", "Service", "ConfigMap")
+        namespaced = document["kind"] in NAMESPACED
         assert document["metadata"].get("namespace") == ("kube-system" if namespaced else None)
 
 

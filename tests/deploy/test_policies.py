@@ -14,6 +14,7 @@ KEYS = {
     value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)
 }
 PEOPLES = {names.MEMORY_UNIT, names.POLICY}
+ON_NODES = {manifests.NODE, "gpushare-device-plugin"}
 OURS = KEYS - PEOPLES - {names.NODE_GPUS} | {names.ALLOCATION}
 
 
@@ -47,12 +48,27 @@ def test_the_guard_sees_every_way_to_write_an_annotation() -> None:
     }
 
 
-def test_the_guard_trusts_our_two_accounts_and_nobody_else() -> None:
-    conditions = manifests.one("guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
-    (trusted,) = (c["expression"] for c in conditions if c["name"] == "not-by-gpushare")
-    assert set(re.findall(r"'([^']+)'", trusted)) == {
-        f"system:serviceaccount:kube-system:{name}" for name in (manifests.EXTENDER, "gpushare-device-plugin")
+def _accounts(file: str, condition: str) -> set[str]:
+    """Those that a condition names."""
+    conditions = manifests.one(file, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    (expression,) = (c["expression"] for c in conditions if c["name"] == condition)
+    return set(re.findall(r"'system:serviceaccount:kube-system:([^']+)'", expression))
+
+
+def test_the_guard_trusts_our_accounts_and_nobody_else() -> None:
+    assert _accounts("guard.yaml", "not-by-gpushare") == {manifests.EXTENDER, *ON_NODES}
+
+
+def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
+    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES
+    (rule,) = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
+    patched = {
+        resource
+        for granted in manifests.one("node-ds.yaml", "ClusterRole")["rules"]
+        for resource in granted["resources"]
+        if "patch" in granted["verbs"]
     }
+    assert (rule["operations"], set(rule["resources"])) == (["UPDATE"], patched)
 
 
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:
@@ -71,7 +87,7 @@ def test_the_pin_comes_after_everything_else_in_the_env() -> None:
     assert named[-1] == names.VISIBLE_DEVICES
 
 
-@pytest.mark.parametrize("name", ["admission.yaml", "guard.yaml"])
+@pytest.mark.parametrize("name", ["admission.yaml", "guard.yaml", "node-guard.yaml"])
 def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> None:
     policy, binding = manifests.documents(name)
     assert policy["spec"]["failurePolicy"] == "Fail"

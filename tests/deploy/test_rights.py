@@ -1,27 +1,33 @@
-"""The extender may do what its code asks of the API server, and nothing else.
+"""A component may do what its code asks of the API server, and nothing else.
 
-What it asks is not written down here but recorded: every request method of the client that the extender's code calls is
-called, and the path that comes out is read as the API server reads it.
+What it asks is not written down here but recorded: every request method of the client that its code calls is called,
+and the path that comes out is read as the API server reads it.
 """
 
 import ast
 import contextlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 import gpushare
 from gpushare.core import api as objects
 from gpushare.extender import app
+from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client, models
 from gpushare.kube.errors import ApiError
+from gpushare.kube.reflector import Reflector
+from gpushare.node import app as node_app
+from gpushare.node import pinning
 from tests.deploy import manifests
 
 SOURCES = Path(gpushare.__file__).parent
-USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").glob("*.py")), SOURCES / "kube" / "events.py")
+USED_BY_ALL = (SOURCES / "kube" / "events.py",)
+USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").glob("*.py")), *USED_BY_ALL)
+USED_BY_THE_NODE = (*sorted((SOURCES / "node").glob("*.py")), *USED_BY_ALL)
 NAMESPACED = re.compile(
     r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
 )
@@ -75,18 +81,22 @@ REQUESTS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
         )
     ),
     "get_pod": lambda api: api.get_pod("ns", "pod"),
+    "has_mutating_policy": lambda api: api.has_mutating_policy(pinning.POLICY),
+    "patch_node_annotations": lambda api: api.patch_node_annotations("node", {}),
+    "patch_node_capacity": lambda api: api.patch_node_capacity("node", {}),
     "patch_pod_annotations": lambda api: api.patch_pod_annotations("ns", "pod", "uid", {}),
     "version": lambda api: api.version(),
 }
-OF_REFLECTORS = {"get", "list_pages", "watch"}  # these take any path
+ANY_PATH = {"get", "list_pages", "watch"}  # mostly a reflector's
 
 
-async def _rights() -> Recorded:
+async def _rights(sources: Iterable[Path], made: Callable[[client.Api], dict[str, Reflector[Any]]]) -> Recorded:
+    """Of a component with these sources; `made` makes its watches."""
     api = Recorded()
-    for name in _called():
+    for name in set(_called(sources)) - ANY_PATH:
         with contextlib.suppress(ApiError):
             await REQUESTS[name](api)
-    for reflector in app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api).watches.values():
+    for reflector in made(api).values():
         with contextlib.suppress(ApiError):
             async for _ in api.list_pages(reflector._path, objects.Pod):
                 pass
@@ -96,25 +106,50 @@ async def _rights() -> Recorded:
     return api
 
 
-def _called() -> set[str]:
-    """Methods that the extender's code calls on something named api."""
+def _extender(api: client.Api) -> dict[str, Reflector[Any]]:
+    return app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api).watches
+
+
+def _node(api: client.Api) -> dict[str, Reflector[Any]]:
+    return node_app.Node(node_app.Config("node"), api, Simulated([])).watches
+
+
+def _called(sources: Iterable[Path]) -> list[str]:
+    """Methods that the code calls on something named api."""
     calls = (
         node.func
-        for path in USED_BY_THE_EXTENDER
+        for path in sources
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     )
-    return {call.attr for call in calls if re.search(r"\b_?api$", ast.unparse(call.value))}
+    called = [call.attr for call in calls if re.search(r"\b_?api$", ast.unparse(call.value))]
+    return [name for name in called if name in vars(client.Api)]  # `core.api` goes by that name, too
 
 
 def test_every_request_the_client_can_make_is_known_here() -> None:
     methods = {name for name, value in vars(client.Api).items() if callable(value) and not name.startswith("_")}
-    assert methods == REQUESTS.keys() | OF_REFLECTORS
+    assert methods == REQUESTS.keys() | ANY_PATH
 
 
-async def test_it_may_do_what_it_does_and_nothing_else() -> None:
+async def test_the_extender_may_do_what_it_does_and_nothing_else() -> None:
     granted = _granted("extender.yaml")
-    assert granted == (await _rights()).rights
+    assert not ANY_PATH & set(_called(USED_BY_THE_EXTENDER))
+    assert granted == (await _rights(USED_BY_THE_EXTENDER, _extender)).rights
+
+
+async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
+    asked = await _rights(USED_BY_THE_NODE, _node)
+    by_path = [name for name in _called(USED_BY_THE_NODE) if name in ANY_PATH]
+    assert sorted(by_path) == ["get", "list_pages"]  # this node, for kubelet's version; the pods of this node once more
+    assert _granted("node-ds.yaml") == asked.rights | {("", "nodes", "get")}
+    *_, policies = manifests.one("node-ds.yaml", "ClusterRole")["rules"]
+    assert policies == {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["mutatingadmissionpolicies"],
+        "resourceNames": [pinning.POLICY],
+        "verbs": ["get"],
+    }
+    assert asked.others == {f"{client.MUTATING_POLICIES}/{pinning.POLICY}"}
 
 
 async def test_an_old_api_server_is_asked_for_nothing_more() -> None:
@@ -162,11 +197,12 @@ def test_people_who_look_change_nothing() -> None:
 
 
 def _granted(name: str) -> set[Right]:
-    roles = (("", "ClusterRole"), ("kube-system", "Role"))
+    roles = {"ClusterRole": "", "Role": "kube-system"}
     return {
-        (where, resource, verb)
-        for where, kind in roles
-        for rule in manifests.one(name, kind)["rules"]
+        (roles[document["kind"]], resource, verb)
+        for document in manifests.documents(name)
+        if document["kind"] in roles
+        for rule in document["rules"]
         if rule["apiGroups"] == [""]
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -1,8 +1,9 @@
-"""The programs of a real control plane: found, or built once and kept by version in the user's cache folder.
+"""The programs of a real cluster: found, or built once and kept by version in the user's cache folder.
 
-etcd comes from the Debian package, unpacked and not installed, so that no service starts; Kubernetes is built from the
-Go module proxy. Each program is made under another name and renamed when it is whole, and a lock keeps two builds from
-meeting. `make e2e` runs this file once per missing program to show a line for each; `cluster` finds them with `folder`.
+etcd and containerd come from Debian packages, unpacked and not installed, so that no service starts; Kubernetes is
+built from the Go module proxy. Each is made under another name and renamed when it is whole, and a lock keeps two
+builds from meeting. `make e2e` runs this file once for each that is missing to show a line for it; `cluster` and
+`containers` find them with `program` and `packaged`.
 """
 
 import contextlib
@@ -22,9 +23,11 @@ from gpushare.obs.errors import UserError
 
 VERSION = "v1.36.4"
 ETCD = "etcd"
+CONTAINERS = "containerd"  # with all it takes to run a container; debootstrap is for the image of gpushare
+PACKAGES = ("containerd", "runc", "containernetworking-plugins", "busybox-static", "debootstrap")
 MODULE = "kubernetes sources"
-KUBERNETES = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
-COSTS = "6 minutes on 2 cores, 330 MB"
+KUBERNETES = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "kubelet")
+COSTS = "7 minutes on 2 cores, 410 MB"
 OLDEST_GO = (1, 21)  # fetches the toolchain that the sources ask for by itself
 STAGED = re.compile(r"^\s*(k8s\.io/\S+) v0\.0\.0$", re.MULTILINE)  # of Kubernetes' go.mod: made from its own tree
 
@@ -42,11 +45,23 @@ def program(name: str) -> Path:
     return folder() / name
 
 
+def packaged(path: str) -> Path:
+    """Where a file of the Debian packages is, or will be."""
+    return folder() / CONTAINERS / path
+
+
 def missing() -> list[str]:
     """What has to be made, in this order."""
     kubernetes = [name for name in KUBERNETES if not program(name).exists()]
-    sources = [MODULE] if kubernetes and not (folder() / "module").exists() else []
-    return [ETCD] * (not program(ETCD).exists()) + sources + kubernetes
+    sources = [MODULE] if kubernetes and not _module_is_current() else []
+    packages = [ETCD] * (not program(ETCD).exists()) + [CONTAINERS] * (not packaged("").exists())
+    return packages + sources + kubernetes
+
+
+def _module_is_current() -> bool:
+    """It knows what the programs need that were named when it was made."""
+    file = folder() / "module" / "programs.go"
+    return file.exists() and file.read_text() == _imports()
 
 
 def check() -> None:
@@ -56,13 +71,11 @@ def check() -> None:
     for tool, package in {"openssl": "openssl", "setpriv": "util-linux"}.items():
         if not shutil.which(tool):
             raise UserError(f"{tool} not found", "the cluster is started with it", f"apt-get install {package}")
-    lacking = missing()
-    if ETCD in lacking and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise UserError(
-            "etcd not found", "neither etcd nor apt-get to fetch it is on PATH", "install etcd 3.4 or later"
-        )
-    if set(lacking) - {ETCD}:
+    lacking = set(missing())
+    if lacking - {ETCD, CONTAINERS}:
         _check_go()
+    if lacking & {ETCD, CONTAINERS} and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise UserError("apt-get not found", "etcd and containerd are fetched with it, once", "run it on Debian 12")
 
 
 def _check_go() -> None:
@@ -86,8 +99,10 @@ def ensure(name: str) -> None:
     folder().mkdir(parents=True, exist_ok=True)
     with _alone(folder() / "lock"), tempfile.TemporaryDirectory(dir=folder(), prefix="making-") as work:
         if name in missing():
-            make = {ETCD: _fetch_etcd, MODULE: _write_module}.get(name) or _builder(name)
+            make = {ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, MODULE: _write_module}.get(name) or _builder(name)
             whole = make(Path(work))
+            if whole.is_dir():
+                shutil.rmtree(folder() / whole.name, ignore_errors=True)  # one of other contents
             whole.rename(folder() / whole.name)
 
 
@@ -99,12 +114,20 @@ def ensure_all(say: Callable[[str], None]) -> None:
 
 
 def _fetch_etcd(work: Path) -> Path:
-    if subprocess.run(["apt-get", "download", "-q", "etcd-server"], cwd=work, check=False).returncode:
+    return _unpack(work, "etcd-server") / "usr" / "bin" / ETCD
+
+
+def _fetch_containers(work: Path) -> Path:
+    return _unpack(work, *PACKAGES).rename(work / CONTAINERS)
+
+
+def _unpack(work: Path, *packages: str) -> Path:
+    if subprocess.run(["apt-get", "download", "-q", *packages], cwd=work, check=False).returncode:
         _run(work, "apt-get", "update", "-q")  # a machine that was never asked for a package has no lists
-        _run(work, "apt-get", "download", "-q", "etcd-server")
-    (package,) = work.glob("*.deb")
-    _run(work, "dpkg-deb", "-x", str(package), "unpacked")
-    return work / "unpacked" / "usr" / "bin" / ETCD
+        _run(work, "apt-get", "download", "-q", *packages)
+    for package in work.glob("*.deb"):
+        _run(work, "dpkg-deb", "-x", str(package), "unpacked")
+    return work / "unpacked"
 
 
 def _write_module(work: Path) -> Path:
@@ -117,10 +140,14 @@ def _write_module(work: Path) -> Path:
     published = VERSION.replace("v1.", "v0.")
     for change in (f"-require=k8s.io/kubernetes@{VERSION}", *(f"-replace={m}={m}@{published}" for m in staged)):
         _run(module, "go", "mod", "edit", change)
-    imports = "".join(f'import _ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES)
-    (module / "programs.go").write_text(f"//go:build programs\n\npackage main\n\n{imports}")
+    (module / "programs.go").write_text(_imports())
     _run(module, "go", "mod", "tidy")
     return module
+
+
+def _imports() -> str:
+    imports = "".join(f'import _ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES)
+    return f"//go:build programs\n\npackage main\n\n{imports}"
 
 
 def _builder(name: str) -> Callable[[Path], Path]:

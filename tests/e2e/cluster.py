@@ -1,5 +1,6 @@
 """A real control plane in this process's own network: etcd, kube-apiserver, kube-controller-manager; and around it
-as many kube-schedulers and extenders as a test wants. No kubelet: nodes are objects that a test creates.
+as many kube-schedulers and extenders as a test wants. Nodes are objects that a test creates; one that has a kubelet
+comes from `kubelet`.
 
 `conftest` starts one for all tests. Everything listens on loopback, authorization is RBAC, and every request is in the
 audit log. All that is written is below `.build`: what runs in e2e, logs in log/e2e.
@@ -32,6 +33,9 @@ READY_SECONDS = 60.0
 TOKEN_SECONDS = 24 * 3600
 # user name: token. Kubernetes' own components have the rights of its built-in roles.
 ADMIN, CONTROLLERS, SCHEDULER = "admin", "system:kube-controller-manager", "system:kube-scheduler"
+NODE = "real"  # the only node with a kubelet
+KUBELET = f"system:node:{NODE}"
+GROUPS = {ADMIN: "system:masters", KUBELET: "system:nodes"}
 STOPPED_BY_FORCE = frozenset({"kube-apiserver", "kube-controller-manager"})  # asked politely they take their time
 
 
@@ -49,7 +53,7 @@ class Cluster:
         self.processes = Processes(self.logs, self.work / "state.json")
         self.audit = audit.Audit(self.logs / "audit.jsonl")
         self.ca = self.work / "certificates" / "apiserver.crt"
-        self.tokens = {name: name.rpartition(":")[2] + "-token" for name in (ADMIN, CONTROLLERS, SCHEDULER)}
+        self.tokens = {name: name.rpartition(":")[2] + "-token" for name in (ADMIN, CONTROLLERS, SCHEDULER, KUBELET)}
         self._lock = contextlib.ExitStack()
         self._ports = iter(range(FIRST_SCHEDULER_PORT, FIRST_SCHEDULER_PORT + 1000))
 
@@ -59,15 +63,14 @@ class Cluster:
         self._prepare()
         network.enter()
         self._write("audit-policy.json", audit.POLICY)
-        groups = {ADMIN: "system:masters"}
-        lines = [f'{token},{name},{name},"{groups.get(name, "")}"\n' for name, token in self.tokens.items()]
+        lines = [f'{token},{name},{name},"{GROUPS.get(name, "")}"\n' for name, token in self.tokens.items()]
         (self.work / "tokens.csv").write_text("".join(lines))
         key = self.work / "service-accounts.key"
-        await _run(["openssl", "genrsa", "-out", str(key), "2048"])
+        await run(["openssl", "genrsa", "-out", str(key), "2048"])
         await self._start_etcd()
         await self._start_apiserver(key)
         self._start_controllers(key)
-        await self._until("kube-controller-manager", self._accounts_are_there, self.processes.running[-1])
+        await until("kube-controller-manager", self._accounts_are_there, self.processes.running[-1])
         await self.apply(*shipped.rights())
 
     async def stop(self) -> None:
@@ -109,11 +112,13 @@ class Cluster:
             "--secure-port=6443", "--bind-address=127.0.0.1", f"--advertise-address={network.ADDRESS}",
             "--service-account-issuer=https://e2e", f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=RBAC", f"--token-auth-file={self.work / 'tokens.csv'}", "--allow-privileged=true",
+            "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+            f"--token-auth-file={self.work / 'tokens.csv'}", "--allow-privileged=true",
+            "--kubelet-preferred-address-types=InternalIP",
             f"--audit-policy-file={self.work / 'audit-policy.json'}", f"--audit-log-path={self.logs / 'audit.jsonl'}",
             "--audit-log-maxsize=100000",  # MB: a log that is turned over could not be read from a mark on
         )  # fmt: skip
-        await self._until("kube-apiserver", lambda: self._answers(f"{URL}/readyz", self.tokens[ADMIN]), apiserver)
+        await until("kube-apiserver", lambda: self._answers(f"{URL}/readyz", self.tokens[ADMIN]), apiserver)
 
     def _start_controllers(self, key: Path) -> None:
         config = self.kubeconfig(CONTROLLERS, self.tokens[CONTROLLERS])
@@ -213,7 +218,7 @@ class Cluster:
         """As admin. Its output; an exit code other than 0 is an error with its words."""
         config = self.kubeconfig(ADMIN, self.tokens[ADMIN])
         command = [str(binaries.program("kubectl")), f"--kubeconfig={config}", *map(str, arguments)]
-        return await _run(command, given)
+        return await run(command, given)
 
     async def apply(self, *objects: dict[str, Any]) -> None:
         await self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
@@ -236,7 +241,7 @@ class Cluster:
     # Waiting
 
     async def _until_ok(self, url: str, process: Process) -> None:
-        await self._until(process.name, lambda: self._answers(url), process)
+        await until(process.name, lambda: self._answers(url), process)
 
     async def _answers(self, url: str, token: str = "") -> bool:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -248,21 +253,23 @@ class Cluster:
                 return response.status == 200
         return False
 
-    async def _until(self, what: str, condition: Callable[[], Awaitable[bool]], process: Process) -> None:
-        patience_ends = time.monotonic() + READY_SECONDS
-        while not await condition():
-            process.check()
-            if time.monotonic() > patience_ends:
-                raise NotReady(f"{what} is not ready after {READY_SECONDS:.0f} s; {process.log}:\n{process.tail()}")
-            await asyncio.sleep(0.05)
-
     def _write(self, name: str, content: object) -> Path:
         file = self.work / name
         file.write_text(json.dumps(content, indent=2))
         return file
 
 
-async def _run(command: list[str], given: str | None = None) -> str:
+async def until(what: str, condition: Callable[[], Awaitable[bool]], process: Process) -> None:
+    """Waits for something that this process brings about."""
+    patience_ends = time.monotonic() + READY_SECONDS
+    while not await condition():
+        process.check()
+        if time.monotonic() > patience_ends:
+            raise NotReady(f"{what} is not ready after {READY_SECONDS:.0f} s; {process.log}:\n{process.tail()}")
+        await asyncio.sleep(0.05)
+
+
+async def run(command: list[str], given: str | None = None) -> str:
     done = await asyncio.to_thread(subprocess.run, command, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Failed(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")

@@ -1,4 +1,5 @@
-"""Fixtures of the tests on a real control plane: `cluster` runs once for all, `world` is one test's part of it.
+"""Fixtures of the tests on a real control plane: `cluster` runs once for all, `node` once per file that wants a
+kubelet, `world` is one test's part of it.
 
 `make e2e` runs them; `make test` does not look into this folder. What is measured is told with `figures`.
 """
@@ -11,8 +12,9 @@ import pytest
 
 from gpushare.obs.errors import UserError
 from tests.devcluster import support
-from tests.e2e import binaries, figures, sight
+from tests.e2e import binaries, containers_images, figures, sight
 from tests.e2e.cluster import ADMIN, URL, Cluster, say
+from tests.e2e.kubelet import Node
 from tests.e2e.world import World
 
 FIGURES = pytest.StashKey[figures.Figures]()
@@ -31,8 +33,22 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         binaries.ensure_all(say)
     except UserError as error:
         pytest.exit(error.render(), error.code)
+    if any("node" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        containers_images.product()  # while there is a network to fetch packages from
     running = Cluster()
     request.config.stash[CLUSTER] = running
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(running.start())
+            yield running
+        finally:
+            runner.run(running.stop())
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Iterator[Node]:
+    """A real one, for the tests of one file."""
+    running = Node(cluster)
     with asyncio.Runner() as runner:
         try:
             runner.run(running.start())

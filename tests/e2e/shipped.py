@@ -3,17 +3,29 @@
 Authorization is on in the cluster, so the files are proved by being used: a missing right fails a test.
 """
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.gpu.nvml import state
+
+STATE = "gpus"
 Object = dict[str, Any]
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NAMESPACE = "kube-system"
 EXTENDER = "gpushare-schd-extender"  # its service account
 EXTENDER_USER = f"system:serviceaccount:{NAMESPACE}:{EXTENDER}"
 EXTENDER_PORT = 12345
+WORKLOADS = ("Deployment", "DaemonSet")
+MOCK = "/mock"  # where containers find the stand-in for NVIDIA's library
+MACHINE = {
+    "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+    "KUBERNETES_SERVICE_PORT": "6443",
+    "LD_LIBRARY_PATH": MOCK,
+    state.VARIABLE: f"{MOCK}/{STATE}",
+}
 RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
@@ -40,3 +52,19 @@ def scheduler_configuration(
         "extenders": [{**entry, **(extender or {})}],
         **changes,
     }
+
+
+def for_test_machine(document: Object, gpus: Path) -> Object:
+    """A workload as it is shipped, and what a machine without NVIDIA's driver and without kube-proxy needs besides.
+
+    `gpus` has the stand-in for NVIDIA's library and the description of its GPUs (tests/gpu/nvml).
+    """
+    changed = copy.deepcopy(document)
+    if changed["kind"] in WORKLOADS:
+        pod = changed["spec"]["template"]["spec"]
+        assert pod["hostNetwork"], "the API server is on the host's network only"
+        pod.setdefault("volumes", []).append({"name": "mock", "hostPath": {"path": str(gpus), "type": "Directory"}})
+        for container in pod["containers"]:
+            container.setdefault("volumeMounts", []).append({"name": "mock", "mountPath": MOCK, "readOnly": True})
+            container.setdefault("env", []).extend({"name": name, "value": value} for name, value in MACHINE.items())
+    return changed

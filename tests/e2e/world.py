@@ -55,8 +55,11 @@ class World:
         for priority in {words.get("priority", 0) for words in pods} - {0}:
             await self.cluster.apply(objects.priority_class(priority))
         self.asked |= {words["name"]: words for words in pods}
-        await self._all(partial(self.api.create, self.api.pods, objects.pod(**words)) for words in pods)
+        await self._all(partial(self.api.create, self.api.pods, self._object(words)) for words in pods)
         return [words["name"] for words in pods]
+
+    def _object(self, words: Object) -> Object:
+        return objects.pod(**words)
 
     async def delete_pod(self, name: str, grace: int = 0) -> None:
         await self._expect(200, "DELETE", f"{self.api.pods}/{name}", {"gracePeriodSeconds": grace})

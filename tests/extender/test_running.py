@@ -13,7 +13,7 @@ from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy, Plan
 from gpushare.extender import announce, app, binder, sync
-from gpushare.kube.errors import Unreachable
+from gpushare.kube.errors import ApiError, Unreachable
 from tests.extender import cluster, inside
 from tests.extender.cluster import UNSCHEDULABLE, woken
 
@@ -103,6 +103,26 @@ async def test_a_touch_that_fails_is_tried_again_after_a_moment(
         assert woken(server, "waits") is None
         proxy.plan = Plan()
         await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+
+
+async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
+    tries = []
+
+    async def foreign(*_: object) -> None:
+        tries.append(1)
+        raise ApiError(422, "Invalid", "metadata.uid: field is immutable")
+
+    async with inside.running(server) as extender:
+        await cluster.bound(server, extender, cluster.pod("p", whole=2))
+        await extender.filter(cluster.create(server, cluster.pod("waits", 5000)), "a")
+        monkeypatch.setattr(extender.extender.api, "patch_pod_annotations", foreign)
+        cluster.delete(server, "p")
+        await cluster.until(lambda: bool(tries), "the try")
+        await asyncio.sleep(0.3)
+    assert len(tries) == 1
 
 
 async def test_a_pod_that_waited_before_we_were_started_is_woken(server: ApiServer) -> None:

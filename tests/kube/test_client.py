@@ -17,6 +17,7 @@ from tests.kube.apiserver import answer, cut, hang, page, pod, refuse, serve_api
 
 PODS = "/api/v1/pods"
 POD = "/api/v1/namespaces/ml/pods/train"
+NODE = "/api/v1/nodes/gpu-a"
 NEW, OLD = answer({"major": "1", "minor": "36"}), answer({"major": "1", "minor": "22+"})
 CREATED = answer({"kind": "Status", "status": "Success"}, 201)
 
@@ -216,6 +217,33 @@ async def test_annotations_are_patched_with_the_uid_so_that_a_namesake_conflicts
         assert caught.value.status == 409
 
 
+async def test_a_node_is_patched_where_annotations_and_capacity_are() -> None:
+    async with serve_api() as (server, api_):
+        server.on(f"PATCH {NODE}", answer({"metadata": {"name": "gpu-a", "annotations": {"a": "b"}}}))
+        server.on(f"PATCH {NODE}/status", answer({"status": {"capacity": {"cpu": "2"}}}), refuse(404, "NotFound"))
+        annotated = await api_.patch_node_annotations("gpu-a", {"a": "b"})
+        counted = await api_.patch_node_capacity("gpu-a", {"aliyun.com/gpu-mem": 30720, "aliyun.com/gpu-count": 0})
+        assert (annotated.metadata.annotations, counted.status.capacity) == ({"a": "b"}, {"cpu": "2"})
+        assert [asked.headers["Content-Type"] for asked in server.asked] == ["application/merge-patch+json"] * 2
+        assert [asked.body for asked in server.asked] == [
+            {"metadata": {"annotations": {"a": "b"}}},
+            {"status": {"capacity": {"aliyun.com/gpu-mem": "30720", "aliyun.com/gpu-count": "0"}}},
+        ]
+        with pytest.raises(ApiError):
+            await api_.patch_node_capacity("gpu-a", {})
+
+
+async def test_a_policy_is_there_or_not_or_may_not_be_looked_at() -> None:
+    async with serve_api() as (server, api_):
+        path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/gpushare-pin"
+        server.on(f"GET {path}", answer({"metadata": {"name": "gpushare-pin"}}), refuse(404), refuse(403, "Forbidden"))
+        assert await api_.has_mutating_policy("gpushare-pin")
+        assert not await api_.has_mutating_policy("gpushare-pin")
+        with pytest.raises(ApiError) as caught:
+            await api_.has_mutating_policy("gpushare-pin")
+        assert caught.value.status == 403
+
+
 @pytest.mark.parametrize("text", ["", "x", "1.x"])
 async def test_a_version_that_is_none_is_malformed(text: str) -> None:
     async with serve_api() as (server, api_):
@@ -316,12 +344,13 @@ async def test_an_event_goes_into_its_namespace() -> None:
     [
         lambda api_: api_.get_pod("ml", "train"),
         lambda api_: api_.patch_pod_annotations("ml", "train", "u", {}),
+        lambda api_: api_.patch_node_annotations("gpu-a", {}),
         lambda api_: api_.version(),
     ],
 )
 async def test_every_request_ends_in_time(ask: Callable[[client.Api], Awaitable[object]]) -> None:
     async with serve_api(timeout=0.04) as (server, api_):
-        for what in (f"GET {POD}", f"PATCH {POD}", "GET /version"):
+        for what in (f"GET {POD}", f"PATCH {POD}", f"PATCH {NODE}", "GET /version"):
             server.on(what, hang)
         with pytest.raises(Unreachable, match="no answer within"):
             await ask(api_)

@@ -233,3 +233,35 @@ def test_help_lists_every_target() -> None:
         "bench",
         "image",
     ]
+
+
+# The C compiler that some tests need
+
+
+def test_a_compiler_that_is_there_is_not_looked_for_further(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make.compiler(root)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_missing_compiler_that_may_not_be_installed_is_one_sentence(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(make.StepFailed):
+        make.compiler(root)
+    said = capsys.readouterr().err
+    assert "gcc not found, and this user cannot install it" in said
+    assert "try: apt-get install gcc libc6-dev" in said
+
+
+def test_a_missing_compiler_is_installed_where_it_may(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    apt = tmp_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
+    apt.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "gcc" else str(apt))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    make.compiler(root)
+    assert (tmp_path / "asked").read_text().splitlines()[-1] == "install -q -y --no-install-recommends gcc libc6-dev"

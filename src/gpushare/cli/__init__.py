@@ -3,13 +3,14 @@
 Imports only the chosen component, so that each starts fast. Nobody sees a stack trace unless they ask for it.
 """
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, help, words
+from gpushare.cli import commands, components, help, words
 from gpushare.obs import errors
 
 INTERRUPTED = 130
@@ -17,7 +18,9 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
     "demo": (help.DEMO, commands.demo),
-    "extender": (help.EXTENDER, commands.extender),
+    "extender": (help.EXTENDER, components.extender),
+    "node": (help.NODE, components.node),
+    "device-plugin": (help.DEVICE_PLUGIN, components.device_plugin),
 }
 OF_PLUGIN = ("inspect", "why")
 
@@ -39,6 +42,7 @@ def inspect_plugin(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(argv: Sequence[str] | None, run: Callable[[list[str]], int]) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
     try:
         return run(given)
     except errors.UserError as error:
@@ -51,6 +55,13 @@ def _guarded(argv: Sequence[str] | None, run: Callable[[list[str]], int]) -> int
     except BrokenPipeError:  # whoever read our answer has gone (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return INTERRUPTED
+
+
+def _open_streams() -> None:
+    """Where a shell has closed a stream (`>&-`) Python has none: nothing comes from there, and nothing arrives."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, mode), encoding="utf-8"))
 
 
 def _run(given: list[str], program: str, known: Sequence[str], page: str, *, plugin: bool) -> int:

@@ -1,4 +1,4 @@
-"""The commands: their words become options, and the component does the rest.
+"""What people type: words become options, and `ctl` or `demo` does the rest.
 
 Called by the package's `main`. Each function imports what it needs when it is asked: `kubectl inspect gpushare` must
 not wait for an HTTP client it never uses.
@@ -6,10 +6,8 @@ not wait for an HTTP client it never uses.
 
 import argparse
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpushare.cli.words import Parser, unknown
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from gpushare.ctl.source import Direct, Kubectl
 
 Command = Callable[[list[str], str, bool], int]  # words, the name it was called by, whether as kubectl's plugin
-INTERRUPTED = 130
-UNITS = ("MiB", "GiB")
 OUTPUTS = ("wide", "json", "yaml")
 
 
@@ -76,41 +72,6 @@ def demo(words: list[str], program: str, plugin: bool) -> int:
     return app.run(_screen(given.color), once=given.once)
 
 
-def extender(words: list[str], program: str, plugin: bool) -> int:
-    parser = Parser(program)
-    parser.add_argument("--port", nargs="+", default=["12345"])
-    parser.add_argument("--listen", default="127.0.0.1")
-    parser.add_argument("--policy", default="binpack")
-    parser.add_argument("--memory-unit")
-    parser.add_argument("--tls-cert")
-    parser.add_argument("--tls-key")
-    parser.add_argument("--client-ca")
-    parser.add_argument("--log-level", default="info")
-    given = parser.parse(words)
-
-    import asyncio
-
-    from gpushare.core.request import POLICY_NAMES
-    from gpushare.extender import app, listen
-    from gpushare.kube import auth
-    from gpushare.kube.errors import KubeError
-    from gpushare.obs import log
-
-    log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
-    if given.policy not in POLICY_NAMES:
-        raise unknown("policy", given.policy, POLICY_NAMES, "--policy {}")
-    if given.memory_unit not in (None, *UNITS):
-        raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
-    tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
-    config = app.Config(given.listen, _ports(given.port), given.policy, given.memory_unit, tls)
-    try:
-        access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
-        ended = asyncio.run(app.run(config, access))
-    except KubeError as error:
-        raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
-    return INTERRUPTED if ended is signal.SIGINT else 0
-
-
 def _viewing(program: str, takes: str) -> Parser:
     parser = Parser(program, f"options and {takes}")
     parser.add_argument("-o", "--output", default="")
@@ -134,13 +95,3 @@ def _screen(color: str) -> "Screen":
     if color not in COLORS:
         raise unknown("color mode", color, COLORS, "--color {}")
     return Screen.of(sys.stdout, sys.stderr, os.environ, color)
-
-
-def _ports(given: Sequence[str]) -> list[int]:
-    from_environment = os.environ.get("PORT")
-    words = [from_environment] if from_environment else given
-    for word in words:
-        if not (word.isascii() and word.isdecimal() and len(word) <= 5 and 0 < int(word) < 65536):
-            way = "PORT=12345" if from_environment else "--port 12345"
-            raise errors.UserError(f'"{word}" is not a port', "ports are numbers from 1 to 65535", way)
-    return list(dict.fromkeys(map(int, words)))

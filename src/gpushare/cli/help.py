@@ -13,6 +13,8 @@ Look and try
   demo                all of it on this machine, without a cluster, in a minute
 Run (one each per cluster component; the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
+  node                publishes a node's GPUs, and pins containers to them
+  device-plugin       the same in place of Aliyun's plugin, with its flags
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version
@@ -87,3 +89,39 @@ Examples
   gpushare extender --kubeconfig ~/.kube/config
   gpushare extender --port 12345 32766 --policy spread
 Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
+
+NODE: Final = """\
+usage: gpushare node [options]
+Publishes this node's GPUs, keeps what it says true, and where containers are
+pinned by device plugin serves that plugin as well.
+  --node-name NAME    the node it runs on; default NODE_NAME
+  --pin HOW           direct (Kubernetes 1.36 and later: the binding pins),
+                      plugin, or auto (default): direct where the admission
+                      policy of deploy/admission.yaml is there
+  --memory-unit UNIT  MiB or GiB (default): what amounts mean on this node
+  --reserve MIB       memory of each GPU that is not given out (default 0)
+  --listen ADDRESS, --port N
+                      for /healthz, /readyz, /metrics (127.0.0.1, 12346)
+  --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  gpushare node --node-name gpu-a --memory-unit MiB
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
+
+DEVICE_PLUGIN: Final = """\
+usage: gpushare device-plugin [options]
+The drop-in for Aliyun's device plugin: gives containers their GPUs on a node
+that pins by device plugin, as gpushare node --pin plugin does.
+  --node-name NAME    the node it runs on; default NODE_NAME
+  --memory-unit UNIT  GiB (default) or MiB
+  --reserve MIB       memory of each GPU that is not given out (default 0)
+  --listen ADDRESS, --port N
+                      for /healthz, /readyz, /metrics (127.0.0.1, 12346)
+  --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Flags of the original that have no meaning here are taken, and said to be:
+  --health-check, --mps, --query-kubelet, --kubelet-address, --kubelet-port,
+  --client-cert, --client-key, --token, --timeout, and those of its log
+Examples
+  gpushare device-plugin -logtostderr --v=5 --memory-unit=MiB
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""

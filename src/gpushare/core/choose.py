@@ -13,6 +13,7 @@ from gpushare.core.model import Data, Gpu, NodeFacts, Pin, Places, Request, Role
 BINPACK = "binpack"
 SPREAD = "spread"
 MOST_STEPS = 2_000  # of one search; more would be a pod of dozens of containers made to cost time
+MOST_SHARES = 200  # of one pod; the search goes one call deeper for each, and a pod may be made to cost time
 
 
 class Room(Data, frozen=True):
@@ -55,8 +56,12 @@ def plan(request: Request, room: Room, policy: str) -> Places | None:
     if request.one_share:
         best = _best_gpu(request.shares[0].units, room, policy)
         return None if best is None else ((best,),)
+    if len(request.shares) > MOST_SHARES:
+        return None
     pieces = pieces_of(request, room.facts.pin)
-    return None if pieces is None else _Search(request, room, policy, pieces).run()
+    if pieces is None:
+        return None
+    return _Search(request, room, policy, pieces).run()
 
 
 def charges(shares: Sequence[Share], gpus: Sequence[Gpu], places: Places) -> tuple[tuple[int, int], ...]:

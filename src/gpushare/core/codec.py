@@ -133,20 +133,26 @@ def _equal_gpus(node: api.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], 
 
 def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:
     """What a bound pod holds on each GPU of its node, or None if nothing usable says which GPUs."""
+    found = planned(pod, facts)
+    return None if found is None else choose.charges(found[0], facts.gpus, found[1])
+
+
+def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places] | None:
+    """The GPUs of each share of a bound pod, and its shares as they are placed: the original splits none."""
     if not isinstance(pod.claim, Request):
         return None
     shares = pod.claim.shares
     if facts.pin is Pin.DIRECT and pod.claim.pin is Pin.DIRECT:
         places = _from_visible(pod, shares, facts)
-        return None if places is None else choose.charges(shares, facts.gpus, places)
+        return None if places is None else (shares, places)
     index = _position(pod.note(names.ALIYUN_IDX), facts)
     written = pod.note(names.ALLOCATION)
     if written is None:
-        return None if index is None else _all_on_one(shares, facts, index)
+        return None if index is None else _all_on_one(shares, index)
     places = _from_allocation(written, shares, facts)
     if places is None or (pod.note(names.ALIYUN_IDX) is not None and index not in places[_first(shares)]):
         return None
-    return choose.charges(shares, facts.gpus, places)
+    return shares, places
 
 
 def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, nanoseconds: int) -> dict[str, str]:
@@ -200,12 +206,12 @@ def _position(index: str | None, facts: NodeFacts) -> int | None:
     return None
 
 
-def _all_on_one(shares: tuple[Share, ...], facts: NodeFacts, gpu: int) -> Charges | None:
+def _all_on_one(shares: tuple[Share, ...], gpu: int) -> tuple[tuple[Share, ...], Places] | None:
     """The original puts all containers of a pod on one GPU, whatever else the pod says."""
     if any(share.whole and share.gpus > 1 for share in shares):
         return None
-    together = [Share(s.container, s.position, s.role, s.units, 1, s.whole) for s in shares]
-    return choose.charges(together, facts.gpus, ((gpu,),) * len(shares))
+    together = tuple([Share(s.container, s.position, s.role, s.units, 1, s.whole) for s in shares])
+    return together, ((gpu,),) * len(shares)
 
 
 def _from_visible(pod: PodFacts, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:

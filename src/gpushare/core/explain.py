@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gpushare.core import choose, explanation, score, usage, ways
-from gpushare.core.book import Holding, NodeState, State
+from gpushare.core.book import EVERY_GPU_WHOLLY, Holding, NodeState, State
 from gpushare.core.explanation import (
     Explanation,
     GpuView,
@@ -159,13 +159,13 @@ def _others(state: NodeState, gpu: int, holding: Holding) -> list[Holder]:
 
 def _view(state: NodeState, request: Request, pod: PodFacts, refused: Refusal | None) -> NodeView:
     room = state.room_for(pod)
-    need = largest_need(request)
+    need, over = largest_need(request), _over(state)
     gpus = [
         GpuView(
             index=gpu.index,
             total=gpu.total,
             free=room.free[i],
-            short=max(need - room.free[i], 0) if need else None,
+            short=max(need - room.free[i] + over[i], 0) if need else None,
             healthy=gpu.healthy,
             pods=len(_holding(state, i)),
             why=gpu.why,
@@ -177,6 +177,15 @@ def _view(state: NodeState, request: Request, pod: PodFacts, refused: Refusal | 
     said = Said(refused.code, refused.message) if refused else None
     lower = sum(h.state is State.BOUND and h.pod.priority < pod.priority for h in state.holdings.values())
     return NodeView(state.name, refused is None, state.facts.unit if state.facts else None, said, None, gpus, lower)
+
+
+def _over(state: NodeState) -> list[int]:
+    """By how much each GPU is more than full: that has to come free as well. Whole GPUs of which nobody knows which
+    they are fill all of them, but no more."""
+    totals = [gpu.total for gpu in state.facts.gpus] if state.facts else []
+    if state.vague >= EVERY_GPU_WHOLLY:
+        return [0] * len(totals)
+    return [max(used - total, 0) for used, total in zip(state.effective(), totals, strict=True)]
 
 
 def _wait(ledger: Ledger, pod: PodFacts, claim: Request, among: Sequence[str], policy: str) -> Way:

@@ -67,7 +67,7 @@ class Way(msgspec.Struct, omit_defaults=True):
 
     way: str
     node: str | None = None
-    gpu: int | None = None
+    gpu: int | None = None  # heal without it: all GPUs of the node that are sick
     units: int | None = None
     gpus: int | None = None
     pods: list[str] | None = None  # end: any one of these; evict: all of them

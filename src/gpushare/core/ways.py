@@ -36,15 +36,17 @@ def ways(
     if pod.claim.one_share and near[0][1].code in _ABOUT_ONE_GPU:
         result += _shrink(pod, near) + _split(pod, pod.claim, near)
     for state, refused in near[:MOST_NODES]:
-        if refused.code == "NoHealthyGpu" and state.facts is not None:
-            sick = [gpu for gpu in state.facts.gpus if not gpu.healthy]
-            result += [Way("heal", node=state.name, gpu=gpu.index, why=gpu.why or None) for gpu in sick]
+        if refused.code == "NoHealthyGpu":
+            result += _heal(state, pod, pod.claim)
         if refused.forever:
             continue
         if preempt.would_fit(state, pod, ()):  # there is room: the node only wants to be left alone for a moment
             result.append(Way("wait", node=state.name))
         else:
             result += _wait(state, pod) + _end(state, pod) + _evict(state, pod)
+    if not any(way.way == "evict" for way in result):  # kube-scheduler looks for victims on every node
+        further = (_evict(state, pod) for state, refused in near[MOST_NODES:] if not refused.forever)
+        result += next(filter(None, further), [])
     return result
 
 
@@ -83,6 +85,21 @@ def _split(pod: PodFacts, request: Request, near: Near) -> list[Way]:
     return []
 
 
+def _heal(state: NodeState, pod: PodFacts, request: Request) -> list[Way]:
+    """The sick GPUs any one of which would do if it came back or, if one is not enough, all of them."""
+    room = state.room_for(pod)
+    if room is None:
+        return []
+    facts, question, alone = room.facts, Question(request), []
+    used = [gpu.total - free for gpu, free in zip(facts.gpus, room.free, strict=True)]
+    for i, gpu in enumerate(facts.gpus):
+        well = msgspec.structs.replace(gpu, healthy=True)
+        healed = msgspec.structs.replace(facts, gpus=(*facts.gpus[:i], well, *facts.gpus[i + 1 :]))
+        if not gpu.healthy and question.refusal(Room.of(healed, used)) is None:
+            alone.append(Way("heal", node=state.name, gpu=gpu.index, why=gpu.why or None))
+    return alone or [Way("heal", node=state.name)]
+
+
 def _wait(state: NodeState, pod: PodFacts) -> list[Way]:
     """Pods that are going already, and will leave room enough."""
     going = {uid for uid, holding in state.holdings.items() if holding.pod.terminating}
@@ -107,6 +124,9 @@ def _end(state: NodeState, pod: PodFacts) -> list[Way]:
 
 def _evict(state: NodeState, pod: PodFacts) -> list[Way]:
     """Pods of lower priority that may have to give way."""
+    lower = {uid for uid, h in state.holdings.items() if h.state is State.BOUND and h.pod.priority < pod.priority}
+    if not lower or not preempt.would_fit(state, pod, lower):  # which of them is only worth finding out if all do
+        return []
     uids = preempt.victims(state, pod, ())
     if not uids:
         return []
@@ -131,6 +151,8 @@ def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | Non
 
 
 def _with_pods(way: str, state: NodeState, holdings: Sequence[Holding], gpu: int | None) -> Way:
+    if any(holding.charges is None for holding in holdings):
+        gpu = None  # nobody knows on which GPU it is
     named = sorted(_full_name(holding.pod) for holding in holdings)[:MOST_PODS]
     cheapest = sorted((holder(holding, state, gpu) for holding in holdings), key=lambda h: (h.units, h.pod))
     assert state.facts is not None

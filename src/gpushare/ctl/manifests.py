@@ -4,6 +4,7 @@ Pure but for the import of yaml, which is slow and only needed here. Takes Pods 
 several documents and Lists; what holds no pod is named, and an error only if there is nothing else.
 """
 
+from math import inf
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from gpushare.ctl import seen
 from gpushare.obs.errors import UserError
 
 MOST_REPLICAS = 10_000  # more are nobody's; each is placed by itself
+MOST_VALUES = 1_000_000  # in one file; aliases of aliases make a small file endless
 KINDS = "Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController or List"
 NAMES_ITS_NODE = "{file}: nodeName of {kind} {name} is not looked at; with it neither scheduler nor gpushare is asked."
 _UNSURE = "kubectl apply --dry-run=server -f FILE names every fault"
@@ -67,12 +69,26 @@ def _documents(text: str, file: str) -> list[Any]:
     import yaml
 
     try:
-        return [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        if _size(documents, {}) > MOST_VALUES:
+            raise ValueError(f"its aliases unfold to more than {MOST_VALUES:,} values")
+        return documents
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error) or repr(error)
         raise UserError(f"{file} is no YAML", f"{where}{problem}", _UNSURE.replace("FILE", file)) from None
+
+
+def _size(value: object, known: dict[int, float]) -> float:
+    """How many values there are, those behind aliases each time; without end if something holds itself."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = inf  # as long as it is looked into
+        held = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(one, known) for one in held)
+    return known[id(value)]
 
 
 def _flat(document: Object) -> list[Object]:

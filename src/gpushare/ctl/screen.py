@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import Final, TextIO
 
+from gpushare.obs.errors import UserError
+
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 COLORS: Final = (AUTO, ALWAYS, NEVER)
 USUAL_SIZE: Final = (80, 24)
@@ -69,10 +71,13 @@ class Screen:
         try:
             self.out.write(text if self.utf8 else text.encode("ascii", "replace").decode())
             self.out.flush()
-        except BrokenPipeError:
+        except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.out.fileno())  # Python flushes stdout once more at its end
             os.close(nowhere)
+            if not isinstance(error, BrokenPipeError):
+                why = (error.strerror or str(error)).lower()
+                raise UserError("the answer cannot be written to stdout", why, "another place for it") from None
 
     def note(self, text: str) -> None:
         """What belongs to the answer but is not part of it, on stderr."""
@@ -114,6 +119,11 @@ def cells(text: str) -> int:
         return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
     return sum(map(one, text))
+
+
+def printable(text: str) -> str:
+    """Annotations are anybody's text: nothing in them may move somebody else's cursor."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _size(out: TextIO) -> tuple[int, int]:

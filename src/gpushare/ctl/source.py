@@ -180,7 +180,10 @@ _FROM_SERVER = r"Error from server(?: \((?P<reason>\w+)\))?: (?P<message>.*)"
 _LOG_IN = "You must be logged in to the server"
 _REFUSED = r"The connection to the server \S+ was refused"
 _NO_WAY = r"Unable to connect to the server: (?P<cause>.*)"
-_STATUS = {"NotFound": 404, "Forbidden": 403, "Unauthorized": 401}
+_STATUS = {
+    "Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "TooManyRequests": 429, "ServiceUnavailable": 503,
+    "Timeout": 504,
+}  # fmt: skip
 
 
 def failure(said: str) -> Failure:

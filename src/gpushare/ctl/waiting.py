@@ -13,6 +13,7 @@ from gpushare.core.book import NodeState
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request, Unit
 from gpushare.ctl import table
+from gpushare.ctl.screen import printable
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.ctl.usage import age, count
 
@@ -167,12 +168,7 @@ def _invalid(claim: Refusal, pod: api.Pod) -> Answer:
         wrong = next(((q, a) for q, a in meant if a.binary or a.value > units.TIB_IN[unit]), None)
         hint = f"for {_short(wrong[0])} write {units.in_unit(wrong[1].value, unit)}" if wrong else hint
     asks = " + ".join(map(_short, written))
-    return Answer("invalid", claim.code, claim.message, asks, hint=_printable(hint))
-
-
-def _printable(text: str) -> str:
-    """Annotations are anybody's text: nothing in them may move somebody else's cursor."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return Answer("invalid", claim.code, claim.message, asks, hint=printable(hint))
 
 
 def _short(quantity: api.Quantity) -> str:

@@ -17,6 +17,7 @@ from gpushare.ctl.rest import Rest
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.ctl.usage import count
 from gpushare.ctl.whytext import How
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
@@ -166,7 +167,7 @@ def _no_such_pod(source: Source, namespace: str, name: str, program: str) -> Use
     here = sorted({pod.metadata.name for pod in known if _namespace(pod, namespace) == namespace})
     elsewhere = sorted({_namespace(pod, namespace) for pod in known if pod.metadata.name == name})
     close = difflib.get_close_matches(name, here, n=MOST_NAMES, cutoff=0.5)
-    why = f"there is {', '.join(close)}" if close else f"{len(here)} pods there, none of a like name"
+    why = f"there is {', '.join(close)}" if close else f"{count(len(here), 'pod')} there, none of a like name"
     way = f"{program} why {close[0]} -n {namespace}" if close else f"kubectl get pods -n {namespace}"
     if elsewhere:
         why = f"there is one in namespace {', '.join(elsewhere[:MOST_NAMES])}"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpushare.core import explanation, sentences
 from gpushare.core.explanation import Explanation, ShareView, Spot
 from gpushare.ctl import look, seen, whyshort, whyways
+from gpushare.ctl.screen import printable
 from gpushare.ctl.whyruns import runs
 from gpushare.ctl.whytable import NODES, ROOM, counted, one_share, table
 
@@ -34,7 +35,7 @@ class How(NamedTuple):
 
 def text(said: Explanation, how: How) -> str:
     """All of it, with its line end."""
-    return "\n".join(_lines(said, how)).rstrip("\n") + "\n"
+    return "\n".join(map(printable, _lines(said, how))).rstrip("\n") + "\n"
 
 
 def _lines(said: Explanation, how: How) -> list[str]:

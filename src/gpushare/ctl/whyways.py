@@ -61,11 +61,11 @@ def ways(said: Explanation) -> list[str]:
 def phrase(way: Way, said: Explanation) -> str:
     unit, place = unit_of(said, way.node), _place(way)
     if way.way == "shrink":
-        return f"it asked {way.units} {unit} or less ({place}, now)"
+        return f"it asked {way.units} {unit} or less ({place}, {_when(way, said, 1)})"
     if way.way == "split":
         return f"it {split(way, said)}"
     if way.way == "heal":
-        return f"{place} came back"
+        return f"{place} came back" if way.gpu is not None else f"all unhealthy GPUs of {place} came back"
     if way.way == "wait":
         going = _named(way, lambda holder: _name(holder, said))
         return f"{going} on {place} were gone, which {'is' if _count(way) == 1 else 'are'} being deleted already"
@@ -77,11 +77,15 @@ def phrase(way: Way, said: Explanation) -> str:
 
 
 def split(way: Way, said: Explanation) -> str:
-    view = next((view for view in said.nodes if view.name == way.node), None)
-    free = [gpu for gpu in view.gpus if gpu.healthy and gpu.free >= (way.units or 0)] if view is not None else []
-    when = "now" if len(free) >= (way.gpus or 0) else "once free"
+    when = _when(way, said, way.gpus or 0)
     note = f'annotation {names.GPU_COUNT}: "{way.gpus}"'
     return f"used {way.gpus} GPUs: {note} makes it {way.units} {unit_of(said, way.node)} on each ({way.node}, {when})"
+
+
+def _when(way: Way, said: Explanation, gpus: int) -> str:
+    """Whether as many GPUs of the node have the room now."""
+    views = [gpu for view in said.nodes if view.name == way.node for gpu in view.gpus]
+    return "now" if sum(gpu.healthy and gpu.free >= (way.units or 0) for gpu in views) >= gpus else "once free"
 
 
 def freeing(said: Explanation) -> str:
@@ -145,7 +149,8 @@ def unit_of(said: Explanation, node: str | None = None) -> str:
 def _ended(way: Way, said: Explanation, unit: str, place: str) -> str:
     count = _count(way)
     first = way.holders[0] if way.holders else None
-    which = f"{_name(first, said)} ({first.units} {unit})" if first is not None else ""
+    held = f" ({first.units} {unit})" if first is not None and first.units else ""  # whole GPUs nobody knows hold none
+    which = f"{_name(first, said)}{held}" if first is not None else ""
     if count == 1:
         return f"{which or 'a pod'} on {place} ended"
     more = f": {which} and {count - 1} more" if which else ""

@@ -40,6 +40,8 @@ def run(screen: Screen, *, once: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="gpushare-demo-"))
     stage = Stage(screen, hurry=once)
     ended = 0
+    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends it: as after Ctrl-C, nothing is left behind
+        signal.signal(number, signal.default_int_handler)
     try:
         ended = asyncio.run(_demo(folder, stage, stay=stage.moves))
     except (TooLong, NotReady) as error:
@@ -115,7 +117,7 @@ def _what_next(kubeconfig: Path) -> list[str]:
 async def _until_interrupted(say: Callable[[], None]) -> None:
     """From here on Ctrl-C is the way to end, and no accident."""
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the last: its terminal was closed
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     say()
     await stop.wait()

@@ -32,6 +32,7 @@ from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Failure, Reflector
 from gpushare.obs import log
 
+GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
 TICK = 0.05  # seconds; how late something that came free may be noticed
 UNITS_TICK = 30.0
 STALE_SECONDS = 10.0  # a view of the cluster that has been cut off for longer is not acted on
@@ -165,7 +166,7 @@ class Extender:
                 return
             except (ApiError, Unreachable, Malformed, KubeError) as error:
                 failure = error
-        if isinstance(failure, ApiError) and failure.status == 404:
+        if isinstance(failure, ApiError) and failure.status in GONE:
             self.waiting.gone(pod.uid)  # nobody to wake: the next one may come
             return
         logger.warn("wake-up failed, trying again", pod=f"{pod.namespace}/{pod.name}", why=str(failure))

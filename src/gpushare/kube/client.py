@@ -33,6 +33,7 @@ UID_CHECKED = (1, 23)  # the first version whose binding looks at the pod's uid
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+MUTATING_POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 
 
 class Api:
@@ -120,9 +121,28 @@ class Api:
     async def patch_pod_annotations(
         self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
     ) -> None:
-        """Sets annotations, and removes those that are None. 409: the name belongs to another pod by now."""
+        """Sets annotations, and removes those that are None. 422: the name belongs to another pod by now."""
         body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
         await self._request("PATCH", _pod(namespace, name), body=body, content_type=MERGE_PATCH)
+
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str]) -> api.Node:
+        """Sets annotations. Answers the node as it is then."""
+        return await self._patch_node(_node(name), {"metadata": {"annotations": dict(annotations)}})
+
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int]) -> api.Node:
+        """Sets resources that no device plugin reports; kubelet makes them allocatable and keeps them."""
+        amounts = {resource: str(amount) for resource, amount in capacity.items()}
+        return await self._patch_node(_node(name) + "/status", {"status": {"capacity": amounts}})
+
+    async def has_mutating_policy(self, name: str) -> bool:
+        """Whether a MutatingAdmissionPolicy of that name is there; an API server before 1.36 has none."""
+        try:
+            await self.get(f"{MUTATING_POLICIES}/{_segment(name)}", models.Versioned)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
 
     async def create_event(self, event: models.Event) -> None:
         namespace = _segment(event.metadata.namespace)
@@ -138,6 +158,9 @@ class Api:
             major, minor = (int(number[0]) for number in numbers if number)
             self._version = (major, minor)
         return self._version
+
+    async def _patch_node(self, path: str, body: object) -> api.Node:
+        return answers.decode(await self._request("PATCH", path, body=body, content_type=MERGE_PATCH), api.Node, path)
 
     async def _same_pod(self, namespace: str, name: str, uid: str) -> None:
         pod = await self.get_pod(namespace, name)
@@ -232,6 +255,10 @@ async def connect(access: Access, *, timeout: float = TIMEOUT) -> AsyncIterator[
 
 def _pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+
+
+def _node(name: str) -> str:
+    return f"/api/v1/nodes/{_segment(name)}"
 
 
 def _segment(name: str) -> str:

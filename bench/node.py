@@ -1,0 +1,74 @@
+"""The node component at rest: what it costs every GPU node, all the time.
+
+The API server is in this process; the component is another one (`bench.running_node`) with eight simulated GPUs and a
+hundred pods that hold parts of them. Where the driver is real, NVIDIA's library comes on top.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench import world
+from bench.process import resident_mb
+from bench.result import Result
+from gpushare.core import names
+from gpushare.devcluster.apiserver import ApiServer
+
+NODE = world.node_name(0)
+PODS = 100
+SETTLE_SECONDS, IDLE_SECONDS = 5.0, 30.0
+
+
+def run() -> Iterator[Result]:
+    resident, idle = asyncio.run(_measure())
+    note = f"gpushare node, {world.GPUS} GPUs and {PODS} pods"
+    yield Result(f"{note}: resident", resident, "MB", 60.0)
+    yield Result(f"{note}: CPU a second, idle", idle, "ms", 1.0)
+
+
+async def _measure() -> tuple[float, float]:
+    async with ApiServer(audit=False, nodes_copy_capacity=True) as server:
+        server.load(_objects())
+        with tempfile.TemporaryDirectory() as folder:
+            words = [str(server.write_kubeconfig(Path(folder) / "kubeconfig")), NODE, str(world.TOTAL), *_uuids()]
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "bench.running_node", *words, stderr=asyncio.subprocess.PIPE
+            )
+            try:
+                assert child.stderr is not None
+                async with asyncio.timeout(30):
+                    while b'"published"' not in await child.stderr.readline():
+                        pass
+                await asyncio.sleep(SETTLE_SECONDS)
+                before = _cpu_seconds(child.pid)
+                await asyncio.sleep(IDLE_SECONDS)
+                return resident_mb(child.pid), (_cpu_seconds(child.pid) - before) / IDLE_SECONDS * 1000
+            finally:
+                child.terminate()
+                await child.communicate()
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of all its threads, to the nanosecond: the clock ticks of /proc/PID/stat are too coarse for so little."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
+def _objects() -> Iterator[dict[str, Any]]:
+    bare = world.node(0)
+    del bare["metadata"]["annotations"][names.NODE_GPUS]  # to be published
+    yield {"apiVersion": "v1", "kind": "Node", **bare}
+    for number in range(PODS):
+        item = world.pod(f"team-app-7d9f8c6b5-{number:05d}", 2_000, node=NODE, gpu=number % world.GPUS)
+        yield {"apiVersion": "v1", "kind": "Pod", **item}
+
+
+def _uuids() -> list[str]:
+    return [
+        gpu["uuid"] for gpu in msgspec.json.decode(world.node(0)["metadata"]["annotations"][names.NODE_GPUS])["gpus"]
+    ]

@@ -1,0 +1,25 @@
+"""The node component with simulated GPUs as a process of its own. Started by `bench.node`.
+
+All of `gpushare node` but the command line and the driver. Imports nothing else: its memory is measured.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from gpushare.gpu.simulated import Simulated, device
+from gpushare.kube import auth
+from gpushare.node import app
+from gpushare.obs import log
+
+
+def main(kubeconfig: str, node: str, mib: str, *uuids: str) -> None:
+    log.setup("info")
+    access = auth.load(kubeconfig, None, os.environ, Path.home())
+    gpus = Simulated(device(i, uuid, int(mib)) for i, uuid in enumerate(uuids))
+    asyncio.run(app.run(app.Config(node, "MiB", "direct", port=0), access, gpus))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,149 @@
+"""What runs in a cluster: the extender, and the node part under its two names.
+
+Called by the package's `main`. As in `commands`, a component is imported when it is asked for.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpushare.cli.words import Parser, unknown
+from gpushare.obs import errors
+
+if TYPE_CHECKING:
+    from gpushare.node.pinning import Asked
+
+INTERRUPTED = 130
+UNITS = ("MiB", "GiB")
+PINS = ("auto", "direct", "plugin")
+MOST_RESERVED = 1 << 20  # MiB
+# Of the original plugin: what it queried kubelet with, and how its log was written. With a value, and without.
+OF_ORIGINAL = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "v", "vmodule",
+               "stderrthreshold", "log_dir", "log_backtrace_at")  # fmt: skip
+SWITCHES_OF_ORIGINAL = ("health-check", "mps", "query-kubelet", "logtostderr", "alsologtostderr")
+IGNORED = "note: {flags}: taken for the sake of Aliyun's manifests, without effect here"
+
+
+def extender(words: list[str], program: str, plugin: bool) -> int:
+    parser = Parser(program)
+    parser.add_argument("--port", nargs="+", default=["12345"])
+    parser.add_argument("--listen", default="127.0.0.1")
+    parser.add_argument("--policy", default="binpack")
+    parser.add_argument("--memory-unit")
+    parser.add_argument("--tls-cert")
+    parser.add_argument("--tls-key")
+    parser.add_argument("--client-ca")
+    parser.add_argument("--log-level", default="info")
+    given = parser.parse(words)
+
+    import asyncio
+
+    from gpushare.core.request import POLICY_NAMES
+    from gpushare.extender import app, listen
+    from gpushare.kube import auth
+    from gpushare.kube.errors import KubeError
+    from gpushare.obs import log
+
+    log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
+    if given.policy not in POLICY_NAMES:
+        raise unknown("policy", given.policy, POLICY_NAMES, "--policy {}")
+    if given.memory_unit not in (None, *UNITS):
+        raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
+    tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
+    config = app.Config(given.listen, _ports(given.port), given.policy, given.memory_unit, tls)
+    try:
+        access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
+        ended = asyncio.run(app.run(config, access))
+    except KubeError as error:
+        raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
+    return INTERRUPTED if ended is signal.SIGINT else 0
+
+
+def node(words: list[str], program: str, plugin: bool) -> int:
+    parser = _on_a_node(program)
+    parser.add_argument("--pin", default="auto")
+    given = parser.parse(words)
+    if given.pin not in PINS:
+        raise unknown("way of pinning", given.pin, PINS, "--pin {}")
+    return _run_node(given, given.pin)
+
+
+def device_plugin(words: list[str], program: str, plugin: bool) -> int:
+    parser = _on_a_node(program)
+    for name in OF_ORIGINAL:
+        parser.add_argument(f"--{name}", dest="ignored", action="append")
+    for name in SWITCHES_OF_ORIGINAL:
+        parser.add_argument(f"--{name}", dest="ignored", action="append", nargs="?")
+    original = (*OF_ORIGINAL, *SWITCHES_OF_ORIGINAL)
+    # Go's programs take their flags with one dash or with two.
+    doubled = [f"-{word}" if _flag(word) in (*original, "memory-unit") and word[1] != "-" else word for word in words]
+    given = parser.parse(doubled)
+    if given.ignored:
+        flags = ", ".join(f"--{_flag(word)}" for word in doubled if _flag(word) in original)
+        print(IGNORED.format(flags=flags), file=sys.stderr)
+    return _run_node(given, "plugin")
+
+
+def _flag(word: str) -> str:
+    """The name of a flag, without dashes and value; empty if it is none."""
+    return word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
+
+
+def _on_a_node(program: str) -> Parser:
+    parser = Parser(program)
+    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""))
+    parser.add_argument("--memory-unit", default="GiB")
+    parser.add_argument("--reserve", default="0")
+    parser.add_argument("--listen", default="127.0.0.1")
+    parser.add_argument("--port", default="12346")
+    parser.add_argument("--log-level", default="info")
+    return parser
+
+
+def _run_node(given: argparse.Namespace, pin: "Asked") -> int:
+    import asyncio
+
+    from gpushare.gpu.device import GpuError
+    from gpushare.gpu.nvml import Nvml
+    from gpushare.kube import auth
+    from gpushare.kube.errors import KubeError
+    from gpushare.node import app
+    from gpushare.obs import log
+
+    log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
+    if not given.node_name:
+        why = "neither --node-name nor NODE_NAME is given"
+        raise errors.UserError(
+            "which node is this?", why, "--node-name NAME, or NODE_NAME from the pod's spec.nodeName"
+        )
+    if given.memory_unit not in UNITS:
+        raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
+    reserve = given.reserve
+    if not (reserve.isascii() and reserve.isdecimal() and int(reserve) <= MOST_RESERVED):
+        raise errors.UserError(f'"{reserve}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
+    (port,) = _port_numbers([given.port], "--port 12346")
+    config = app.Config(given.node_name, given.memory_unit, pin, int(reserve), given.listen, port)
+    try:
+        access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
+        ended = asyncio.run(app.run(config, access, Nvml()))
+    except (KubeError, GpuError) as error:
+        raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
+    return INTERRUPTED if ended is signal.SIGINT else 0
+
+
+def _ports(given: Sequence[str]) -> list[int]:
+    from_environment = os.environ.get("PORT")
+    if from_environment:
+        return _port_numbers([from_environment], "PORT=12345")
+    return _port_numbers(given, "--port 12345")
+
+
+def _port_numbers(words: Sequence[str], way: str) -> list[int]:
+    for word in words:
+        if not (word.isascii() and word.isdecimal() and len(word) <= 5 and 0 < int(word) < 65536):
+            raise errors.UserError(f'"{word}" is not a port', "ports are numbers from 1 to 65535", way)
+    return list(dict.fromkeys(map(int, words)))

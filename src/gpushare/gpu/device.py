@@ -1,0 +1,66 @@
+"""What the rest of gpushare knows of GPUs: one GPU, an XID, what can go wrong, and who can be asked.
+
+`nvml` and `simulated` are the two that can be asked; `health` judges what they say; `node` publishes the outcome.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Device(msgspec.Struct, frozen=True, gc=False):
+    """One GPU as the driver shows it now."""
+
+    index: int
+    uuid: str
+    minor: int | None  # of /dev/nvidiaN; None: the driver does not say
+    bus: str  # PCI bus id, such as 00000000:3B:00.0; empty: the driver does not say
+    name: str
+    memory_mib: int  # the driver's total / 1 MiB, rounded down, as the original counts
+    capability: str  # CUDA compute capability, such as 8.0; empty: the driver does not say
+    mig: bool = False
+    fault: str = ""  # why it cannot be used although the driver shows it; the rest is then as it was last read
+
+
+class Xid(msgspec.Struct, frozen=True, gc=False):
+    """A critical error the driver reported. `uuid` is None if it concerns no particular GPU, hence all of them."""
+
+    uuid: str | None
+    code: int
+
+
+class GpuError(Exception):
+    """The GPUs could not be asked, in three lines a person can act on: what, why, and the way out."""
+
+    def __init__(self, what: str, why: str, way: str) -> None:
+        super().__init__(what, why, way)
+        # Causes may be the driver's words: each stays one line.
+        self.what, self.why, self.way = (" ".join(text.split()) for text in (what, why, way))
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why} (try: {self.way})"
+
+
+class Backend(Protocol):
+    """Who can be asked about the GPUs of this node. Every call ends within its time limit.
+
+    Callers pause after a GpuError: it may come at once, each time.
+    """
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the last `devices` could not find out, one sentence each: worth a log line when it changes."""
+        ...
+
+    async def devices(self) -> list[Device]:
+        """All GPUs there are now, by index. Raises GpuError, also if there is none."""
+        ...
+
+    async def xids(self) -> list[Xid]:
+        """What the driver reported; waits some seconds at most, and is empty if nothing came. Raises GpuError."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the driver. Never raises."""
+        ...

@@ -1,0 +1,73 @@
+"""GPUs that do not exist, for the embedded cluster only: nothing that runs on a real node uses this.
+
+They answer as `nvml` does, so that everything above cannot tell; their name says what they are. Whoever plays the
+cluster takes GPUs away, puts them back, and reports errors of them.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from gpushare.gpu.device import Device, GpuError, Xid
+
+WAIT_SECONDS = 2.0
+NAME = "simulated GPU"
+
+
+def device(index: int, uuid: str, memory_mib: int) -> Device:
+    """A simulated GPU that is well."""
+    return Device(
+        index=index,
+        uuid=uuid,
+        minor=index,
+        bus=f"00000000:{index + 1:02X}:00.0",
+        name=NAME,
+        memory_mib=memory_mib,
+        capability="8.0",
+    )
+
+
+class Simulated:
+    """GPUs kept in memory. A `gpu.device.Backend`."""
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self.notes: tuple[str, ...] = ()
+        self._devices = {device.uuid: device for device in devices}
+        self._reported: asyncio.Queue[Xid] = asyncio.Queue()
+        self._failure: GpuError | None = None
+
+    def put(self, device: Device) -> None:
+        """A new GPU, or a known one that changed: with a fault, with MIG enabled, or well again."""
+        self._devices[device.uuid] = device
+
+    def lose(self, uuid: str) -> None:
+        """That GPU is gone from the driver's list."""
+        del self._devices[uuid]
+
+    def report(self, xid: Xid) -> None:
+        """The driver reports an error."""
+        self._reported.put_nowait(xid)
+
+    def fail(self, failure: GpuError | None) -> None:
+        """From now on every question fails so; None: no longer."""
+        self._failure = failure
+
+    async def devices(self) -> list[Device]:
+        self._check()
+        return sorted(self._devices.values(), key=lambda device: device.index)
+
+    async def xids(self) -> list[Xid]:
+        self._check()
+        try:
+            xids = [await asyncio.wait_for(self._reported.get(), WAIT_SECONDS)]
+        except TimeoutError:
+            return []
+        while not self._reported.empty():
+            xids.append(self._reported.get_nowait())
+        return xids
+
+    async def close(self) -> None:
+        pass
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,223 @@
+"""`gpushare node`: wiring, read top to bottom.
+
+Started by the command line on every GPU node. It needs the driver and the API server; the API server may be away, at
+the start and later, and is waited for. Nothing that runs on the node depends on this process.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpushare.core import api as objects
+from gpushare.core.model import NodeFacts, Pin, Unit
+from gpushare.gpu.device import Backend
+from gpushare.kube import client, explain
+from gpushare.kube.auth import Access
+from gpushare.kube.errors import ApiError, Unreachable
+from gpushare.kube.events import Recorder
+from gpushare.kube.reflector import Failure, Reflector
+from gpushare.node import own, pinning, pods, probe
+from gpushare.node.assigned import Assigner
+from gpushare.node.auditor import Auditor
+from gpushare.node.gpus import Gpus
+from gpushare.node.metrics import Metrics, Sight
+from gpushare.node.own import OwnNode
+from gpushare.node.pinning import Asked
+from gpushare.node.pods import NodePods
+from gpushare.node.publish import Way
+from gpushare.node.publisher import Publisher
+from gpushare.obs import errors, log
+
+if TYPE_CHECKING:
+    from gpushare.node.plugin import Plugin
+
+START_SECONDS = 30.0  # what is not there by then will not come without somebody's help
+DRAIN_SECONDS = 5.0
+STUCK_SECONDS = 300.0  # a driver that is silent for longer: this process cannot mend it, a new one may
+SILENT_SECONDS = 1.0  # then it is said what is waited for
+TICK = 0.2
+STARTING = "starting: waiting for {what}"
+STUCK = "the driver has not answered for {seconds:.0f} s"
+NOT_SAID = "the node object does not say what it must{why}"
+NOT_REGISTERED = "kubelet does not know the device plugin yet"
+
+logger = log.get(__name__)
+
+
+class Config(NamedTuple):
+    """`port` 0: any that is free."""
+
+    node: str
+    unit: Unit = "GiB"
+    pin: Asked = "auto"
+    reserve_mib: int = 0
+    host: str = "127.0.0.1"
+    port: int = 12346
+
+
+class Node:
+    """All parts. The publisher and those after it are made once it is known how this node pins."""
+
+    def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
+        self.config, self.api = config, api
+        self.gpus = Gpus(backend)
+        self.own, self.pods = OwnNode(config.node), NodePods(config.unit)
+        self.watches: dict[str, Reflector[Any]] = {
+            "node": Reflector(
+                api, own.PATH, objects.Node, self.own, key=lambda n: n.metadata.name, params=own.params(config.node)
+            ),
+            "pods": Reflector(
+                api, pods.PATH, pods.Pod, self.pods, key=lambda p: p.metadata.uid, params=pods.params(config.node)
+            ),
+        }
+        self.recorder = Recorder(api)
+        self.publisher: Publisher | None = None
+        self.plugin: Plugin | None = None  # on nodes that pin by it
+        self.sight = Sight()
+        self.sight.ages = lambda: {
+            **{name: watch.age() for name, watch in self.watches.items()}, "driver": self.gpus.silent_for()
+        }  # fmt: skip
+        self.sight.events = lambda: {
+            "sent": self.recorder.sent, "dropped": self.recorder.dropped, "failed": self.recorder.failed
+        }  # fmt: skip
+
+    def dead(self) -> str:
+        """Why this process should be started anew; empty if it should not."""
+        silent = self.gpus.silent_for()
+        return STUCK.format(seconds=silent) if silent > STUCK_SECONDS else ""
+
+    def not_ready(self) -> str:
+        """What is missing; empty if all is well."""
+        if self.publisher is None:
+            return STARTING.format(what=self._waits_for())
+        if not self.publisher.done:
+            failure = self.publisher.failure
+            return NOT_SAID.format(why=f": {failure}" if failure else "")
+        if self.plugin is not None and not all(endpoint.registrations for endpoint in self.plugin.endpoints):
+            return NOT_REGISTERED
+        return self.gpus.failure.what if self.gpus.failure is not None else ""
+
+    async def run(self) -> None:
+        """Until cancelled, or something fails."""
+        async with asyncio.TaskGroup() as tasks:
+            for watch in self.watches.values():
+                tasks.create_task(watch.run())
+            tasks.create_task(self.recorder.run())
+            await self.gpus.begin(START_SECONDS)
+            node = await self._first_sight()
+            pinning.refuse_beside_nvidia(node)
+            pin = await pinning.decide(self.config.pin, self.api)
+            way = Way(self.config.node, self.config.unit, pin, self.config.reserve_mib)
+            publisher = self.publisher = Publisher(self.api, way, self.gpus, self.pods, self.own)
+            assigner = Assigner(self.api, self.pods)
+            auditor = Auditor(self.recorder, self.pods, self.own)
+            publisher.listeners.append(auditor.see)
+            self.sight.wants, self.sight.found = lambda: publisher.wants, auditor.counts
+            self.sight.done = lambda: {"node": publisher.writes, "pods": assigner.marked}
+            if pin is Pin.PLUGIN:
+                tasks.create_task(self._device_plugin(publisher))
+            for work in (publisher, assigner, auditor):
+                tasks.create_task(work.run())
+            tasks.create_task(self.gpus.look())
+            tasks.create_task(self.gpus.listen())
+
+    async def drain(self) -> None:
+        if self.publisher is not None:
+            await self.publisher.drain(DRAIN_SECONDS)
+
+    async def _first_sight(self) -> objects.Node:
+        """The node's own object, once its pods are known as well. Waits for a cluster that is away, but not for one
+        that answers and does not let us in."""
+        loop = asyncio.get_running_loop()
+        begun, said = loop.time(), False
+        while self.own.node is None or not all(watch.synced for watch in self.watches.values()):
+            waited = loop.time() - begun
+            if waited > SILENT_SECONDS and not said:
+                logger.info("waiting", what=self._waits_for())
+                said = True
+            if waited > START_SECONDS:
+                self._give_up_if_hopeless()
+            await asyncio.sleep(TICK)
+        return self.own.node
+
+    def _give_up_if_hopeless(self) -> None:
+        for watch in self.watches.values():
+            if not watch.synced and watch.failure is not None and _needs_help(watch.failure):
+                raise explain.explain(watch.failure, self.api.access)
+        if self.watches["node"].synced and self.own.node is None:
+            what, why = f'no node "{self.config.node}"', "the cluster has no node of that name"
+            raise errors.UserError(what, why, "--node-name NAME or NODE_NAME, one of: kubectl get nodes")
+
+    def _waits_for(self) -> str:
+        if not self.gpus.devices:
+            return f"the driver: {self.gpus.failure.what}" if self.gpus.failure else "the driver"
+        for name, watch in self.watches.items():
+            if not watch.synced:
+                return f"{name}: {watch.failure}" if watch.failure else name
+        return f'node "{self.config.node}"' if self.own.node is None else "the admission policy"
+
+    def _device_plugin(self, publisher: Publisher) -> Coroutine[Any, Any, None]:
+        """Made at once, so that it hears of the GPUs; runs when it has."""
+        from gpushare.node.plugin import Plugin  # gRPC is large, and nodes that pin directly do without it
+
+        config, known = self.config, asyncio.Event()
+        plugin = self.plugin = Plugin(
+            node=config.node, unit=config.unit, api=self.api, pods=self.pods, events=self.recorder
+        )
+
+        def tell(facts: NodeFacts) -> None:
+            plugin.set_gpus(facts)
+            known.set()
+
+        async def run() -> None:
+            await known.wait()
+            await plugin.run()
+
+        publisher.listeners.append(tell)
+        return run()
+
+
+async def run(config: Config, access: Access, backend: Backend) -> signal.Signals:
+    """Until a signal comes, which is returned."""
+    signals = _signals()
+    async with client.connect(access) as api:
+        node = Node(config, api, backend)
+        listening = await probe.listen(config.host, config.port, node.dead, node.not_ready, Metrics(node.sight))
+        logger.info("listening", **config._asdict() | {"port": listening.addresses[0][1]})
+        work, stop = asyncio.create_task(node.run()), asyncio.create_task(signals.get())
+        try:
+            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            if stop.done():
+                logger.info("draining")
+                await node.drain()
+        finally:
+            for task in (work, stop):
+                task.cancel()
+            ended, _ = await asyncio.gather(work, stop, return_exceptions=True)
+            await listening.cleanup()
+            await backend.close()
+        if isinstance(ended, Exception):
+            raise _first(ended)
+        return stop.result()
+
+
+def _first(error: Exception) -> Exception:
+    """Of a group of tasks the one that failed, which is what people should read about."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _signals() -> asyncio.Queue[signal.Signals]:
+    """Those that end us, as they come."""
+    loop, received = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received.put_nowait, number)
+    return received
+
+
+def _needs_help(failure: Failure) -> bool:
+    """An API server that is away, busy or starting comes by itself; a missing right or an old certificate does not."""
+    busy = isinstance(failure, ApiError) and (failure.status == 429 or failure.status >= 500)
+    return not busy and not isinstance(failure, Unreachable)

@@ -1,0 +1,79 @@
+"""Marks pods whose containers have started: `ALIYUN_COM_GPU_MEM_ASSIGNED` becomes `true`, as the original does it.
+
+Reads the pods of this node, writes one annotation of one pod at a time. Whether a pod is marked decides nothing about
+its memory, which counts from its binding on; people and the original's tools read it.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from gpushare.core import names
+from gpushare.core.model import Request
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.reflector import Backoff
+from gpushare.node.pods import NodePod, NodePods
+from gpushare.obs import log
+
+logger = log.get(__name__)
+
+
+def is_due(seen: NodePod) -> bool:
+    """Bound by an extender, not marked, and every container that asks for GPUs has started. One without the annotation
+    was bound by somebody else; one that has ended holds nothing any more."""
+    facts = seen.facts
+    if not isinstance(facts.claim, Request) or facts.finished or facts.note(names.ALIYUN_ASSIGNED) != "false":
+        return False
+    statuses = seen.pod.statuses()
+    asking = (statuses.get(share.container) for share in facts.claim.shares)
+    return all(status is not None and status.has_started for status in asking)
+
+
+class Assigner:
+    def __init__(
+        self, api: Api, pods: NodePods, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    ) -> None:
+        self.marked = 0
+        self._api, self._pods, self._sleep = api, pods, sleep
+        self._due: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._retry = Backoff(random.random)
+        for uid in pods.pods:
+            self._look(uid)
+        pods.listeners.append(self._look)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for uid in list(self._due):
+                seen = self._pods.pods.get(uid)
+                if seen is None or not is_due(seen) or await self._mark(seen):
+                    self._due.pop(uid, None)
+            if self._due:
+                await self._sleep(self._retry.delay())
+                self._wake.set()
+
+    def _look(self, uid: str) -> None:
+        seen = self._pods.pods.get(uid)
+        if seen is not None and is_due(seen):
+            self._due[uid] = None
+            self._wake.set()
+
+    async def _mark(self, seen: NodePod) -> bool:
+        """Whether there is nothing left to do."""
+        facts = seen.facts
+        try:
+            await self._api.patch_pod_annotations(
+                facts.namespace, facts.name, facts.uid, {names.ALIYUN_ASSIGNED: "true"}
+            )
+        except (ApiError, Unreachable, Malformed, KubeError) as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                return True
+            logger.warn("cannot mark a pod that has started", pod=f"{facts.namespace}/{facts.name}", why=str(error))
+            return False
+        self._retry.reset()
+        self.marked += 1
+        return True

@@ -1,0 +1,160 @@
+"""What must not be on a node, and would go unnoticed: found by comparing what pods hold, see and say.
+
+Pure. `auditor` asks whenever something changed, makes Warning events of the answers and counts them. Nothing is done
+about what is found: whoever reads the event decides.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from gpushare.core import api, codec, names, sentences, units, usage
+from gpushare.core.model import Data, NodeFacts, PodFacts, Request, Share
+from gpushare.node.pods import Container, ContainerStatus, NodePod
+
+OVERCOMMITTED = "GPUOvercommitted"
+WRONG_GPU = "WrongGPU"
+NVIDIA_TOO = "NvidiaPluginToo"
+CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)
+
+HOLDS_TOO_MUCH = "GPU {gpu}: its pods hold {held} of {total} {unit}: {pods}. Delete one of them."
+OWN_VALUE = (
+    'Container {container} sees {sees}, its share is on {share}: its own NVIDIA_VISIBLE_DEVICES "{value}" wins over '
+    "gpushare's. Remove that variable from the pod."
+)
+MOVED = (
+    "Container {container} uses {started}, its annotation {key} now says {now}: what it uses is given to others. "
+    "Restart the pod; who wrote that?"
+)
+SOLD_TWICE = (
+    "NVIDIA's device plugin also hands out this node's GPUs (nvidia.com/gpu: {count}); nothing new is sent here. "
+    "Keep it off: label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator."
+)
+MOST_NAMED = 3  # pods, or GPUs, in one sentence
+LONGEST_VALUE = 24  # characters of a tenant's own
+NO_GPU = ("", "void", "none")  # what the container runtime takes for: none
+ALL_GPUS = "all"
+
+
+class Finding(Data, frozen=True):
+    """About a pod, or about the node if `pod` is None."""
+
+    code: str
+    message: str
+    pod: PodFacts | None = None
+
+
+Starts = Mapping[str, tuple[str, str]]
+"""By container: which start of it is meant, and what its annotation said when that was first seen."""
+
+
+def findings(facts: NodeFacts, pods: Iterable[NodePod], node: api.Node, begun: Mapping[str, Starts]) -> list[Finding]:
+    """All that is wrong now. `begun`: the starts of each pod's containers, by uid."""
+    live = [seen for seen in pods if isinstance(seen.facts.claim, Request) and not seen.facts.finished]
+    wrong = [finding for seen in live for finding in _wrong_gpus(facts, seen, begun.get(seen.facts.uid, {}))]
+    return [*_nvidia_too(node), *_overcommitted(facts, [seen.facts for seen in live]), *wrong]
+
+
+def _nvidia_too(node: api.Node) -> list[Finding]:
+    """NVIDIA's own plugin sells the GPUs of which we sell the memory."""
+    count = units.number(node.status.allocatable, names.NVIDIA_GPU)
+    if not count:
+        return []
+    return [Finding(NVIDIA_TOO, SOLD_TWICE.format(count=count))]
+
+
+def starts(seen: NodePod, before: Starts) -> Starts:
+    """What each container that runs was given when it started: its env is resolved then, and never again."""
+    known, statuses = {}, seen.pod.statuses()
+    for share in _shares(seen.facts):
+        status, last = statuses.get(share.container), before.get(share.container)
+        if share.visible and status is not None and status.is_running:
+            now = (_start(status), seen.facts.note(share.visible) or "")
+            known[share.container] = last if last is not None and last[0] == now[0] else now
+    return known
+
+
+def _overcommitted(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
+    holders: dict[int, list[tuple[int, PodFacts]]] = {}
+    for pod in pods:
+        for gpu, amount in codec.read(pod, facts) or ():
+            holders.setdefault(gpu, []).append((amount, pod))
+    found = []
+    for gpu, on in sorted(holders.items()):
+        held, total = sum(amount for amount, _ in on), facts.gpus[gpu].total
+        if held > total:
+            message = HOLDS_TOO_MUCH.format(
+                gpu=facts.gpus[gpu].index, held=held, total=total, unit=facts.unit, pods=_named(on)
+            )
+            found.append(Finding(OVERCOMMITTED, sentences.cut(message)))
+    return found
+
+
+def _named(on: list[tuple[int, PodFacts]]) -> str:
+    """The largest first: one of those is the one to delete."""
+    largest = sorted(on, key=lambda pair: (-pair[0], pair[1].namespace, pair[1].name))
+    said = [f"{pod.namespace}/{sentences.short_name(pod.name)} {amount}" for amount, pod in largest[:MOST_NAMED]]
+    return ", ".join([*said, f"{len(on) - MOST_NAMED} more"] if len(on) > MOST_NAMED else said)
+
+
+def _wrong_gpus(facts: NodeFacts, seen: NodePod, starts: Starts) -> Iterable[Finding]:
+    containers = {container.name: container for container in seen.pod.containers()}
+    for share in _shares(seen.facts):
+        container = containers[share.container]
+        own = _own_value(container)
+        message = _sees_others(facts, seen.facts, share, own) if own is not None else _moved(facts, seen, share, starts)
+        if message:
+            yield Finding(WRONG_GPU, sentences.cut(message), seen.facts)
+
+
+def _own_value(container: Container) -> str | None:
+    """What the pod itself writes into the variable; None if it leaves that to us. The last entry counts."""
+    for entry in reversed(container.env or ()):
+        if entry.name == names.VISIBLE_DEVICES:
+            return (entry.value or "") if entry.value_from is None else None
+    return None
+
+
+def _sees_others(facts: NodeFacts, pod: PodFacts, share: Share, own: str) -> str:
+    """A tenant's own value that names other GPUs than its share is on."""
+    mine = usage.gpus_of(pod, facts).get(share.container, []) if codec.read(pod, facts) is not None else []
+    sees = _seen(facts, own)
+    if set(sees) <= set(mine):
+        return ""
+    value = own if len(own) <= LONGEST_VALUE else own[: LONGEST_VALUE - 1] + "…"
+    container = sentences.short_name(share.container)
+    return OWN_VALUE.format(container=container, value=value, sees=_gpus(sees), share=_gpus(mine))
+
+
+def _moved(facts: NodeFacts, seen: NodePod, share: Share, starts: Starts) -> str:
+    """An annotation that says otherwise than when its container started."""
+    known = starts.get(share.container)
+    now = seen.facts.note(share.visible) or ""
+    if not share.visible or known is None or set(known[1].split(",")) == set(now.split(",")):
+        return ""
+    container, started, says = sentences.short_name(share.container), _seen(facts, known[1]), _seen(facts, now)
+    return MOVED.format(container=container, started=_gpus(started), now=_gpus(says), key=share.visible)
+
+
+def _seen(facts: NodeFacts, value: str) -> list[int]:
+    """The GPUs, by index, that a container with that value sees: it may name them by uuid or by index."""
+    if value in NO_GPU:
+        return []
+    if value == ALL_GPUS:
+        return [gpu.index for gpu in facts.gpus]
+    words = {word.strip() for word in value.split(",")}
+    return [gpu.index for gpu in facts.gpus if words & {gpu.uuid, str(gpu.index)}]
+
+
+def _gpus(indices: list[int]) -> str:
+    if len(indices) > MOST_NAMED:
+        return f"{len(indices)} GPUs"
+    return " and ".join(f"GPU {index}" for index in sorted(indices)) or "no GPU"
+
+
+def _shares(pod: PodFacts) -> tuple[Share, ...]:
+    return pod.claim.shares if isinstance(pod.claim, Request) else ()
+
+
+def _start(status: ContainerStatus) -> str:
+    """Tells one start of a container from the next."""
+    running = status.state.running if status.state is not None else None
+    return f"{status.container_id or ''} {running.started_at or '' if running is not None else ''}"

@@ -1,0 +1,47 @@
+"""Units that an init container hands on to a later container of its pod.
+
+Pure. kubelet takes units of a pod's ordinary init containers first, in random order and as many as it can, before it
+takes anything else. That is the only way in which units that somebody holds may be asked for again. Called by `prefer`
+and `allocate`.
+"""
+
+from typing import Final
+
+from gpushare.core.model import Refusal, Role
+from gpushare.node.desk import Desk, count
+from gpushare.node.ids import Units
+from gpushare.node.plans import Want, size_of
+from gpushare.node.table import Grant, Owner
+
+HELD: Final = "kubelet asks for units of {gpus} of {node} that {holder} holds"
+
+
+def handed_on(desk: Desk, units: Units, size: int, whole: bool) -> tuple[Grant, Want] | Refusal:
+    """The grant these units come from, and the container of `size` they go to; or why they may not be handed on."""
+    holders = desk.table.holders(units, whole=whole)
+    pool = holders[0]
+    handed = count({uuid: bits & pool.units.get(uuid, 0) for uuid, bits in units.items()})
+    if len(holders) == 1 and pool.whole is whole and not pool.sure and handed == min(size, pool.size):
+        uids = {owner.uid for owner in pool.owners} if pool.passing else set()
+        wants = desk.plans.wants(size, whole=whole, first=next(iter(uids), ""))
+        for want in wants:
+            if want.owner.uid in uids:
+                return pool, want
+        for want in wants:  # of equal requests it was taken for another one; that it is handed on tells them apart
+            init = _init_before(desk, want, pool.size)
+            if init is not None:
+                desk.relabel(pool, init)
+                return pool, want
+    on, holder = desk.gpus(units), desk.holder(holders)
+    return Refusal("Held", HELD.format(gpus=on, node=desk.facts.name, holder=holder))
+
+
+def _init_before(desk: Desk, want: Want, size: int) -> Owner | None:
+    """An init container of that size which kubelet has started before, if it is not sure what that one got."""
+    for i, share in enumerate(desk.plans.shares(want.owner.uid)[: want.owner.share]):
+        owner = Owner(want.owner.uid, i)
+        got = desk.table.of(owner)
+        alike = share.role is Role.INIT and share.whole is want.share.whole and size_of(share) == size
+        if alike and (got is None or not got.sure):
+            return owner
+    return None

@@ -1,0 +1,197 @@
+"""Device ids: which name each unit of GPU memory has, and which units a list of names means.
+
+Pure. kubelet remembers running pods by these ids, so they depend on nothing but the GPU's uuid, the unit that is
+counted in, and the unit's number: three characters of a hash and four of the number, all base 36. An id of a node that
+counts otherwise is a stranger, never one of ours.
+
+kubelet names up to 200,000 of them in one request while it holds up everything else on the node. All are seven
+characters long, so they are read by columns: what would be 200,000 small strings is seven slices of one message.
+Called by `wire` (columns out of a message), `allocate` (which units?) and `listing` (the message with all of them).
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Mapping
+from itertools import compress, islice, product
+from typing import Final, NamedTuple
+
+from gpushare.core.model import Gpu, Unit
+
+DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+KEY, NUMBER = 3, 4  # characters
+LENGTH: Final = KEY + NUMBER
+MOST_UNITS: Final = 36**NUMBER  # of one GPU; more than a TiB in MiB
+WINDOWS: Final = 16  # keys that one hash gives
+STRANGE: Final = 255
+_VALUES: Final = bytes([DIGITS.find(chr(code)) & 0xFF for code in range(256)])  # a digit's value; 255: no digit
+_IS_ONE: Final = bytes([chr(code) == "1" for code in range(256)])
+_IS_DIGIT: Final = bytes([value != STRANGE for value in _VALUES])
+
+Units = dict[str, int]
+"""By GPU (uuid): a number with one bit set for each unit."""
+
+
+class Ids(NamedTuple):
+    """Many ids: those of our length by columns (all first characters, all second ones, …), and the others."""
+
+    columns: tuple[bytes, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def many(self) -> int:
+        return len(self.columns[0]) + len(self.others)
+
+    @staticmethod
+    def of(ids: Iterable[str]) -> "Ids":
+        regular: list[str] = []
+        others: list[str] = []
+        for name in ids:
+            (regular if len(name) == LENGTH and name.isascii() else others).append(name)
+        together = "".join(regular).encode()
+        return Ids(tuple([together[column::LENGTH] for column in range(LENGTH)]), tuple(others))
+
+    def texts(self) -> list[str]:
+        """As strings, one by one."""
+        rows = [bytes(row).decode("ascii", "replace") for row in zip(*self.columns, strict=True)]
+        return [*rows, *self.others]
+
+
+NONE: Final = Ids((b"",) * LENGTH)
+
+
+def keys(uuids: Iterable[str], unit: Unit, known: Mapping[str, str]) -> dict[str, str]:
+    """What the ids of each GPU begin with. Of two whose hashes begin alike, the larger uuid takes the next characters
+    of its hash. Those already known stay, also when the other is lost."""
+    given = dict(known)
+    for uuid in sorted(uuids):
+        if uuid not in given:
+            taken = set(given.values())
+            given[uuid] = next(key for key in _windows(uuid, unit) if key not in taken)
+    return given
+
+
+def _windows(uuid: str, unit: Unit) -> list[str]:
+    number = int.from_bytes(hashlib.sha256(f"{unit} {uuid}".encode()).digest())
+    text = ""
+    for _ in range(KEY * WINDOWS):
+        number, digit = divmod(number, 36)
+        text += DIGITS[digit]
+    return [text[at : at + KEY] for at in range(0, len(text), KEY)]
+
+
+def numbers(count: int) -> str:
+    """The last four characters of the ids of units 0, 1, …, one after the other."""
+    return "".join(map("".join, islice(product(DIGITS, repeat=NUMBER), count)))
+
+
+class Reader:
+    """One list of ids, of which units are asked GPU by GPU. What is never asked costs nothing."""
+
+    def __init__(self, ids: Ids, keys: Mapping[str, str]) -> None:
+        self.ids = ids
+        self._keys = keys
+        self._numbers: array[int] | None = None
+        self._sound: int | None = None
+
+    def units(self, uuid: str, total: int) -> int:
+        """The units of that GPU among the ids. A name twice is one unit, a number past its last unit is none."""
+        chosen = self._of_gpu(uuid)
+        if not chosen:
+            return 0
+        if self._numbers is None:
+            self._numbers = _read_numbers(self.ids.columns[KEY:])
+        places = bytearray(b"0") * total
+        marks = chosen.to_bytes(len(self.ids.columns[0]), "little")
+        for number in compress(self._numbers, marks):
+            if number < total:
+                places[~number] = 49  # "1", where a binary number has it
+        return int(places or b"0", 2)
+
+    def all(self, totals: Mapping[str, int]) -> Units:
+        """All units of all GPUs."""
+        read = {uuid: self.units(uuid, total) for uuid, total in totals.items()}
+        return {uuid: units for uuid, units in read.items() if units}
+
+    def unknown(self, totals: Mapping[str, int]) -> list[str]:
+        """The ids that name no unit of these GPUs. Slow: for sentences and for what others left behind."""
+        total_of = {self._keys[uuid]: total for uuid, total in totals.items()}
+        return [name for name in self.ids.texts() if not _names_unit(name, total_of)]
+
+    def _of_gpu(self, uuid: str) -> int:
+        """One bit in eight for each id that begins with the GPU's key and ends with a number."""
+        if self._sound is None:
+            self._sound = _all_true([column.translate(_IS_DIGIT) for column in self.ids.columns[KEY:]])
+        matching = [
+            column.translate(bytes([code == ord(letter) for code in range(256)]))
+            for column, letter in zip(self.ids.columns[:KEY], self._keys[uuid], strict=True)
+        ]
+        return _all_true(matching) & self._sound
+
+
+def _all_true(columns: list[bytes]) -> int:
+    result = int.from_bytes(columns[0], "little")
+    for column in columns[1:]:
+        result &= int.from_bytes(column, "little")
+    return result
+
+
+def _read_numbers(columns: tuple[bytes, ...]) -> "array[int]":
+    """Base 36 for all rows at once: each row is a lane of 32 bits in one long number, and no lane overflows."""
+    count, total = len(columns[0]), 0
+    for column in columns:
+        lanes = bytearray(4 * count)
+        lanes[::4] = column.translate(_VALUES)
+        total = total * 36 + int.from_bytes(lanes, "little")
+    read = array("I")
+    read.frombytes(total.to_bytes(4 * count, "little"))
+    return read
+
+
+def _names_unit(name: str, total_of: Mapping[str, int]) -> bool:
+    total = total_of.get(name[:KEY]) if len(name) == LENGTH else None
+    if total is None or not set(name[KEY:]) <= set(DIGITS):
+        return False
+    return int(name[KEY:], 36) < total
+
+
+def lowest(units: int, count: int) -> int:
+    """So many of these units, the first ones."""
+    low, high = 0, units.bit_length()
+    while low < high:
+        middle = (low + high) // 2
+        if (units & ((1 << middle) - 1)).bit_count() < count:
+            low = middle + 1
+        else:
+            high = middle
+    return units & ((1 << low) - 1)
+
+
+def names(key: str, units: int, numbered: str) -> list[str]:
+    """The ids of units. `numbered` is `numbers` of at least so many."""
+    return [key + numbered[at : at + NUMBER] for at in compress(range(0, len(numbered), NUMBER), flags(units))]
+
+
+def flags(units: int) -> bytes:
+    """One byte, 1 or 0, for each unit up to the last one."""
+    return bin(units)[:1:-1].encode().translate(_IS_ONE)
+
+
+class Catalog:
+    """The ids of this node's units. Keys of GPUs that were seen once stay."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.keys: dict[str, str] = {}
+        self.totals: dict[str, int] = {}
+        self.numbered = ""
+        self._unit = unit
+
+    def know(self, gpus: Iterable[Gpu]) -> None:
+        self.totals = {gpu.uuid: gpu.total for gpu in gpus}
+        self.keys = keys(self.totals, self._unit, self.keys)
+        self.numbered = numbers(max(self.totals.values(), default=0))
+
+    def reader(self, ids: Ids) -> Reader:
+        return Reader(ids, self.keys)
+
+    def names(self, units: Units) -> list[str]:
+        return [name for uuid, bits in units.items() for name in names(self.keys[uuid], bits, self.numbered)]

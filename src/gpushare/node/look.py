@@ -1,0 +1,71 @@
+"""Looks at the API server in the middle of kubelet's question: which pods are on this node, right now?
+
+kubelet often sees a pod before our own watch does, and a pod that has ended may still seem to hold its GPU. So before
+anything is placed otherwise than planned, or refused, the pods of the node are listed once. kubelet waits meanwhile and
+admits nothing else, so it ends after two seconds, whatever the API server does. Called by `service`, made by `plugin`.
+"""
+
+import asyncio
+from typing import Final
+
+from gpushare.core import request
+from gpushare.core.model import PodFacts, Unit
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.node import pods
+from gpushare.node.desk import Desk
+from gpushare.obs import log
+
+LIST_SECONDS: Final = 1.5
+WAIT_SECONDS: Final = 2.0  # in all, if the list does not come: the watch may still bring what is missing
+
+logger = log.get(__name__)
+
+
+class Looker:
+    def __init__(self, api: Api, node: str, unit: Unit, desk: Desk) -> None:
+        self._api, self._node, self._unit, self._desk = api, node, unit, desk
+        self._touched: set[str] = set()  # pods the watch told about since the look began: that is newer
+        self._heard = asyncio.Event()
+
+    def heard(self, uid: str) -> None:
+        """The watch has told something about a pod."""
+        self._touched.add(uid)
+        self._heard.set()
+
+    async def look(self) -> None:
+        end = asyncio.get_running_loop().time() + WAIT_SECONDS
+        self._touched.clear()
+        self._heard.clear()
+        self._desk.knows_all = False
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                found = await self._list()
+        except (ApiError, Unreachable, Malformed, KubeError, TimeoutError) as error:
+            logger.warn("cannot ask which pods are here", why=str(error) or "no answer in time")
+            await self._listen_until(end)
+            return
+        self._learn(found)
+
+    async def _list(self) -> dict[str, PodFacts]:
+        found: dict[str, PodFacts] = {}
+        async for items, _ in self._api.list_pages(pods.PATH, pods.Pod, pods.params(self._node)):
+            found.update({item.metadata.uid: request.facts(item, self._unit) for item in items})
+        return found
+
+    async def _listen_until(self, end: float) -> None:
+        try:
+            async with asyncio.timeout_at(end):
+                await self._heard.wait()
+        except TimeoutError:
+            pass
+
+    def _learn(self, found: dict[str, PodFacts]) -> None:
+        """Pods that have come, and pods that have gone. Of those known already, the watch says the rest."""
+        self._desk.knows_all = True
+        known = self._desk.plans.pods
+        for uid in [uid for uid in known if uid not in found and uid not in self._touched]:
+            self._desk.end(uid)
+        for uid, pod in found.items():
+            if uid not in self._touched and pod.claim is not None and (pod.finished or uid not in known):
+                self._desk.see(pod)

@@ -1,0 +1,63 @@
+"""How containers of this node learn their GPUs, decided once at start; and that nobody else hands them out.
+
+Called by `app`. `auto` is `direct` where the admission policy of deploy/admission.yaml is there, because then every pod
+that asks is made for it; a cluster without it, or an account that may not look, gets the device plugin.
+"""
+
+import asyncio
+import random
+import shlex
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from gpushare.core import api as objects
+from gpushare.core import names, units
+from gpushare.core.model import Pin
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.reflector import Backoff
+from gpushare.obs import errors, log
+
+POLICY = "gpushare-pin"
+FORBIDDEN = 403
+
+Asked = Literal["auto", "direct", "plugin"]
+
+logger = log.get(__name__)
+
+
+async def decide(asked: Asked, api: Api, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> Pin:
+    if asked != "auto":
+        return Pin(asked)
+    retry = Backoff(random.random)
+    while (found := await _look(api)) is None:
+        await sleep(retry.delay())
+    pin, why = found
+    logger.info("pin", pin=pin.value, why=why)
+    return pin
+
+
+async def _look(api: Api) -> tuple[Pin, str] | None:
+    """How to pin, and why so; None if the API server could not be asked."""
+    try:
+        if await api.has_mutating_policy(POLICY):
+            return Pin.DIRECT, f"admission policy {POLICY} is there"
+        return Pin.PLUGIN, f"admission policy {POLICY} is not there"
+    except (ApiError, Unreachable, Malformed, KubeError) as error:
+        if isinstance(error, ApiError) and error.status == FORBIDDEN:
+            return Pin.PLUGIN, f"may not look for admission policy {POLICY}"
+        logger.warn("cannot ask for the admission policy, trying again", why=str(error))
+        return None
+
+
+def refuse_beside_nvidia(node: objects.Node) -> None:
+    """Two that hand out the same GPUs would give each of them away twice."""
+    count = units.number(node.status.allocatable, names.NVIDIA_GPU)
+    if count:
+        name = node.metadata.name
+        raise errors.UserError(
+            f"{name}: NVIDIA's device plugin hands out the same GPUs",
+            f"allocatable {names.NVIDIA_GPU} is {count}: each GPU would be given away twice",
+            f"kubectl label node {shlex.quote(name)} nvidia.com/gpu.deploy.device-plugin=false (GPU Operator), "
+            "or keep its DaemonSet off this node",
+        )

@@ -1,0 +1,145 @@
+"""The device plugin: gives containers their GPUs where the binding cannot. Wiring, read top to bottom.
+
+Made and run by `app` on nodes that pin by device plugin, once the pods of the node are known. kubelet asks `service`
+through sockets that `register` keeps registered; `truth` makes table and annotations true afterwards. What pods hold is
+rebuilt at start from kubelet, pod specs and annotations: nothing is kept on disk.
+"""
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from typing import Final
+
+from gpushare.core import names
+from gpushare.core.model import NodeFacts, Unit
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.events import Recorder
+from gpushare.kube.reflector import Backoff
+from gpushare.node import kubelet, listing, podresources
+from gpushare.node.desk import Desk
+from gpushare.node.environment import Visible
+from gpushare.node.ids import Catalog
+from gpushare.node.look import Looker
+from gpushare.node.pods import NodePods
+from gpushare.node.register import Endpoint, Identity
+from gpushare.node.service import Office, Service
+from gpushare.node.truth import Truth, is_admitted
+from gpushare.obs import log
+
+FOLDER: Final = Path("/var/lib/kubelet/device-plugins")
+POD_RESOURCES: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
+
+logger = log.get(__name__)
+
+
+class Plugin:
+    """`set_gpus` must have been called before `run`."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        unit: Unit,
+        api: Api,
+        pods: NodePods,
+        events: Recorder,
+        folder: Path = FOLDER,
+        pod_resources: Path = POD_RESOURCES,
+        visible: Visible = "uuid",
+    ) -> None:
+        self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
+        self.desk, self.catalog = Desk(), Catalog(unit)
+        self._looker = Looker(api, node, unit, self.desk)
+        self._office = Office(self.desk, self.catalog, self._look, time.monotonic)
+        self._office.visible = visible
+        self.services = {
+            names.GPU_MEM: Service(self._office, whole=False),
+            names.GPU_COUNT: Service(self._office, whole=True),
+        }
+        self.endpoints = [
+            Endpoint(resource, folder / SOCKETS[resource], service, self._kubelet_is)
+            for resource, service in self.services.items()
+        ]
+        self.truth = Truth(
+            self.desk, self.catalog, lambda: podresources.ask(pod_resources), api, pods, self._office.calls
+        )
+        self._kubelet: Identity | None = None
+        self._office.listeners += [self._relist, self.truth.due]
+        self.truth.listeners.append(self._relist)
+        for uid in pods.pods:
+            self._changed(uid)
+        pods.listeners.append(self._changed)
+
+    def set_gpus(self, facts: NodeFacts) -> None:
+        """Whenever GPUs or their health changed. Refuses a node with more units than kubelet takes."""
+        listing.check(self._node, self._unit, facts.gpus)
+        self.desk.set_gpus(facts)
+        self.catalog.know(facts.gpus)
+        self._relist()
+
+    def held(self) -> dict[str, int]:
+        """Units that pods hold, by GPU."""
+        return self.desk.table.held()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if not await self._know_kubelet():
+                tasks.create_task(self._know_kubelet_at_last())
+            await self.truth.settle()
+            tasks.create_task(self.truth.run())
+            for endpoint in self.endpoints:
+                tasks.create_task(endpoint.run())
+
+    def _changed(self, uid: str) -> None:
+        """The watch says that a pod came, changed or went."""
+        self._looker.heard(uid)
+        seen, grants = self._pods.pods.get(uid), self.desk.table.of_pod(uid)
+        if seen is not None:
+            self.desk.see(seen.facts)
+        else:
+            self.desk.end(uid)
+        ended = uid not in self.desk.plans.pods
+        if ended and grants:
+            self._relist()
+        if any(not grant.sure for grant in grants) and (ended or (seen is not None and is_admitted(seen))):
+            self.truth.due()
+
+    async def _look(self) -> None:
+        await self._looker.look()
+        self._relist()
+
+    def _relist(self) -> None:
+        if self.desk.plans.facts is not None:
+            for service in self.services.values():
+                service.relist()
+
+    def _kubelet_is(self, identity: Identity) -> None:
+        """Told before each registration: another socket is a kubelet that has restarted."""
+        if self._kubelet is not None and self._kubelet != identity:
+            self.desk.kubelet_restarted()
+        self._kubelet = identity
+
+    async def _know_kubelet(self) -> bool:
+        try:
+            known = await kubelet.read(self._api, self._node, self._unit)
+        except (ApiError, Unreachable, Malformed, KubeError) as error:
+            logger.warn("cannot read the node", why=str(error))
+            return False
+        self.desk.most, self._office.cgpu_disabled = known.most, known.cgpu_disabled
+        if known.warning:
+            self._events.record(
+                kind="Node", namespace="", name=self._node, uid=self._node,
+                type="Warning", reason=kubelet.COSTLY, message=known.warning,
+            )  # fmt: skip
+            logger.warn(known.warning)
+        return True
+
+    async def _know_kubelet_at_last(self) -> None:
+        retry, known = Backoff(random.random), False
+        while not known:
+            await asyncio.sleep(retry.delay())
+            known = await self._know_kubelet()

@@ -1,0 +1,59 @@
+"""Which container has which devices, asked of kubelet.
+
+kubelet names each unit in an entry of its own: a full node answers 6 MB, so it is asked only when something is to be
+learnt. Asking has a price: while an Allocate is under way it can make kubelet lose what that one got, so `truth` asks
+only when all has been quiet. Called by `truth`.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import grpc
+
+from gpushare.core import names
+from gpushare.kubelet_pb import methods
+from gpushare.kubelet_pb.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+
+SECONDS: Final = 5.0
+LARGEST: Final = 64 << 20  # bytes; gRPC's own limit is 4 MiB
+
+
+class Listed(NamedTuple):
+    """The devices of one container: ids of memory units, or of whole GPUs."""
+
+    namespace: str
+    pod: str
+    container: str
+    whole: bool
+    ids: list[str]
+
+
+class NoAnswer(Exception):
+    """kubelet could not be asked, and why."""
+
+
+async def ask(socket: Path) -> list[Listed]:
+    """All containers that have devices of ours. The connection is made anew: kubelet may have been."""
+    options = [("grpc.max_receive_message_length", LARGEST)]
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
+            call = channel.unary_unary(
+                methods.path(methods.POD_RESOURCES, methods.LIST),
+                request_serializer=ListPodResourcesRequest.SerializeToString,
+                response_deserializer=read,
+            )
+            listed: list[Listed] = await call(ListPodResourcesRequest(), timeout=SECONDS)
+            return listed
+    except grpc.aio.AioRpcError as error:
+        raise NoAnswer(f"{error.code().name.lower()}: {error.details()}") from None
+
+
+def read(body: bytes) -> list[Listed]:
+    found = []
+    for pod in ListPodResourcesResponse.FromString(body).pod_resources:
+        for container in pod.containers:
+            for resource, whole in ((names.GPU_MEM, False), (names.GPU_COUNT, True)):
+                ids = [id for entry in container.devices if entry.resource_name == resource for id in entry.device_ids]
+                if ids:
+                    found.append(Listed(pod.namespace, pod.name, container.name, whole, ids))
+    return found

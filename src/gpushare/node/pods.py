@@ -1,0 +1,123 @@
+"""The pods of this node that ask for GPUs, as the API server shows them.
+
+The sink of one watch (`fieldSelector=spec.nodeName=NODE`). Whoever looks after pods here reads `pods` and listens for
+changes: the publisher (what is held on a sick GPU), the mark that a pod has started, the audit, the device plugin.
+Pods that ask for no GPU are not kept.
+"""
+
+from collections.abc import Callable, Set
+
+import msgspec
+
+from gpushare.core import api, request
+from gpushare.core.model import PodFacts, Unit
+
+PATH = "/api/v1/pods"
+
+
+class EnvVar(api.EnvVar):
+    value: str | None = None
+
+
+class Container(api.Container):
+    env: list[EnvVar] | None = None  # type: ignore[assignment]  # only ever decoded and read
+
+
+class PodSpec(api.PodSpec):
+    containers: list[Container] | None = None  # type: ignore[assignment]
+    init_containers: list[Container] | None = None  # type: ignore[assignment]
+
+
+class Running(api.Struct):
+    started_at: str | None = None
+
+
+class Terminated(api.Struct):
+    exit_code: int = 0
+    finished_at: str | None = None
+
+
+class ContainerState(api.Struct):
+    """One of them is set; neither while the container waits."""
+
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(api.Struct):
+    name: str = ""
+    container_id: str | None = msgspec.field(default=None, name="containerID")  # another one after each start
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is not None and self.state.running is not None
+
+    @property
+    def has_started(self) -> bool:
+        """Now or before: one that waits to be started again has started."""
+        return any(state is not None and (state.running or state.terminated) for state in (self.state, self.last_state))
+
+
+class PodStatus(api.PodStatus):
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(api.Pod):
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    def containers(self) -> list[Container]:
+        """All of them, init containers first. No two of a pod have the same name."""
+        return [*(self.spec.init_containers or ()), *(self.spec.containers or ())]
+
+    def statuses(self) -> dict[str, ContainerStatus]:
+        """Of each container, by its name; one that kubelet has not seen yet is missing."""
+        listed = [*(self.status.init_container_statuses or ()), *(self.status.container_statuses or ())]
+        return {status.name: status for status in listed}
+
+
+class NodePod(msgspec.Struct, frozen=True, gc=False):
+    """A pod, reduced to what counts for decisions, and as it was sent."""
+
+    facts: PodFacts
+    pod: Pod
+
+
+class NodePods:
+    """`pods` by uid, in the order in which they were first seen. Listeners are told the uid after each change."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.pods: dict[str, NodePod] = {}
+        self.listeners: list[Callable[[str], None]] = []
+        self._unit = unit
+
+    def upsert(self, item: Pod) -> None:
+        uid = item.metadata.uid
+        seen = NodePod(request.facts(item, self._unit), item)
+        if seen.facts.claim is None:
+            return
+        self.pods[uid] = seen
+        self._tell(uid)
+
+    def remove(self, item: Pod) -> None:
+        self._forget(item.metadata.uid)
+
+    def relisted(self, kept: Set[str]) -> None:
+        for uid in self.pods.keys() - kept:
+            self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        if self.pods.pop(uid, None) is not None:
+            self._tell(uid)
+
+    def _tell(self, uid: str) -> None:
+        for listener in self.listeners:
+            listener(uid)
+
+
+def params(node: str) -> dict[str, str]:
+    """Of the pods of a cluster, only those bound to one node."""
+    return {"fieldSelector": f"spec.nodeName={node}"}

@@ -1,0 +1,159 @@
+"""What the node object must say of its GPUs, worked out from what the driver says and what pods hold.
+
+Pure. Called by `publisher` whenever GPUs, their health or the pods of the node change. The annotation is read back by
+the same code the extender reads it with (`core.codec`), so that both see the same node.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Literal
+
+import msgspec
+
+from gpushare.core import api, codec, names, units
+from gpushare.core.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Unit
+from gpushare.gpu.device import Device
+from gpushare.gpu.health import LOST
+
+NOTHING = "no memory of it can be given out"
+MIB_IN = {names.MIB: 1, names.GIB: 1024}
+LONGEST_WHY = 200  # characters; the driver's words, and no place for a story
+
+State = Literal["ready", "draining"]
+
+
+class Way(Data, frozen=True):
+    """How a node is published, decided once at start."""
+
+    node: str
+    unit: Unit
+    pin: Pin
+    reserve_mib: int = 0  # kept back on each GPU
+
+
+class Wanted(Data, frozen=True):
+    """What the node object must say. `capacity` is empty where kubelet reports it, that is on plugin nodes."""
+
+    facts: NodeFacts  # the annotation as its readers understand it
+    annotation: str
+    capacity: dict[str, int]
+    held: dict[str, int]  # units by uuid
+
+
+class Changes(Data, frozen=True):
+    """What must be written; None where the node says it already."""
+
+    annotation: str | None
+    capacity: dict[str, int] | None
+
+
+def wanted(
+    way: Way,
+    devices: Sequence[Device],
+    sick: Mapping[str, str],
+    before: Sequence[Gpu],
+    pods: Collection[PodFacts],
+    state: State,
+) -> Wanted:
+    """`devices`: what the driver shows now; `sick`: why, by uuid; `before`: what was published last."""
+    sticky = any(_counts(pod) for pod in pods)
+    on = held(NodeFacts(way.node, way.unit, way.pin, _listed(way, devices, sick, before, sticky)), pods)
+    # One that is gone stays as long as it is known to be sick, or somebody holds it: else its pods would count on all.
+    here = {device.uuid for device in devices} | sick.keys() | on.keys()
+    gpus = _listed(way, devices, sick, [gpu for gpu in before if gpu.uuid in here], sticky)
+    annotation = _annotation(way, gpus, state)
+    capacity = _capacity(gpus, on)
+    facts = read(way.node, annotation, capacity)
+    return Wanted(
+        facts or NodeFacts(way.node, way.unit, way.pin, ()), annotation, capacity if way.pin is Pin.DIRECT else {}, on
+    )
+
+
+def held(facts: NodeFacts, pods: Iterable[PodFacts]) -> dict[str, int]:
+    """Units by uuid. A pod of which nobody knows the GPU is on none: nothing says that it holds a sick one."""
+    on: dict[str, int] = {}
+    for pod in pods:
+        for gpu, amount in (codec.read(pod, facts) if _counts(pod) else None) or ():
+            uuid = facts.gpus[gpu].uuid
+            on[uuid] = on.get(uuid, 0) + amount
+    return on
+
+
+def changes(wants: Wanted, node: api.Node) -> Changes:
+    """What is wrong or missing on the node as it is now."""
+    said = (node.metadata.annotations or {}).get(names.NODE_GPUS)
+    has = {name: units.number(node.status.capacity, name) for name in wants.capacity}
+    return Changes(
+        None if said == wants.annotation else wants.annotation, None if has == wants.capacity else wants.capacity
+    )
+
+
+def published(node: api.Node, way: Way) -> tuple[Gpu, ...]:
+    """What our predecessor published here, if it counted as we do: so are GPUs found again that are lost by now."""
+    facts = codec.node_facts(node, frozenset())
+    same = facts is not None and facts.pin is not Pin.ORIGINAL and facts.unit == way.unit
+    return facts.gpus if facts is not None and same else ()
+
+
+def read(node: str, annotation: str, capacity: Mapping[str, int]) -> NodeFacts | None:
+    """The node as the extender sees it; None if it has no GPU."""
+    metadata = api.Metadata(name=node, annotations={names.NODE_GPUS: annotation})
+    return codec.node_facts(api.Node(metadata, api.NodeStatus(capacity=dict(capacity))), frozenset())
+
+
+def total(memory_mib: int, way: Way) -> int:
+    """Units of a GPU that may be given out: rounded down, as the original does."""
+    return max(memory_mib - way.reserve_mib, 0) // MIB_IN[way.unit]
+
+
+def _counts(pod: PodFacts) -> bool:
+    return isinstance(pod.claim, Request) and not pod.finished
+
+
+def _listed(
+    way: Way, devices: Sequence[Device], sick: Mapping[str, str], before: Sequence[Gpu], sticky: bool
+) -> tuple[Gpu, ...]:
+    """All GPUs that are, and that were; in the order of their indices."""
+    there = [(device.uuid, device.index) for device in devices]
+    known = [(gpu.uuid, gpu.index) for gpu in before]
+    # Pods' annotations may name GPUs by index: while there are such pods, a GPU keeps the one it was published with.
+    index = _indices(known + there if sticky else there + known)
+    gpus = [
+        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, way), sick.get(d.uuid, ""), d.name) for d in devices
+    ] + [
+        _gpu(index[g.uuid], g.uuid, g.total, sick.get(g.uuid, LOST), g.model)
+        for g in before
+        if all(g.uuid != device.uuid for device in devices)
+    ]  # fmt: skip
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+
+def _indices(wishes: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """To each its own index; who comes late and finds it taken gets the first that is free."""
+    given: dict[str, int] = {}
+    for uuid, wish in wishes:
+        if uuid not in given:
+            taken = set(given.values())
+            given[uuid] = wish if wish not in taken else next(i for i in count() if i not in taken)
+    return given
+
+
+def _gpu(index: int, uuid: str, size: int, why: str, model: str) -> Gpu:
+    why = why or ("" if size else NOTHING)
+    return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model)
+
+
+def _annotation(way: Way, gpus: Sequence[Gpu], state: State) -> str:
+    listed = [
+        {"i": g.index, "uuid": g.uuid, "model": g.model, "total": g.total, "ok": g.healthy, "why": g.why} for g in gpus
+    ]
+    said = {"v": 1, "unit": way.unit, "pin": way.pin.value, "state": state, "gpus": listed}
+    return msgspec.json.encode(said).decode()
+
+
+def _capacity(gpus: Sequence[Gpu], on: Mapping[str, int]) -> dict[str, int]:
+    """Well GPUs wholly, sick ones with what is held there: taken away, it would hide memory of the others, because
+    kube-scheduler compares the sum of all requests with it."""
+    memory = sum(gpu.total if gpu.healthy else min(on.get(gpu.uuid, 0), gpu.total) for gpu in gpus)
+    number = sum(1 for gpu in gpus if gpu.healthy or on.get(gpu.uuid))
+    return {names.GPU_MEM: memory, names.GPU_COUNT: number}

@@ -1,0 +1,131 @@
+"""Keeps the node object true: the annotation with the GPUs and, on nodes that pin directly, the capacity.
+
+Woken by whatever may have made it wrong: a GPU fell sick or came back, a pod ended on a sick one, somebody or something
+wiped the capacity (a new node object, a kubelet that lost its checkpoint). What must be there is worked out anew each
+time (`publish`), compared, and only what differs is written. A write that fails is tried again, for ever.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from gpushare.core import api as objects
+from gpushare.core import names
+from gpushare.core.model import Gpu, NodeFacts
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.reflector import Backoff, Failure
+from gpushare.node import publish
+from gpushare.node.gpus import Gpus
+from gpushare.node.own import OwnNode
+from gpushare.node.pods import NodePods
+from gpushare.node.publish import State, Wanted, Way
+from gpushare.obs import log
+
+PAUSE = 1.0  # seconds between two writes: whoever keeps wiping the capacity must not make us a burden
+AGAIN = 0.2  # seconds; who is about to end cannot wait longer
+
+logger = log.get(__name__)
+
+
+class Publisher:
+    """Listeners are told the node's facts whenever they changed. `wants` is None until there is a node object."""
+
+    def __init__(
+        self,
+        api: Api,
+        way: Way,
+        gpus: Gpus,
+        pods: NodePods,
+        own: OwnNode,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.wants: Wanted | None = None
+        self.writes = 0
+        self.failure: Failure | None = None  # of the last write
+        self.listeners: list[Callable[[NodeFacts], None]] = []
+        self._api, self._way, self._gpus, self._pods, self._own = api, way, gpus, pods, own
+        self._sleep = sleep
+        self._state: State = "ready"
+        self._before: tuple[Gpu, ...] | None = None  # what was published last, by us or our predecessor
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self._one_at_a_time = asyncio.Lock()  # a former state must not be written over a later one
+        self._retry = Backoff(random.random)
+        gpus.listeners.append(self._wake.set)
+        own.listeners.append(self._wake.set)
+        pods.listeners.append(lambda uid: self._wake.set())
+
+    @property
+    def done(self) -> bool:
+        """Whether the node says what it must."""
+        node = self._own.node
+        return node is not None and self.wants is not None and not _anything(publish.changes(self.wants, node))
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._sleep(await self._publish())
+
+    async def drain(self, limit: float) -> None:
+        """Says that nothing new shall come, if that can be said in time."""
+        self._state = "draining"
+        try:
+            async with asyncio.timeout(limit):
+                await self._publish()
+                while self.failure is not None:
+                    await self._sleep(AGAIN)
+                    await self._publish()
+        except TimeoutError:
+            logger.warn("could not say that this node is draining", why=str(self.failure or f"not within {limit:g} s"))
+
+    async def _publish(self) -> float:
+        """One try, and how long to wait before the next. What fails is due again."""
+        async with self._one_at_a_time:
+            node = self._own.node
+            missing = publish.changes(self._work_out(node), node) if node is not None else None
+            if missing is None or not _anything(missing):
+                self.failure = None
+                return 0.0
+            try:
+                await self._write(missing)
+            except (ApiError, Unreachable, Malformed, KubeError) as error:
+                delay = self._retry.delay()
+                logger.warn("cannot write to the node, trying again", why=str(error), after_seconds=round(delay, 2))
+                self.failure = error
+                self._wake.set()
+                return delay
+            self.failure = None
+            self._retry.reset()
+            return PAUSE
+
+    def _work_out(self, node: objects.Node) -> Wanted:
+        if self._before is None:
+            self._before = publish.published(node, self._way)
+        pods = [seen.facts for seen in self._pods.pods.values()]
+        wants = publish.wanted(self._way, self._gpus.devices, self._gpus.sick, self._before, pods, self._state)
+        news = self.wants is None or self.wants.facts != wants.facts
+        self.wants, self._before = wants, wants.facts.gpus
+        for listener in self.listeners if news else ():
+            listener(wants.facts)
+        return wants
+
+    async def _write(self, missing: publish.Changes) -> None:
+        # The annotation first: a capacity without it would be taken for a node of the original plugin.
+        if missing.annotation is not None:
+            said = {names.NODE_GPUS: missing.annotation}
+            self._own.upsert(await self._api.patch_node_annotations(self._way.node, said))
+            self.writes += 1
+        if missing.capacity is not None:
+            self._own.upsert(await self._api.patch_node_capacity(self._way.node, missing.capacity))
+            self.writes += 1
+        logger.info(
+            "published", state=self._state, annotation=missing.annotation is not None, capacity=missing.capacity or {}
+        )
+
+
+def _anything(missing: publish.Changes) -> bool:
+    return missing.annotation is not None or missing.capacity is not None

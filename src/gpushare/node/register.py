@@ -1,0 +1,186 @@
+"""Puts a service behind a socket, tells kubelet, and does it again whenever kubelet has forgotten.
+
+One per resource. kubelet forgets us when it restarts (it makes its socket anew, and deletes all others in the folder),
+when somebody deletes our socket, and when it ends our stream. A new stream while the old one is open would be closed
+with it, so the old server is stopped wholly, and kubelet given a moment, before we register again. Files are looked at
+once a second: that also sees a folder that was made anew. Run by `plugin`.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from gpushare.kube.reflector import Backoff
+from gpushare.kubelet_pb import methods
+from gpushare.kubelet_pb.deviceplugin_pb2 import (
+    DevicePluginOptions,
+    Empty,
+    PreStartContainerResponse,
+    RegisterRequest,
+)
+from gpushare.node.service import Refused, Service
+from gpushare.obs import errors, log
+
+LARGEST: Final = 16 << 20  # bytes; a request names all free ids, which are more than gRPC's own limit allows
+LOOK_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 1.0  # for kubelet to notice that the old stream has ended
+STOP_SECONDS: Final = 0.5  # for answers under way
+CALL_SECONDS: Final = 10.0
+START_SECONDS: Final = 30.0
+NOT_THERE: Final = "kubelet's socket is not there: {path}"
+WHY_NOT: Final = "kubelet is down, or the folder is not mounted"
+WAY: Final = "it is waited for; else mount kubelet's device-plugins folder at that path"
+
+Identity = tuple[int, int]  # of kubelet's socket: another one after each restart
+
+logger = log.get(__name__)
+
+
+class Endpoint:
+    """`restarted` is told the identity of kubelet's socket before each registration."""
+
+    def __init__(
+        self,
+        resource: str,
+        socket: Path,
+        service: Service,
+        restarted: Callable[[Identity], None],
+        *,
+        look_seconds: float = LOOK_SECONDS,
+        pause_seconds: float = PAUSE_SECONDS,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        self.registrations = 0
+        self._resource, self._socket, self._service, self._restarted = resource, socket, service, restarted
+        self._kubelet = socket.with_name(methods.KUBELET_SOCKET)
+        self._look_seconds, self._pause_seconds, self._start_seconds = look_seconds, pause_seconds, start_seconds
+        self._retry = Backoff(random.random)
+        self._opened, self._ended = asyncio.Event(), asyncio.Event()  # kubelet's stream
+
+    async def run(self) -> None:
+        """For ever; a kubelet that is not there at the start is waited for only so long."""
+        kubelet = await self._find(self._start_seconds)
+        while True:
+            try:
+                why = await self._serve(kubelet)
+                self._retry.reset()
+            except (grpc.aio.AioRpcError, OSError, RuntimeError, TimeoutError) as error:
+                why = str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error) or type(error).__name__
+            logger.warn("kubelet has to be told again", resource=self._resource, why=why)
+            await asyncio.sleep(self._pause_seconds + self._retry.delay())
+            kubelet = await self._find(None)
+
+    async def _find(self, limit: float | None) -> Identity:
+        """kubelet's socket, once it is there."""
+        loop = asyncio.get_running_loop()
+        begun, said = loop.time(), False
+        while (found := _identity(self._kubelet)) is None:
+            error = errors.UserError(
+                NOT_THERE.format(path=self._kubelet), WHY_NOT, WAY, code=errors.CLUSTER_NOT_ASKED
+            )  # fmt: skip
+            if limit is not None and loop.time() - begun >= limit:
+                raise error
+            if not said:
+                logger.warn(error.what, **error.fields())
+                said = True
+            await asyncio.sleep(self._look_seconds)
+        return found
+
+    async def _serve(self, kubelet: Identity) -> str:
+        """Until kubelet has forgotten us; why it has."""
+        self._opened, self._ended = asyncio.Event(), asyncio.Event()
+        self._restarted(kubelet)
+        self._socket.unlink(missing_ok=True)
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", LARGEST)])
+        server.add_generic_rpc_handlers((self._handlers(),))
+        server.add_insecure_port(f"unix:{self._socket}")
+        try:
+            await server.start()
+            ours = _identity(self._socket)
+            await self._register()
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._opened.wait()
+            self.registrations += 1
+            logger.info("registered", resource=self._resource, socket=str(self._socket))
+            return await self._forgotten(kubelet, ours)
+        finally:
+            await server.stop(STOP_SECONDS)
+            self._socket.unlink(missing_ok=True)
+
+    async def _register(self) -> None:
+        """kubelet calls back before it answers, so the server must run already."""
+        request = RegisterRequest(
+            version=methods.VERSION,
+            endpoint=self._socket.name,
+            resource_name=self._resource,
+            options=DevicePluginOptions.FromString(self._service.options()),
+        )
+        async with grpc.aio.insecure_channel(f"unix:{self._kubelet}") as channel:
+            call = channel.unary_unary(
+                methods.path(methods.REGISTRATION, methods.REGISTER),
+                request_serializer=RegisterRequest.SerializeToString,
+                response_deserializer=Empty.FromString,
+            )
+            await call(request, timeout=CALL_SECONDS)
+
+    async def _forgotten(self, kubelet: Identity, ours: Identity | None) -> str:
+        while True:
+            if _identity(self._kubelet) != kubelet:
+                return "kubelet has restarted"
+            if _identity(self._socket) != ours:
+                return "our socket was deleted"
+            try:
+                async with asyncio.timeout(self._look_seconds):
+                    await self._ended.wait()
+                return "kubelet ended the stream"
+            except TimeoutError:
+                continue
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        handlers = {
+            methods.OPTIONS: _answering(self._options),
+            methods.LIST_AND_WATCH: grpc.unary_stream_rpc_method_handler(self._lists),
+            methods.PREFERRED: _answering(self._service.prefer),
+            methods.ALLOCATE: _answering(self._service.allocate),
+            methods.PRE_START: _answering(self._pre_start),
+        }
+        return grpc.method_handlers_generic_handler(methods.DEVICE_PLUGIN, handlers)
+
+    async def _lists(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        self._opened.set()
+        try:
+            async for message in self._service.lists():
+                yield message
+        finally:
+            self._ended.set()
+
+    async def _options(self, request: bytes) -> bytes:
+        return self._service.options()
+
+    async def _pre_start(self, request: bytes) -> bytes:
+        return PreStartContainerResponse().SerializeToString()
+
+
+def _answering(answer: Callable[[bytes], Awaitable[bytes]]) -> "grpc.RpcMethodHandler[bytes, bytes]":
+    """Messages go in and out as bytes; a refusal becomes a status with its sentence."""
+
+    async def handle(request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
+        try:
+            return await answer(request)
+        except Refused as refused:
+            code = grpc.StatusCode.INVALID_ARGUMENT if refused.malformed else grpc.StatusCode.FAILED_PRECONDITION
+            await context.abort(code, str(refused))
+
+    return grpc.unary_unary_rpc_method_handler(handle)
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns

@@ -1,0 +1,156 @@
+"""Puts the table right when kubelet says who really has what.
+
+Pure. What was given was written down for the pod whose plan it met; of two equal pods it may be the other one's, and of
+a pod that failed half-way it is nobody's. kubelet's list says it, but for ordinary init containers, which it omits:
+what those hold beyond the rest of their pod is worked out from the pod's spec. The same serves at start, when the table
+is empty. Called by `truth`.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from gpushare.core import choose
+from gpushare.core.model import Role
+from gpushare.node.desk import Desk
+from gpushare.node.ids import Units
+from gpushare.node.plans import each_of, size_of
+from gpushare.node.table import Grant, Owner
+
+
+class Held(NamedTuple):
+    """What one container has. `owner` None: its pod is not known here. `strange`: units under ids that are not ours,
+    by GPU."""
+
+    owner: Owner | None
+    units: Units
+    whole: bool
+    strange: dict[str, int]
+
+
+def settle(desk: Desk, held: Sequence[Held], admitted: Collection[str], upto: int) -> None:
+    """`admitted`: pods that kubelet has started. `upto`: the last grant made before kubelet was asked."""
+    listed = {entry.owner.uid for entry in held if entry.owner is not None}
+    seen = {_settle_one(desk, entry).number for entry in held}
+    for grant in list(desk.table.grants.values()):
+        if grant.sure or grant.number > upto or grant.number in seen:
+            continue
+        uids = {owner.uid for owner in grant.owners}
+        if grant.passing and uids & (listed | set(admitted)):
+            _close(grant)
+        elif not (grant.passing and all(_only_inits(desk, uid) for uid in uids) and uids):
+            desk.table.drop(grant)
+    for uid in admitted:
+        _remember_inits(desk, uid)
+
+
+def assume(desk: Desk, admitted: Collection[str]) -> None:
+    """kubelet does not say who has what: pods that it has started hold what was planned for them."""
+    for uid in admitted:
+        for i in range(len(desk.plans.shares(uid))):
+            if desk.table.of(Owner(uid, i)) is None:
+                _remember(desk, [Owner(uid, i)])
+
+
+def give_up(desk: Desk) -> None:
+    """kubelet has not said for long whose these are, and the pods they were taken for have ended: they are free."""
+    for grant in list(desk.table.grants.values()):
+        if not grant.sure and not grant.owners:
+            desk.table.drop(grant)
+
+
+def is_unsettled(desk: Desk) -> bool:
+    """Whether kubelet's list could still tell something."""
+    return any(
+        not grant.sure and not (grant.owners and all(_only_inits(desk, owner.uid) for owner in grant.owners))
+        for grant in desk.table.grants.values()
+    )
+
+
+def _settle_one(desk: Desk, entry: Held) -> Grant:
+    table, owner = desk.table, entry.owner
+    mine = table.of(owner) if owner is not None else None
+    if mine is None or not _is(mine, entry):
+        found = next((g for g in table.grants.values() if _is(g, entry) and not g.sure), None)
+        if mine is not None and mine.sure:
+            table.drop(mine)
+        if found is not None and owner is not None:
+            desk.relabel(found, owner)
+        mine = found or table.give(owner, entry.units, whole=entry.whole, unnamed=entry.strange)
+    if owner is not None:
+        mine.sure, mine.passing = True, False
+    return mine
+
+
+def _is(grant: Grant, entry: Held) -> bool:
+    same = grant.units == entry.units and grant.unnamed == entry.strange
+    return same and grant.whole is entry.whole and not grant.passing
+
+
+def _only_inits(desk: Desk, uid: str) -> bool:
+    return all(share.role is Role.INIT for share in desk.plans.shares(uid))
+
+
+def _remember_inits(desk: Desk, uid: str) -> None:
+    """kubelet keeps the units of a pod's init containers for the pod's whole life, and does not list them."""
+    for i, share in enumerate(desk.plans.shares(uid)):
+        owner = Owner(uid, i)
+        if share.role is not Role.INIT or desk.table.of(owner) is not None:
+            continue
+        taken = next((g for g in desk.table.grants.values() if _may_be(desk, g, size_of(share), share.whole)), None)
+        if taken is not None:
+            desk.relabel(taken, owner)  # of pods with equal init containers, this one was started first
+            _close(taken)
+        else:
+            pool = [o for o in desk.together(owner) if desk.share(o).role is Role.INIT and desk.table.of(o) is None]
+            _remember(desk, pool)
+
+
+def _close(grant: Grant) -> None:
+    """What init containers left behind is held on, but handed on no more. How much of which GPU is known; of equal
+    pods nobody can tell which units are whose, and kubelet does not say it: it offers the others."""
+    grant.sure, grant.passing = True, False
+    if not grant.whole:
+        grant.unnamed = {uuid: bits.bit_count() for uuid, bits in grant.units.items()}
+        grant.units = {}
+
+
+def _may_be(desk: Desk, grant: Grant, size: int, whole: bool) -> bool:
+    unclear = grant.passing and not grant.sure and grant.whole is whole and grant.size == size
+    return unclear and all(_only_inits(desk, owner.uid) for owner in grant.owners)
+
+
+def _remember(desk: Desk, owners: list[Owner]) -> None:
+    """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where their plan
+    is, or where the rest of the pod's pool is, or on every GPU if nobody says."""
+    uid, whole = owners[0].uid, desk.share(owners[0]).whole
+    on = desk.plans.planned(owners[0]) or tuple(_beside(desk, owners[0]))
+    if on:
+        missing = {uuid: amount for uuid, amount in _lifelong(desk, uid, owners, on).items() if amount > 0}
+    else:
+        most = max(each_of(desk.share(owner)) for owner in owners)
+        missing = dict.fromkeys(desk.table.gpus, most)
+    units = dict.fromkeys(missing, 1) if whole else {}
+    grant = desk.table.give(None, units, whole=whole, unnamed={} if whole else missing)
+    for owner in owners:
+        desk.table.assign(owner, grant)
+    grant.sure = True
+
+
+def _beside(desk: Desk, owner: Owner) -> set[str]:
+    """Where the containers are that drew from the same pool."""
+    grants = (desk.table.of(other) for other in desk.together(owner))
+    return {uuid for grant in grants if grant is not None for uuid in grant.gpus}
+
+
+def _lifelong(desk: Desk, uid: str, owners: list[Owner], on: tuple[str, ...]) -> dict[str, int]:
+    """By GPU of these owners, what the pod holds there in all, less what is written down already."""
+    gpus = desk.facts.gpus
+    position = {gpu.uuid: at for at, gpu in enumerate(gpus)}
+    shares, places = desk.plans.shares(uid), []
+    for i, share in enumerate(shares):
+        grant = desk.table.of(Owner(uid, i))
+        there = on[: share.gpus] if Owner(uid, i) in owners else tuple(grant.gpus if grant is not None else ())
+        places.append(tuple([position[uuid] for uuid in there if uuid in position]))
+    total = {gpus[at].uuid: amount for at, amount in choose.charges(shares, gpus, tuple(places))}
+    has = desk.table.of_pod(uid)
+    return {uuid: total.get(uuid, 0) - desk.table.used(uuid, has) for uuid in on}

@@ -1,0 +1,242 @@
+"""What kubelet really gave becomes what the table and the pods' annotations say.
+
+A second after the last call of kubelet it is asked who has what; `settle` puts the table right, and pods whose
+annotations say otherwise are patched, with the uid, so that a pod of the same name is never meant. Nothing waits for
+this: until then the plan counts, and the sums are the same. Run by `plugin`.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+from gpushare.core import codec, names
+from gpushare.core.model import PodFacts, Request, Role
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.reflector import Backoff
+from gpushare.node import settle
+from gpushare.node.desk import Desk
+from gpushare.node.ids import Catalog, Ids, Reader
+from gpushare.node.podresources import Listed, NoAnswer
+from gpushare.node.pods import NodePod, NodePods
+from gpushare.node.settle import Held
+from gpushare.node.table import Owner
+from gpushare.obs import log
+
+QUIET_SECONDS: Final = 1.0
+PATIENCE: Final = 10  # times in a row that kubelet may leave a question unanswered: about a minute
+ORIGINAL: Final = "-_-"  # between uuid and number in the ids of the original's plugin
+GONE: Final = (404, 409, 422)
+
+logger = log.get(__name__)
+
+
+class Patch(NamedTuple):
+    pod: PodFacts
+    annotations: dict[str, str]
+
+
+def is_admitted(seen: NodePod) -> bool:
+    """Whether kubelet has given the pod all it asks: it reports containers only of pods it has taken."""
+    facts = seen.facts
+    return bool(seen.pod.statuses()) or facts.running or facts.note(names.ALIYUN_ASSIGNED) == "true"
+
+
+def held(desk: Desk, keys: Mapping[str, str], listed: list[Listed], uids: Mapping[tuple[str, str], str]) -> list[Held]:
+    """kubelet's list in the words of the table. `uids`: by namespace and name."""
+    return [_held(desk, keys, entry, uids.get((entry.namespace, entry.pod), "")) for entry in listed]
+
+
+def _held(desk: Desk, keys: Mapping[str, str], entry: Listed, uid: str) -> Held:
+    shares = enumerate(desk.plans.shares(uid))
+    owner = next((Owner(uid, i) for i, s in shares if s.container == entry.container and s.whole is entry.whole), None)
+    if entry.whole:
+        return Held(owner, {uuid: 1 for uuid in entry.ids if uuid in desk.table.gpus}, True, {})
+    totals = {uuid: gpu.total for uuid, gpu in desk.table.gpus.items()}
+    reader = Reader(Ids.of(entry.ids), keys)
+    units = reader.all(totals)
+    unknown = len(entry.ids) - sum(bits.bit_count() for bits in units.values())
+    return Held(owner, units, False, _strange(desk, owner, reader.unknown(totals)) if unknown else {})
+
+
+def _strange(desk: Desk, owner: Owner | None, unknown: list[str]) -> dict[str, int]:
+    """On which GPUs units under foreign ids are: the annotation says it. The original lets kubelet choose any ids and
+    gives the container the annotated GPU, so the GPU an id names is only a second best."""
+    gpus = desk.plans.planned(owner) if owner is not None else None
+    if gpus:
+        return dict.fromkeys(gpus, -(-len(unknown) // len(gpus)))
+    named = [id.partition(ORIGINAL)[0] for id in unknown]
+    if all(uuid in desk.table.gpus for uuid in named):
+        return {uuid: named.count(uuid) for uuid in sorted(set(named))}
+    return dict.fromkeys(desk.table.gpus, len(unknown))
+
+
+def patches(desk: Desk) -> list[Patch]:
+    """What the annotations of pods must say and do not."""
+    found = []
+    for uid, pod in desk.plans.pods.items():
+        wanted = _annotations(desk, uid, pod)
+        missing = {key: value for key, value in wanted.items() if pod.note(key) != value}
+        if missing:
+            found.append(Patch(pod, missing))
+    return found
+
+
+def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str]:
+    """All of them if the pod is elsewhere than they say; else only that it has got what it asks."""
+    if not isinstance(pod.claim, Request):
+        return {}
+    shares = pod.claim.shares
+    places = [_place(desk, Owner(uid, i)) for i in range(len(shares))]
+    known = [place for place in places if place is not None]
+    if len(known) < len(places):
+        return {}
+    assigned = {names.ALIYUN_ASSIGNED: "true"} if all(_is_sure(desk, Owner(uid, i)) for i in range(len(shares))) else {}
+    said = codec.planned(pod, desk.facts)
+    true = codec.allocation(shares, desk.facts, tuple(known))
+    if said is not None and codec.allocation(said[0], desk.facts, said[1]) == true:
+        return assigned
+    written = codec.write(pod.claim, desk.facts, tuple(known), extender="", nanoseconds=0)
+    ours = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALLOCATION)
+    return {key: written[key] for key in ours} | assigned
+
+
+def _is_sure(desk: Desk, owner: Owner) -> bool:
+    grant = desk.table.of(owner)
+    return grant is not None and grant.sure
+
+
+def _place(desk: Desk, owner: Owner) -> tuple[int, ...] | None:
+    """The GPUs of a share, by position: those it has, or else those of its plan."""
+    position = {gpu.uuid: at for at, gpu in enumerate(desk.facts.gpus)}
+    share = desk.share(owner)
+    grant = desk.table.of(owner)
+    if grant is None:
+        gpus = list(desk.plans.planned(owner) or ())
+    elif share.role is Role.INIT:
+        gpus = _pool(desk, owner)[: share.gpus]
+    else:
+        gpus = sorted(grant.gpus, key=lambda uuid: position.get(uuid, -1))
+    if len(gpus) != share.gpus or any(uuid not in position for uuid in gpus):
+        return None
+    return tuple([position[uuid] for uuid in gpus])
+
+
+def _pool(desk: Desk, owner: Owner) -> list[str]:
+    """The GPUs that a pod's init containers share: first those that later containers drew from them."""
+    together = sorted(desk.together(owner), key=lambda o: desk.share(o).role is Role.INIT)
+    grants = [desk.table.of(other) for other in together]
+    return list(dict.fromkeys(uuid for grant in grants if grant is not None for uuid in sorted(grant.gpus)))
+
+
+class Calls:
+    """Whether kubelet is asking us something, and since when not."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._running = 0
+        self._last = clock()
+
+    def __enter__(self) -> None:
+        self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._running -= 1
+        self._last = self._clock()
+
+    def quiet_in(self) -> float:
+        """Seconds until kubelet may be asked something; 0 now."""
+        return QUIET_SECONDS if self._running else max(QUIET_SECONDS - (self._clock() - self._last), 0.0)
+
+
+class Truth:
+    """`ask`: what kubelet says who has what. Listeners are told when the table was put right."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        catalog: Catalog,
+        ask: Callable[[], Awaitable[list[Listed]]],
+        api: Api,
+        pods: NodePods,
+        calls: Calls,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.listeners: list[Callable[[], None]] = []
+        self.ask = ask
+        self._desk, self._catalog, self._api, self._pods = desk, catalog, api, pods
+        self._calls, self._sleep = calls, sleep
+        self._retry = Backoff(random.random)
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self._unsettled = True
+        self._failures = 0
+
+    def due(self) -> None:
+        """Something happened that kubelet knows more about."""
+        self._unsettled = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._wake.wait()
+            while (wait := self._calls.quiet_in()) > 0:
+                await self._sleep(wait)
+            self._wake.clear()
+            if await self.once():
+                self._retry.reset()
+            else:
+                await self._sleep(self._retry.delay())
+                self._wake.set()
+
+    async def once(self) -> bool:
+        """Asks if there is something to learn, and patches. Whether there is nothing left to do."""
+        if self._unsettled:
+            self._unsettled = False
+            self._unsettled |= not await self.settle()
+        patched = [await self._patch(patch) for patch in patches(self._desk)]
+        return all(patched) and not self._unsettled
+
+    async def settle(self) -> bool:
+        """Whether kubelet said all there is to know."""
+        upto, before = self._desk.table.last, self._names()
+        try:
+            listed = await self.ask()
+        except NoAnswer as error:
+            logger.warn("kubelet does not say who has which GPU", why=str(error))
+            settle.assume(self._desk, self._admitted())
+            self._failures += 1
+            if self._failures > PATIENCE:
+                settle.give_up(self._desk)
+            return False
+        self._failures = 0
+        after = self._names()
+        uids = {name: uid for name, uid in after.items() if before.get(name) == uid}  # not one just made anew
+        entries = held(self._desk, self._catalog.keys, listed, uids)
+        started = {entry.owner.uid for entry in entries if entry.owner is not None}
+        settle.settle(self._desk, entries, self._admitted() | started, upto)
+        for listener in self.listeners:
+            listener()
+        return not settle.is_unsettled(self._desk)
+
+    def _names(self) -> dict[tuple[str, str], str]:
+        alive = (seen.facts for seen in self._pods.pods.values() if not seen.facts.finished)
+        return {(facts.namespace, facts.name): facts.uid for facts in alive}
+
+    def _admitted(self) -> set[str]:
+        return {uid for uid, seen in self._pods.pods.items() if uid in self._desk.plans.pods and is_admitted(seen)}
+
+    async def _patch(self, patch: Patch) -> bool:
+        pod = patch.pod
+        try:
+            await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, patch.annotations)
+        except (ApiError, Unreachable, Malformed, KubeError) as error:
+            if isinstance(error, ApiError) and error.status in GONE:
+                return True
+            logger.warn("cannot write which GPU a pod has", pod=f"{pod.namespace}/{pod.name}", why=str(error))
+            return False
+        logger.info("annotations made true", pod=f"{pod.namespace}/{pod.name}", **patch.annotations)
+        return True

@@ -1,0 +1,91 @@
+"""The node part's manifest: on every labelled node, with what it needs and no more."""
+
+import signal
+
+import pytest
+
+import gpushare
+from gpushare import cli
+from gpushare.gpu.device import Backend
+from gpushare.kube import auth
+from gpushare.node import app
+from tests.deploy import manifests
+
+LABELS = {"app": "gpushare", "component": manifests.NODE}
+
+
+def pod() -> manifests.Object:
+    return dict(manifests.one("node-ds.yaml", "DaemonSet")["spec"]["template"]["spec"])
+
+
+def container() -> manifests.Object:
+    (found,) = pod()["containers"]
+    return dict(found)
+
+
+def test_it_runs_on_every_labelled_node_whatever_its_taints() -> None:
+    assert pod()["nodeSelector"] == {"gpushare": "true"}
+    assert pod()["tolerations"] == [{"operator": "Exists"}]
+    assert pod()["priorityClassName"] == "system-node-critical"
+
+
+def test_all_its_objects_are_named_and_labelled_alike() -> None:
+    documents = manifests.documents("node-ds.yaml")
+    assert [d["kind"] for d in documents] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]
+    assert all(d["metadata"]["name"] == manifests.NODE and d["metadata"]["labels"] == LABELS for d in documents)
+    spec = documents[-1]["spec"]
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == LABELS
+    assert pod()["serviceAccountName"] == manifests.NODE
+    (account,) = manifests.one("node-ds.yaml", "ClusterRoleBinding")["subjects"]
+    assert account == {"kind": "ServiceAccount", "name": manifests.NODE, "namespace": "kube-system"}
+
+
+def test_the_image_is_the_one_we_make() -> None:
+    assert container()["image"] == f"gpushare:{gpushare.__version__}"
+
+
+def test_it_is_root_for_kubelets_folders_and_nothing_more() -> None:
+    assert container()["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod()["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert "limits" not in container()["resources"]
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod()["volumes"]}
+    assert {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]} == paths
+    assert set(paths.values()) == {"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources"}
+
+
+def test_it_sees_all_gpus_and_asks_the_driver_only() -> None:
+    env = {entry["name"]: entry.get("value") for entry in container()["env"]}
+    assert env == {"NODE_NAME": None, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+    named = next(entry for entry in container()["env"] if entry["name"] == "NODE_NAME")
+    assert named["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+
+
+def test_it_is_given_the_time_to_say_that_it_drains() -> None:
+    assert pod()["terminationGracePeriodSeconds"] > app.DRAIN_SECONDS + 5
+
+
+def test_its_words_start_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[app.Config] = []
+
+    async def run(config: app.Config, access: auth.Access, backend: Backend) -> signal.Signals:
+        seen.append(config)
+        return signal.SIGTERM
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(auth, "load", lambda *_: auth.Access(server="https://127.0.0.1:6443"))
+    monkeypatch.setenv("NODE_NAME", "gpu-a")
+    assert cli.main(container()["args"]) == 0
+    (config,) = seen
+    assert config == app.Config("gpu-a", "MiB", "auto")
+    assert pod()["hostNetwork"]
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container()[probe]["httpGet"] == {"host": config.host, "port": config.port, "path": path}
+    assert container()["ports"] == [
+        {"name": "http", "containerPort": config.port, "hostPort": config.port, "hostIP": config.host}
+    ]

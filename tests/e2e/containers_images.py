@@ -1,0 +1,62 @@
+"""The images a real kubelet runs here: gpushare's own, as `make image` makes it, and a small one for everything else.
+
+The small one is busybox. It is the sandbox of every pod, and goes by the name of the image in examples/ as well, so
+that these run as they are written. Imported into a machine by `kubelet`.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import gpushare
+from tests.e2e import binaries
+from tests.e2e.cluster import Failed
+from tools import archive, image, make
+
+SMALL = "docker.io/library/small:1"
+EXAMPLES = "docker.io/nvidia/cuda:12.9.1-base-ubuntu24.04"
+PRODUCT = f"docker.io/library/gpushare:{gpushare.__version__}"
+LIMIT_SECONDS = 600.0
+
+
+def small(folder: Path) -> Path:
+    """busybox under each of its names."""
+    tree = folder / "tree" / "bin"
+    tree.mkdir(parents=True)
+    busybox = tree / "busybox"
+    busybox.write_bytes(binaries.packaged("bin/busybox").read_bytes())
+    busybox.chmod(0o755)
+    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if name != busybox.name:
+            (tree / name).symlink_to(busybox.name)
+    archive.layer(tree.parent, folder / "layer.tar")
+    made = folder / "small.tar"
+    settings = {"Env": ["PATH=/bin"], "Cmd": ["sleep", "infinity"]}
+    archive.docker_archive(made, SMALL, [folder / "layer.tar"], settings, image.MACHINES[platform.machine()].docker)
+    return made
+
+
+def product(root: Path = make.ROOT) -> Path:
+    """What `make image` writes; not again while nothing has changed that goes into it."""
+    made, stamp = root / ".build" / "image.tar", root / ".build" / "image.made-from"
+    files = (*sorted((root / "src").rglob("*.py")), *(root / name for name in ("pyproject.toml", "requirements.lock")))
+    wanted = make.digest(iter((*files, Path(image.__file__), Path(archive.__file__))))
+    if not (made.exists() and stamp.exists() and stamp.read_text() == wanted):
+        stamp.unlink(missing_ok=True)
+        _make(root)
+        stamp.write_text(wanted)
+    return made
+
+
+def _make(root: Path) -> None:
+    """debootstrap, if the layer below has to be made, is the one among our packages."""
+    path = f"{binaries.packaged('usr/sbin')}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "DEBOOTSTRAP_DIR": str(binaries.packaged("usr/share/debootstrap"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.image"],
+        cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise Failed(f"make image: exit code {done.returncode}\n{done.stdout}{done.stderr}")

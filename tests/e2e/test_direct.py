@@ -1,0 +1,210 @@
+"""The binding is the pin, on a real kubelet: every container sees exactly the GPUs that its binding says.
+
+One node with GPUs of two sizes; extender, node component and policies are those of deploy/. After each test all that
+runs is compared with its annotations, and when it is gone nothing may stay taken.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from gpushare.core import names
+from tests.devcluster.support import Api
+from tests.e2e import shipped
+from tests.e2e.cluster import NODE
+from tests.e2e.figures import Figures, distribution
+from tests.e2e.kubelet import Node
+from tests.e2e.kubelet_stage import GUARD, PIN, Stage, staged
+from tests.e2e.kubelet_world import Tenants, is_ending, statuses, tenants
+from tests.e2e.test_placing import mixed_pods
+from tests.e2e.world import gpus_of
+from tests.scenarios.objects import Object
+
+GPUS = [16276, 16276, 40536, 40536]
+COMPONENT = ("node-ds.yaml",)
+EXAMPLES = shipped.DEPLOY.parent / "examples"
+PATIENCE = 60.0
+CHURNED, AT_ONCE, CHURN_SECONDS = 100, 25, 120.0
+LIFE = (1.0, 5.0)  # seconds
+LARGEST_POD = 32_000  # bytes, of a pod that has 81,920 units
+
+
+@pytest.fixture(scope="module")
+def stage(node: Node) -> Iterator[Stage]:
+    with asyncio.Runner() as runner:
+        stack = contextlib.AsyncExitStack()
+        try:
+            yield runner.run(stack.enter_async_context(staged(node, GPUS, COMPONENT, (PIN, GUARD))))
+        finally:
+            runner.run(stack.aclose())
+
+
+@pytest.fixture
+async def world(stage: Stage, api: Api) -> AsyncIterator[Tenants]:
+    async with tenants(stage, api) as world:
+        yield world
+
+
+# What containers see
+
+
+async def test_the_deployment_of_the_readme_runs_and_each_container_sees_its_gpu(world: Tenants) -> None:
+    where = ("--namespace", world.api.namespace)
+    await world.cluster.kubectl("apply", *where, "-f", EXAMPLES / "01-deployment.yaml")
+    await world.cluster.kubectl("rollout", "status", *where, "deployment/web", "--timeout=60s")
+    uuids, pods = await world.stage.uuids(), dict(world.sight.pods)
+    assert len(pods) == 3
+    for name, pod in pods.items():
+        ((gpu, units),) = gpus_of(pod).items()
+        environment = (await world.cluster.kubectl("exec", *where, name, "--", "env")).splitlines()
+        assert f"{names.VISIBLE_DEVICES}={uuids[gpu]}" in environment
+        assert {"ALIYUN_COM_GPU_MEM_CONTAINER=3500", f"ALIYUN_COM_GPU_MEM_IDX={gpu}"} <= set(environment)
+        assert units == 3500
+    await world.cluster.kubectl("delete", *where, "deployment/web", "--wait=false")
+    await world.sight.until("all are asked to end", lambda: all(map(is_ending, world.sight.pods.values())), PATIENCE)
+
+
+async def test_two_containers_that_need_two_gpus_see_one_each(world: Tenants) -> None:
+    await world.run({"name": "vision", "containers": {"main": 30000, "helper": 30000, "plain": None}})
+    main, helper = await world.sees("vision"), await world.sees("vision", "helper")
+    assert {*main, *helper} == set((await world.stage.uuids())[2:])
+    assert len(main) == len(helper) == 1
+    assert names.VISIBLE_DEVICES not in await world.environment("vision", "plain")
+
+
+async def test_an_init_container_may_have_another_gpu_than_its_app(world: Tenants) -> None:
+    await world.run({"name": "prepared", "init": {"fetch": 20000}, "containers": {"main": 2000}})
+    uuids = await world.stage.uuids()
+    assert set(await world.sees("prepared", "main")) <= set(uuids[:2])
+    assert set(await world.sees("prepared", "fetch")) <= set(uuids[2:])
+
+
+async def test_a_sidecar_has_a_share_of_its_own_for_the_pods_life(world: Tenants) -> None:
+    sidecar = {"proxy": {"mem": 30000, "sidecar": True}}
+    await world.run({"name": "served", "init": sidecar, "containers": {"main": 30000}})
+    assert set(await world.sees("served", "proxy")) | set(await world.sees("served")) == set(
+        (await world.stage.uuids())[2:]
+    )
+    assert sorted(gpus_of(world.sight.pods["served"]).values()) == [30000, 30000]
+
+
+async def test_one_container_over_two_gpus_sees_both(world: Tenants) -> None:
+    await world.run({"name": "train", "split": 2, "containers": {"main": 60000}})
+    assert set(await world.sees("train")) == set((await world.stage.uuids())[2:])
+
+
+async def test_a_whole_gpu_is_alone_beside_shared_ones(world: Tenants) -> None:
+    shares: list[Object] = [{"name": f"share-{i}", "containers": {"main": 5000}} for i in range(10)]
+    await world.run({"name": "solo", "containers": {"main": {"count": 1}}}, *shares)
+    alone = await world.sees("solo")
+    assert len(alone) == 1
+    for words in shares:
+        assert not set(await world.sees(words["name"])) & set(alone)
+
+
+async def test_a_tenants_own_variable_has_no_effect(world: Tenants) -> None:
+    await world.run({"name": "greedy", "containers": {"main": {"mem": 1000, "envs": ["=all"]}}})
+    assert len(await world.sees("greedy")) == 1
+
+
+async def test_a_pod_bound_by_hand_sees_no_gpu(world: Tenants) -> None:
+    await world.run({"name": "stray", "containers": {"main": 1000}, "node": NODE})
+    assert (await world.environment("stray"))[names.VISIBLE_DEVICES] == ""
+
+
+# What happens to nodes
+
+
+async def test_a_container_that_starts_again_sees_the_same(world: Tenants) -> None:
+    await world.run({"name": "fragile", "containers": {"main": 3000}})
+    before = await world.sees("fragile")
+    await _kill(world, "fragile")
+    await world.sight.until("started again", lambda: _restarts(world, "fragile") == 1, PATIENCE)
+    await world.until_running("fragile")
+    assert await world.sees("fragile") == before
+
+
+async def test_a_restart_of_kubelet_changes_nothing_and_stops_nobody(world: Tenants) -> None:
+    await world.run({"name": "steady", "containers": {"main": 3000}})
+    containers = _ids(world, "steady")
+    await world.node.restart_kubelet()
+    await world.run({"name": "later", "containers": {"main": 3000}})
+    assert _ids(world, "steady") == containers
+    assert await world.stage.is_published()
+
+
+async def test_pods_come_and_go_while_the_node_component_is_killed(world: Tenants) -> None:
+    await world.run({"name": "before", "containers": {"main": 3000}})
+    containers = _ids(world, "before")
+    await world.stage.kill_component()
+    await world.run({"name": "meanwhile", "containers": {"main": 3000}})
+    await world.delete("meanwhile")
+    await world.stage.until_restarted()
+    await world.run({"name": "after", "containers": {"main": 3000}})
+    assert _ids(world, "before") == containers
+
+
+async def test_capacity_that_is_wiped_comes_back(world: Tenants) -> None:
+    await world.run({"name": "steady", "containers": {"main": 3000}})
+    gone = dict.fromkeys((names.GPU_MEM, names.GPU_COUNT))
+    await world.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": gone, "allocatable": gone}})
+    await world.stage.until_published()
+    await world.run({"name": "later", "containers": {"main": 3000}})
+
+
+# Much of it
+
+
+async def test_a_hundred_pods_come_and_go(world: Tenants, figures: Figures) -> None:
+    dice, slots, starts = random.Random(36), asyncio.Semaphore(AT_ONCE), list[float]()
+
+    async def live(words: Object) -> None:
+        async with slots:
+            began = time.monotonic()
+            await world.run(words)
+            starts.append(time.monotonic() - began)
+            await asyncio.sleep(dice.uniform(*LIFE))
+            await world.check_pod(words["name"])
+            await world.delete(words["name"])
+
+    began = time.monotonic()
+    async with asyncio.timeout(CHURN_SECONDS), asyncio.TaskGroup() as lives:
+        for words in mixed_pods(CHURNED, direct=False):
+            lives.create_task(live(words))
+    took = time.monotonic() - began
+    figures.say(
+        f"{CHURNED} pods on a real node of {len(GPUS)} GPUs, {AT_ONCE} at once, in {took:.0f} s",
+        f"from creation to running {distribution(starts)}; over-commit {len(world.wrongs)}",
+    )
+
+
+async def test_eight_gpus_of_80_gib_are_counted_in_mib(world: Tenants) -> None:
+    await world.stage.replace_gpus([81920] * 8)
+    try:
+        large: list[Object] = [{"name": f"llm-{i}", "containers": {"main": 81920}} for i in range(8)]
+        await world.run(*large)
+        seen = [uuid for words in large for uuid in await world.sees(words["name"])]
+        assert sorted(seen) == sorted(await world.stage.uuids())
+        assert len(json.dumps(world.sight.pods["llm-0"])) < LARGEST_POD
+        await world.check()
+        await world.clean_up()
+    finally:
+        await world.stage.replace_gpus(GPUS)
+
+
+async def _kill(world: Tenants, pod: str) -> None:
+    (container,) = _ids(world, pod)
+    await world.node.machine.kill_container(container)
+
+
+def _ids(world: Tenants, pod: str) -> list[str]:
+    return [status["containerID"] for status in statuses(world.sight.pods[pod])]
+
+
+def _restarts(world: Tenants, pod: str) -> int:
+    return sum(status["restartCount"] for status in statuses(world.sight.pods[pod]))

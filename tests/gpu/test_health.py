@@ -1,0 +1,150 @@
+"""A GPU falls sick at once, says why, and is well again after a minute of being well."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushare.gpu.device import Device, Xid
+from gpushare.gpu.health import LOST, MIG_ENABLED, OF_THE_APPLICATION, WELL_SECONDS, Health
+from gpushare.gpu.simulated import device
+
+A, B = device(0, "a", 16276), device(1, "b", 40536)
+HANGS = "the NVIDIA driver does not answer"
+FAULTY = msgspec.structs.replace(A, fault="GPU is lost")
+WITH_MIG = msgspec.structs.replace(A, mig=True)
+
+
+@pytest.fixture
+def health() -> Health:
+    made = Health()
+    made.see([A, B], 0)
+    return made
+
+
+def test_gpus_that_are_seen_are_well(health: Health) -> None:
+    assert health.sick() == {}
+
+
+@pytest.mark.parametrize(("seen", "why"), [([B], LOST), ([FAULTY, B], "GPU is lost"), ([WITH_MIG, B], MIG_ENABLED)])
+def test_a_gpu_that_cannot_be_used_is_sick_at_once_and_says_why(health: Health, seen: list[Device], why: str) -> None:
+    health.see(seen, 10)
+    assert health.sick() == {"a": why}
+
+
+def test_a_lost_gpu_stays_known_for_ever(health: Health) -> None:
+    for minute in range(1, 1000):
+        health.see([B], minute * 60)
+    assert health.sick() == {"a": LOST}
+
+
+def test_gpus_that_nobody_can_ask_about_are_all_sick(health: Health) -> None:
+    health.unseen(HANGS, 10)
+    assert health.sick() == {"a": HANGS, "b": HANGS}
+
+
+@pytest.mark.parametrize("code", sorted(OF_THE_APPLICATION))
+def test_what_an_application_did_wrong_is_not_the_fault_of_its_gpu(health: Health, code: int) -> None:
+    health.xid(Xid("a", code), 10)
+    health.xid(Xid(None, code), 10)
+    assert health.sick() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (79, "Xid 79: GPU has fallen off the bus"),
+        (48, "Xid 48: double bit ECC error"),
+        (95, "Xid 95: uncontained memory error"),
+        (12, "Xid 12"),
+    ],
+)
+def test_another_error_makes_its_gpu_sick(health: Health, code: int, why: str) -> None:
+    health.xid(Xid("a", code), 10)
+    assert health.sick() == {"a": why}
+
+
+def test_an_error_of_no_particular_gpu_makes_all_sick(health: Health) -> None:
+    health.xid(Xid(None, 79), 10)
+    assert health.sick().keys() == {"a", "b"}
+
+
+def test_an_error_and_what_came_of_it_are_both_said(health: Health) -> None:
+    health.xid(Xid("a", 79), 10)
+    health.see([B], 11)
+    assert health.sick() == {"a": f"Xid 79: GPU has fallen off the bus; {LOST}"}
+
+
+def test_an_error_heard_before_the_gpu_was_seen_counts_when_it_is() -> None:
+    health = Health()
+    health.xid(Xid("a", 79), 0)
+    assert health.sick() == {}
+    health.see([A], 1)
+    assert health.sick().keys() == {"a"}
+
+
+def test_a_gpu_is_well_again_after_a_minute_of_being_well_and_not_before(health: Health) -> None:
+    health.xid(Xid("a", 79), 10)
+    health.see([A, B], 10 + WELL_SECONDS - 1)
+    assert health.sick().keys() == {"a"}
+    health.see([A, B], 10 + WELL_SECONDS)
+    assert health.sick() == {}
+
+
+def test_a_gpu_that_comes_and_goes_stays_sick(health: Health) -> None:
+    for now in range(0, 600, 20):
+        health.see([A, B] if now % 40 else [B], now)
+    assert health.sick() == {"a": LOST}
+
+
+def test_a_gpu_that_recovered_forgets_why_it_was_sick(health: Health) -> None:
+    health.xid(Xid("a", 79), 0)
+    health.see([A, B], WELL_SECONDS)
+    health.see([B], WELL_SECONDS + 1)
+    assert health.sick() == {"a": LOST}
+
+
+# What may happen: GPUs are seen (by uuid, whether well), nothing can be seen, or an error is reported.
+What = dict[str, bool] | Xid | None
+Story = list[tuple[float, What]]
+
+uuids = st.sampled_from(["a", "b"])
+xids = st.builds(Xid, st.none() | uuids, st.sampled_from([13, 48, 79, 109]))
+happenings = st.dictionaries(uuids, st.booleans()) | st.none() | xids
+pauses = st.sampled_from([0.5, 1.0, 30.0, 60.0])
+
+
+def says(what: What, uuid: str, known: bool) -> bool | None:
+    """Whether this says that the GPU is well (True) or unwell (False), or nothing of it."""
+    if isinstance(what, Xid):
+        concerned = what.uuid == uuid or (what.uuid is None and known)
+        return False if concerned and what.code not in OF_THE_APPLICATION else None
+    seen = (what or {}).get(uuid, False)
+    return seen if known or uuid in (what or {}) else None
+
+
+def is_sick(uuid: str, story: Story) -> bool:
+    """Whether it was ever unwell, and never seen well a minute or more after the last time."""
+    known = [now for now, what in story if isinstance(what, dict) and uuid in what]
+    said = [(now, says(what, uuid, bool(known) and now >= known[0])) for now, what in story]
+    unwell = [now for now, well in said if well is False]
+    cured = [now for now, well in said if well and unwell and now - unwell[-1] >= WELL_SECONDS]
+    return bool(known) and bool(unwell) and not cured
+
+
+@given(st.lists(st.tuples(pauses, happenings), max_size=30))
+def test_a_gpu_is_sick_unless_it_was_well_for_a_minute(happens: Story) -> None:
+    health, now = Health(), 0.0
+    told: Story = []
+    for pause, what in happens:
+        now += pause
+        told.append((now, what))
+        if isinstance(what, Xid):
+            health.xid(what, now)
+        elif what is None:
+            health.unseen(HANGS, now)
+        else:
+            health.see([msgspec.structs.replace(A, uuid=u, fault="" if w else "bad") for u, w in what.items()], now)
+        sick = health.sick()
+        assert sick.keys() == {uuid for uuid in "ab" if is_sick(uuid, told)}
+        assert all(sick.values())

@@ -1,0 +1,27 @@
+"""Fixtures: `server` is the embedded API server with one node that has nothing of ours yet; time is short."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gpushare.devcluster.apiserver import ApiServer
+from gpushare.gpu.simulated import Simulated
+from tests.extender import cluster
+from tests.node import world
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    world.hasten(monkeypatch)
+
+
+@pytest.fixture
+async def server(quick: None) -> AsyncIterator[ApiServer]:
+    async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as server:
+        cluster.create(server, world.node())
+        yield server
+
+
+@pytest.fixture
+def gpus() -> Simulated:
+    return Simulated(world.devices(*world.SIZES))

@@ -1,0 +1,184 @@
+"""What must not be on a node is found, and nothing else; and it is said where people look."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpushare.core import api, names, request
+from gpushare.core.model import Request
+from gpushare.devcluster.apiserver import ApiServer
+from gpushare.gpu.simulated import Simulated
+from gpushare.node import audit, pods
+from gpushare.node.audit import NVIDIA_TOO, OVERCOMMITTED, WRONG_GPU
+from gpushare.node.pods import NodePod
+from tests.core import builders
+from tests.extender import cluster
+from tests.node import world
+from tests.node.world import bound, capacity, eventually, running, starts, until, warnings
+
+DIRECT = builders.facts(16000, 8000)
+PLUGIN = builders.facts(16000, 8000, pin="plugin")
+PLAIN = builders.node(16000, 8000)
+FIRST, SECOND = "2026-11-15T12:00:00Z", "2026-11-15T13:00:00Z"
+
+
+def pod(
+    name: str, memory: int, gpu: int, *, direct: bool = True, env: list[world.Object] | None = None, started: str = "",
+    **changes: Any,
+) -> NodePod:  # fmt: skip
+    """Bound to a GPU of the node; `env`: what its author wrote, before what admission adds."""
+    made = cluster.pod(name, memory, direct=direct)
+    container = made["spec"]["containers"][0]
+    container["env"] = [*(env or []), *container.get("env", [])]
+    made["metadata"] |= {"uid": f"uid-{name}", "annotations": dict(changes.pop("annotations", {}))}
+    if not made["metadata"]["annotations"]:
+        facts = request.facts(msgspec.convert(made, api.Pod), None)
+        node = DIRECT if isinstance(facts.claim, Request) and facts.claim.pin == "direct" else PLUGIN
+        made["metadata"]["annotations"] = dict(builders.bound(facts, node, ((gpu,),)).notes)
+    if started:
+        state = {"name": "c0", "containerID": f"containerd://{started}", "state": {"running": {"startedAt": started}}}
+        made["status"] = {"phase": "Running", "containerStatuses": [state]}
+    made.setdefault("status", {}).update(changes)
+    seen = msgspec.convert(made, pods.Pod)
+    return NodePod(request.facts(seen, "MiB"), seen)
+
+
+def own(value: str) -> list[world.Object]:
+    return [{"name": names.VISIBLE_DEVICES, "value": value}]
+
+
+def found(*seen: NodePod, facts: Any = DIRECT, node: api.Node = PLAIN) -> list[tuple[str, str]]:
+    return [(finding.code, finding.message) for finding in audit.findings(facts, seen, node, {})]
+
+
+def test_a_node_on_which_all_is_well_has_no_findings() -> None:
+    assert found(pod("a", 9000, 0, started=FIRST), pod("b", 7000, 0), pod("c", 8000, 1)) == []
+
+
+def test_a_gpu_whose_pods_hold_more_than_it_has_is_found() -> None:
+    assert found(pod("a", 9000, 0), pod("b", 7001, 0), pod("c", 8000, 1)) == [
+        (OVERCOMMITTED, "GPU 0: its pods hold 16001 of 16000 MiB: default/a 9000, default/b 7001. Delete one of them.")
+    ]
+
+
+def test_the_largest_are_named_and_the_sentence_stays_short() -> None:
+    many = [pod(f"pod-with-a-rather-long-name-{i:030}", 1000 + i, 1) for i in range(20)]
+    ((code, message),) = found(*many)
+    assert code == OVERCOMMITTED
+    assert len(message) <= 200
+    assert "GPU 1: its pods hold 20190 of 8000 MiB" in message
+    assert "default/pod-with-a-ra…000019 1019" in message
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pod("ended", 9000, 0, phase="Succeeded"),
+        pod("unknown", 9000, 0, annotations={"x": "y"}),  # sees no GPU, on a node that pins directly
+        pod("foreign", 9000, 0, annotations={f"{names.VISIBLE_PREFIX}0": "GPU-of-another-node"}),
+    ],
+)
+def test_who_holds_nothing_takes_nothing(seen: NodePod) -> None:
+    assert found(seen, pod("other", 9000, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "sees"),
+    [
+        ("all", "GPU 0 and GPU 1"),
+        ("1", "GPU 1"),
+        ("0,1", "GPU 0 and GPU 1"),
+        ("GPU-n-1", "GPU 1"),
+        ("0", ""),
+        ("GPU-n-0", ""),
+        ("none", ""),
+        ("void", ""),
+        ("", ""),
+        ("GPU-of-another-node", ""),
+    ],
+)
+def test_a_tenants_own_variable_that_names_other_gpus_is_found(value: str, sees: str) -> None:
+    """On plugin nodes: the variable in the spec wins over what the plugin gives."""
+    seen = pod("greedy", 3000, 0, direct=False, env=own(value))
+    message = (
+        f'Container c0 sees {sees}, its share is on GPU 0: its own NVIDIA_VISIBLE_DEVICES "{value}" wins over '
+        "gpushare's. Remove that variable from the pod."
+    )
+    assert found(seen, facts=PLUGIN) == ([(WRONG_GPU, message)] if sees else [])
+
+
+def test_a_tenants_own_variable_before_ours_does_not_count() -> None:
+    assert found(pod("harmless", 3000, 0, env=own("all"))) == []
+
+
+def test_a_pod_bound_around_us_that_takes_all_gpus_is_found() -> None:
+    seen = pod("around", 3000, 0, direct=False, env=own("all"), annotations={"x": "y"})
+    ((code, message),) = found(seen)
+    assert code == WRONG_GPU
+    assert "sees GPU 0 and GPU 1, its share is on no GPU" in message
+
+
+def test_long_values_and_many_gpus_leave_room_for_the_way_out() -> None:
+    eight = builders.facts(*[16000] * 8, pin="plugin")
+    value = ",".join(f"GPU-n-{i}" for i in range(8))
+    ((_, message),) = found(pod("greedy", 3000, 0, direct=False, env=own(value)), facts=eight)
+    assert len(message) <= 200
+    assert "sees 8 GPUs" in message
+    assert message.endswith("Remove that variable from the pod.")
+
+
+def moved(seen: NodePod, *history: NodePod) -> list[str]:
+    known: audit.Starts = {}
+    for former in (*history, seen):
+        known = audit.starts(former, known)
+    return [finding.message for finding in audit.findings(DIRECT, [seen], PLAIN, {seen.facts.uid: known})]
+
+
+def test_an_annotation_changed_after_the_start_is_found() -> None:
+    before, after = (pod("p", 3000, gpu, started=FIRST) for gpu in (0, 1))
+    assert moved(before) == []
+    says = "Container c0 uses GPU 0, its annotation gpushare.io/visible-0 now says GPU 1: what it uses is given to "
+    assert moved(after, before) == [says + "others. Restart the pod; who wrote that?"]
+    gone = pod("p", 3000, 0, started=FIRST, annotations={"x": "y"})
+    assert "now says no GPU" in moved(gone, before)[0]
+
+
+def test_a_container_that_started_again_has_what_its_annotation_says() -> None:
+    before, after, again = pod("p", 3000, 0, started=FIRST), pod("p", 3000, 1), pod("p", 3000, 1, started=SECOND)
+    assert moved(after, before) == []
+    assert moved(again, before, after) == []
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "text"),
+    [(None, ""), ({}, ""), ({names.NVIDIA_GPU: "0"}, ""), ({names.NVIDIA_GPU: "8"}, "(nvidia.com/gpu: 8)")],
+)
+def test_nvidias_plugin_on_the_same_node_is_found(allocatable: dict[str, api.Quantity] | None, text: str) -> None:
+    node = api.Node(api.Metadata("n"), api.NodeStatus(allocatable=allocatable))
+    findings = found(node=node)
+    assert [code for code, _ in findings] == ([NVIDIA_TOO] if text else [])
+    assert all(text in message and len(message) <= 200 for _, message in findings)
+
+
+async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus: Simulated) -> None:
+    async with running(server.url, gpus) as node:
+        await until(server, lambda: capacity(server)[0])
+        bound(server, "large", 9000, on="GPU-1")
+        bound(server, "larger", 9000, on="GPU-1")
+        bound(server, "moves", 100, on="GPU-0")
+        starts(server, "moves", "c0")
+        await until(server, lambda: (OVERCOMMITTED, world.NAME) in [found[:2] for found in warnings(server)])
+        await eventually(lambda: any(seen.facts.running for seen in node.pods.pods.values()))
+        change = {"metadata": {"annotations": {f"{names.VISIBLE_PREFIX}0": "GPU-1"}}}
+        server.registry.patch(cluster.PODS, "default", "moves", cluster.MERGE, change, "")
+        await until(server, lambda: (WRONG_GPU, "moves") in [found[:2] for found in warnings(server)])
+        world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
+        await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
+        assert await eventually(lambda: node.sight.found() == {OVERCOMMITTED: 1, WRONG_GPU: 1, NVIDIA_TOO: 1})
+        for name in ("large", "larger", "moves"):
+            cluster.delete(server, name)
+        world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "0"}}}, "status")
+        await eventually(lambda: not any(node.sight.found().values()))
+        said = warnings(server)
+        assert len(set(said)) == len(said)  # again and again it would fill the event list

@@ -1,0 +1,127 @@
+"""The driver, asked again and again: what it says counts, and what it does not say counts against it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from gpushare.gpu import health
+from gpushare.gpu.device import Device, GpuError, Xid
+from gpushare.gpu.simulated import Simulated
+from gpushare.node import app, gpus
+from gpushare.node.app import Node
+from gpushare.node.gpus import Gpus
+from gpushare.obs.errors import UserError
+from tests.kube.apiserver import FakeTime, serve_api
+from tests.node import world
+
+FAILURE = GpuError("the driver does not answer", "timeout", "nvidia-smi on the node")
+
+
+class Driver:
+    """Answers what each test writes, one answer a question; the last one for ever."""
+
+    def __init__(self, *answers: list[Device] | GpuError) -> None:
+        self.notes: tuple[str, ...] = ()
+        self._answers = list(answers)
+        self.asked = 0
+        self.reports: list[list[Xid] | GpuError] = []
+
+    async def devices(self) -> list[Device]:
+        self.asked += 1
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, GpuError):
+            raise answer
+        return answer
+
+    async def xids(self) -> list[Xid]:
+        report = self.reports.pop(0) if self.reports else []
+        if isinstance(report, GpuError):
+            raise report
+        return report
+
+    async def close(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def doing(work: Callable[[], object]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work())  # type: ignore[call-overload]
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_driver_that_is_still_loading_is_waited_for() -> None:
+    time, driver = FakeTime(), Driver(FAILURE, FAILURE, world.devices(8000))
+    seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
+    await seen.begin(30.0)
+    assert [device.memory_mib for device in seen.devices] == [8000]
+    assert seen.failure is None
+    assert driver.asked == 3
+
+
+async def test_but_not_for_ever() -> None:
+    time = FakeTime()
+    with pytest.raises(UserError) as caught:
+        await Gpus(Driver(FAILURE), clock=time.clock, sleep=time.sleep).begin(30.0)
+    assert (caught.value.what, caught.value.why, caught.value.way) == (FAILURE.what, FAILURE.why, FAILURE.way)
+    assert caught.value.code == 3
+    assert 30.0 <= time.now - 1000.0 <= 40.0
+
+
+async def test_one_failure_is_a_busy_moment_and_two_are_an_outage() -> None:
+    time = FakeTime()
+    seen = Gpus(Driver(world.devices(8000), FAILURE, world.devices(8000), FAILURE), clock=time.clock, sleep=time.sleep)
+    changes: list[dict[str, str]] = []
+    seen.listeners.append(lambda: changes.append(dict(seen.sick)))
+    await seen.begin(30.0)
+    async with doing(seen.look):
+        await world.eventually(lambda: seen.sick)
+    assert changes == [{}, {"GPU-0": FAILURE.what}]
+    assert seen.failure is FAILURE
+
+
+async def test_a_gpu_that_is_well_for_a_while_is_well_again() -> None:
+    time = FakeTime()
+    seen = Gpus(Driver(world.devices(8000), [], world.devices(8000)), clock=time.clock, sleep=time.sleep)
+    changes: list[tuple[float, dict[str, str]]] = []
+    seen.listeners.append(lambda: changes.append((time.now, dict(seen.sick))))
+    await seen.begin(30.0)
+    async with doing(seen.look):
+        await world.eventually(lambda: changes and not changes[-1][1] and len(changes) > 2)
+    (_, first), (lost, sick), *_, (well, last) = changes
+    assert (first, sick, last) == ({}, {"GPU-0": health.LOST}, {})
+    assert well - lost >= health.WELL_SECONDS
+
+
+async def test_reports_count_at_once_and_failing_to_listen_is_survived() -> None:
+    time, driver = FakeTime(), Driver(world.devices(8000, 8000))
+    driver.reports = [FAILURE, [Xid("GPU-1", 79), Xid("GPU-0", 13)]]
+    seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
+    await seen.begin(30.0)
+    async with doing(seen.listen):
+        await world.eventually(lambda: seen.sick)
+    assert list(seen.sick) == ["GPU-1"]
+
+
+async def test_a_driver_that_cannot_wait_does_not_keep_us_busy() -> None:
+    time = FakeTime()
+    seen = Gpus(Driver(world.devices(8000)), clock=time.clock, sleep=time.sleep)
+    await seen.begin(30.0)
+    async with doing(seen.listen):
+        await world.eventually(lambda: len(time.slept) > 3)
+    assert set(time.slept) == {gpus.LISTEN_SECONDS}
+
+
+async def test_a_process_whose_driver_hangs_for_minutes_asks_to_be_started_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serve_api() as (_, api):
+        node = Node(world.CONFIG, api, Simulated([]))
+        assert node.dead() == ""
+        monkeypatch.setattr(node.gpus, "silent_for", lambda: app.STUCK_SECONDS + 1)
+        assert node.dead() == "the driver has not answered for 301 s"

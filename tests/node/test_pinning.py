@@ -1,0 +1,63 @@
+"""Direct where the admission policy is there, through the device plugin elsewhere; and never beside NVIDIA's own."""
+
+import shlex
+
+import pytest
+
+from gpushare.core import api, names
+from gpushare.core.model import Pin
+from gpushare.kube.client import MUTATING_POLICIES
+from gpushare.node import pinning
+from gpushare.node.pinning import Asked
+from gpushare.obs.errors import BAD_INPUT, UserError
+from tests.deploy import manifests
+from tests.kube.apiserver import FakeTime, answer, cut, refuse, serve_api
+
+POLICY = f"GET {MUTATING_POLICIES}/{pinning.POLICY}"
+THERE = answer({"kind": "MutatingAdmissionPolicy", "metadata": {"name": pinning.POLICY}})
+
+
+@pytest.mark.parametrize(
+    ("answers", "pin"),
+    [
+        ([THERE], Pin.DIRECT),
+        ([refuse(404, "NotFound")], Pin.PLUGIN),
+        ([refuse(403, "Forbidden")], Pin.PLUGIN),
+        ([refuse(503), cut, refuse(500), THERE], Pin.DIRECT),
+        ([refuse(429), refuse(404)], Pin.PLUGIN),
+    ],
+)
+async def test_the_policy_decides_and_is_asked_for_until_there_is_an_answer(answers: list[object], pin: Pin) -> None:
+    time = FakeTime()
+    async with serve_api() as (server, api_):
+        server.on(POLICY, *answers)  # type: ignore[arg-type]
+        assert await pinning.decide("auto", api_, time.sleep) is pin
+        assert server.count(POLICY) == len(answers)
+        assert bool(time.slept) is (len(answers) > 1)
+
+
+@pytest.mark.parametrize(("asked", "pin"), [("direct", Pin.DIRECT), ("plugin", Pin.PLUGIN)])
+async def test_what_was_said_is_done_without_asking(asked: Asked, pin: Pin) -> None:
+    async with serve_api() as (server, api_):
+        assert await pinning.decide(asked, api_) is pin
+        assert server.asked == []
+
+
+def test_the_policy_looked_for_is_the_one_that_is_shipped() -> None:
+    assert manifests.one("admission.yaml", "MutatingAdmissionPolicy")["metadata"]["name"] == pinning.POLICY
+
+
+@pytest.mark.parametrize("name", ["gpu-a", "odd name"])
+def test_beside_nvidias_plugin_it_refuses_and_says_how_to_switch_that_off(name: str) -> None:
+    node = api.Node(api.Metadata(name), api.NodeStatus(allocatable={names.NVIDIA_GPU: "8"}))
+    with pytest.raises(UserError) as caught:
+        pinning.refuse_beside_nvidia(node)
+    assert caught.value.code == BAD_INPUT
+    assert "nvidia.com/gpu is 8" in caught.value.why
+    command = f"kubectl label node {shlex.quote(name)} nvidia.com/gpu.deploy.device-plugin=false"
+    assert caught.value.way.startswith(command)
+
+
+@pytest.mark.parametrize("allocatable", [None, {}, {names.NVIDIA_GPU: "0"}, {names.GPU_MEM: "100"}])
+def test_a_node_that_nvidias_plugin_has_left_is_ours(allocatable: dict[str, api.Quantity] | None) -> None:
+    pinning.refuse_beside_nvidia(api.Node(api.Metadata("n"), api.NodeStatus({names.NVIDIA_GPU: "8"}, allocatable)))

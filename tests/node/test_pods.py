@@ -1,0 +1,75 @@
+"""The pods of this node that ask for GPUs, in the order in which they were first seen."""
+
+import msgspec
+
+from gpushare.core import names
+from gpushare.core.model import Refusal, Request
+from gpushare.node import pods
+from gpushare.node.pods import NodePods
+from tests.extender import cluster
+
+
+def pod(name: str, *memory: int | str, **status: object) -> pods.Pod:
+    made = cluster.pod(name, *memory) | {"status": status}
+    made["metadata"]["uid"] = f"uid-{name}"
+    return msgspec.convert(made, pods.Pod)
+
+
+def test_only_pods_that_ask_are_kept_in_the_order_first_seen() -> None:
+    kept = NodePods("MiB")
+    told: list[str] = []
+    kept.listeners.append(told.append)
+    for item in (pod("b", 100), pod("none"), pod("a", 200), pod("b", 100, phase="Running")):
+        kept.upsert(item)
+    assert [seen.facts.name for seen in kept.pods.values()] == ["b", "a"]
+    assert kept.pods["uid-b"].facts.running
+    assert told == ["uid-b", "uid-a", "uid-b"]
+
+
+def test_a_pod_that_asks_nonsense_is_kept_with_its_refusal() -> None:
+    kept = NodePods("MiB")
+    kept.upsert(pod("bytes", "4Gi"))
+    assert isinstance(kept.pods["uid-bytes"].facts.claim, Refusal)
+
+
+def test_what_is_gone_is_forgotten_and_said_once() -> None:
+    kept = NodePods("MiB")
+    for name in ("a", "b", "c"):
+        kept.upsert(pod(name, 100))
+    told: list[str] = []
+    kept.listeners.append(told.append)
+    kept.remove(pod("a", 100))
+    kept.remove(pod("a", 100))
+    kept.relisted({"uid-b", "uid-new"})
+    assert list(kept.pods) == ["uid-b"]
+    assert told == ["uid-a", "uid-c"]
+
+
+def test_it_knows_the_values_of_variables_and_the_states_of_containers() -> None:
+    made = cluster.pod("p", 100, init=[50])
+    made["spec"]["containers"][0]["env"].insert(0, {"name": names.VISIBLE_DEVICES, "value": "all"})
+    made["status"] = {
+        "containerStatuses": [{"name": "c0", "containerID": "containerd://1", "state": {"running": {}}}],
+        "initContainerStatuses": [{"name": "i0", "state": {"terminated": {"exitCode": 0}}, "lastState": {}}],
+    }  # fmt: skip
+    read = msgspec.json.decode(msgspec.json.encode(made), type=pods.Pod)
+    assert [container.name for container in read.containers()] == ["i0", "c0"]
+    assert [entry.value for entry in read.containers()[1].env or ()] == ["all", None]
+    assert [entry.value_from is not None for entry in read.containers()[1].env or ()] == [False, True]
+    assert read.statuses()["c0"].container_id == "containerd://1"
+    assert [(s.is_running, s.has_started) for s in read.statuses().values()] == [(False, True), (True, True)]
+
+
+def test_what_it_reads_is_enough_for_the_core() -> None:
+    kept = NodePods("MiB")
+    kept.upsert(pod("p", 100))
+    claim = kept.pods["uid-p"].facts.claim
+    assert isinstance(claim, Request)
+    assert claim.shares[0].visible == f"{names.VISIBLE_PREFIX}0"
+
+
+def test_null_lists_are_no_lists() -> None:
+    text = b'{"metadata":{},"spec":{"containers":null},"status":{"containerStatuses":null}}'
+    empty = msgspec.json.decode(text, type=pods.Pod)
+    assert empty.containers() == []
+    assert empty.statuses() == {}

@@ -1,0 +1,168 @@
+"""A node of the embedded cluster with GPUs that do not exist, and the node component in the same process.
+
+Time is short here: what takes minutes on a real node (being well for a while, looking again) takes hundredths of a
+second, and what is sure to come is awaited, with patience.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from gpushare.core import api as objects
+from gpushare.core import codec, names, request
+from gpushare.core.model import NodeFacts
+from gpushare.devcluster import kinds
+from gpushare.devcluster.apiserver import ApiServer
+from gpushare.gpu import health, simulated
+from gpushare.gpu.device import Device
+from gpushare.gpu.simulated import Simulated
+from gpushare.kube import auth, client, reflector
+from gpushare.node import app, auditor, gpus, publisher
+from gpushare.node.app import Config, Node
+from tests.extender import cluster
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+NAME = "gpu-a"
+PATIENCE = 15.0
+SIZES = (16276, 11178)
+CONFIG = Config(NAME, "MiB", "direct", port=0)
+
+
+def devices(*sizes: int, prefix: str = "GPU") -> list[Device]:
+    return [simulated.device(i, f"{prefix}-{i}", size) for i, size in enumerate(sizes)]
+
+
+def node(name: str = NAME, **resources: str) -> Object:
+    """As kubelet registers it: nothing of ours."""
+    sizes = {"cpu": "64", "memory": "512Gi", "pods": "250", **resources}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"capacity": sizes, "allocatable": sizes},
+    }
+
+
+def bound(
+    server: ApiServer, name: str, *memory: int, on: str | list[str], facts: NodeFacts | None = None, **more: Any
+) -> Object:
+    """A pod that the extender has bound to this node, each container to the GPU with that uuid."""
+    made = cluster.pod(name, *memory, **more)
+    facts = facts or published(server)
+    seen = request.facts(msgspec.convert(made, objects.Pod), None)
+    uuids = [on] * len(memory) if isinstance(on, str) else on
+    places = tuple((next(i for i, gpu in enumerate(facts.gpus) if gpu.uuid == uuid),) for uuid in uuids)
+    assert seen.claim is not None
+    written = codec.write(seen.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)  # type: ignore[arg-type]
+    made["metadata"]["annotations"] |= written
+    made["spec"]["nodeName"] = NAME
+    return cluster.create(server, made)
+
+
+def starts(server: ApiServer, name: str, *containers: str, since: str = "2026-11-15T12:00:00Z") -> None:
+    """kubelet has started these containers."""
+    statuses = [{"name": c, "containerID": f"containerd://{c}-{since}", "state": {"running": {"startedAt": since}}}
+                for c in containers]  # fmt: skip
+    cluster.set_status(server, name, phase="Running", containerStatuses=statuses)
+
+
+def shown(server: ApiServer, name: str = NAME) -> Object:
+    """The node as everybody sees it."""
+    entry = server.store.get("nodes", name)
+    assert entry is not None
+    return entry.obj()
+
+
+def said(server: ApiServer) -> Object | None:
+    """What the annotation says; None while there is none."""
+    text = (shown(server)["metadata"].get("annotations") or {}).get(names.NODE_GPUS)
+    return None if text is None else dict(msgspec.json.decode(text))
+
+
+def capacity(server: ApiServer) -> tuple[str | None, str | None]:
+    has = shown(server)["status"]["capacity"]
+    return has.get(names.GPU_MEM), has.get(names.GPU_COUNT)
+
+
+def published(server: ApiServer) -> NodeFacts:
+    facts = codec.node_facts(msgspec.convert(shown(server), objects.Node), frozenset())
+    assert facts is not None
+    return facts
+
+
+def health_of(server: ApiServer) -> list[bool]:
+    found = said(server)
+    return [gpu["ok"] for gpu in found["gpus"]] if found else []
+
+
+def patch(server: ApiServer, change: Object, subresource: str = "") -> None:
+    """What somebody else writes to the node."""
+    server.registry.patch(cluster.NODES, "", NAME, cluster.MERGE, change, subresource)
+
+
+def warnings(server: ApiServer) -> list[tuple[str, str, str]]:
+    """Reason, object and text of each Warning."""
+    return [(reason, name, text) for kind, reason, name, text in cluster.events(server) if kind == "Warning"]
+
+
+async def until(server: ApiServer, found: Callable[[], T | None]) -> T:
+    """What `found` finds in the cluster, as soon as it finds anything."""
+    async with asyncio.timeout(PATIENCE):
+        while not (result := found()):
+            await server.hub.sleep([kind.resource for kind in kinds.KINDS])
+        return result
+
+
+async def eventually(found: Callable[[], T | None]) -> T:
+    """The same for what no store shows."""
+    async with asyncio.timeout(PATIENCE):
+        while not (result := found()):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.005)
+        return result
+
+
+@contextlib.asynccontextmanager
+async def running(
+    url: str, backend: Simulated, config: Config = CONFIG, *, timeout: float = client.TIMEOUT
+) -> AsyncIterator[Node]:
+    """The component, without its process. What it raises is raised here."""
+    async with client.connect(auth.Access(server=url), timeout=timeout) as api:
+        made = Node(config, api, backend)
+        work = asyncio.create_task(made.run())
+        try:
+            yield made
+        finally:
+            if not work.done():
+                work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+
+
+async def refusal(url: str, backend: Simulated, config: Config = CONFIG, *, says: str = "") -> Exception:
+    """Why the component ends. Before that it `says` so when it is asked whether it is ready."""
+    async with client.connect(auth.Access(server=url)) as api:
+        made = Node(config, api, backend)
+        work = asyncio.create_task(made.run())
+        await eventually(lambda: says in made.not_ready())
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.timeout(PATIENCE):
+                await work
+    return app._first(caught.value)
+
+
+def hasten(monkeypatch: pytest.MonkeyPatch, **others: Mapping[str, float]) -> None:
+    """Everything that waits waits a hundredth of the time."""
+    monkeypatch.setattr(gpus, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(gpus, "LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr(health, "WELL_SECONDS", 0.1)
+    monkeypatch.setattr(publisher, "PAUSE", 0.01)
+    monkeypatch.setattr(auditor, "SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(reflector, "LONGEST_DELAY", 0.2)
+    monkeypatch.setattr(app, "START_SECONDS", 0.5)
+    monkeypatch.setattr(app, "TICK", 0.01)
