@@ -1,6 +1,6 @@
 # What people run here. The work is in tools/make.py; tools/python finds the interpreter for it.
 # ARGS and PYTHON, given on the command line, reach it through the environment.
-.PHONY: help demo test e2e lint bench image
+.PHONY: help demo test e2e cluster lint bench image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,9 @@ test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
 
 e2e: ## tests on a real control plane, built once; root, Go; ARGS="-k wake": only those
 	@tools/python tools/make.py e2e
+
+cluster: ## real Kubernetes with one real node to play with, GPUs simulated; root, Go
+	@tools/python tools/make.py cluster
 
 lint: ## style, types and layers only
 	@tools/python tools/make.py lint

@@ -5,7 +5,6 @@ hundred pods that hold parts of them. Where the driver is real, NVIDIA's library
 """
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 import msgspec
 
 from bench import world
-from bench.process import resident_mb
+from bench.process import cpu_seconds_now, resident_mb_peak
 from bench.result import Result
+from bench.started import started
 from gpushare.core import names
 from gpushare.devcluster.apiserver import ApiServer
 
@@ -35,28 +35,13 @@ async def _measure() -> tuple[float, float]:
     async with ApiServer(audit=False, nodes_copy_capacity=True) as server:
         server.load(_objects())
         with tempfile.TemporaryDirectory() as folder:
-            words = [str(server.write_kubeconfig(Path(folder) / "kubeconfig")), NODE, str(world.TOTAL), *_uuids()]
-            child = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bench.running_node", *words, stderr=asyncio.subprocess.PIPE
-            )
-            try:
-                assert child.stderr is not None
-                async with asyncio.timeout(30):
-                    while b'"published"' not in await child.stderr.readline():
-                        pass
+            config = server.write_kubeconfig(Path(folder) / "kubeconfig")
+            async with started(config, NODE, "direct", folder, str(world.TOTAL), *_uuids()) as child:
                 await asyncio.sleep(SETTLE_SECONDS)
-                before = _cpu_seconds(child.pid)
+                before = cpu_seconds_now(child.pid)
                 await asyncio.sleep(IDLE_SECONDS)
-                return resident_mb(child.pid), (_cpu_seconds(child.pid) - before) / IDLE_SECONDS * 1000
-            finally:
-                child.terminate()
-                await child.communicate()
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Of all its threads, to the nanosecond: the clock ticks of /proc/PID/stat are too coarse for so little."""
-    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+                spent = cpu_seconds_now(child.pid) - before
+                return resident_mb_peak(child.pid), spent / IDLE_SECONDS * 1000
 
 
 def _objects() -> Iterator[dict[str, Any]]:

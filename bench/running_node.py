@@ -1,4 +1,4 @@
-"""The node component with simulated GPUs as a process of its own. Started by `bench.node`.
+"""The node component with simulated GPUs as a process of its own. Started by `bench.started`.
 
 All of `gpushare node` but the command line and the driver. Imports nothing else: its memory is measured.
 """
@@ -11,15 +11,16 @@ from pathlib import Path
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.kube import auth
 from gpushare.node import app
+from gpushare.node.pinning import Asked
 from gpushare.obs import log
 
 
-def main(kubeconfig: str, node: str, mib: str, *uuids: str) -> None:
+def main(kubeconfig: str, node: str, pin: Asked, kubelet: str, mib: str, *uuids: str) -> None:
     log.setup("info")
     access = auth.load(kubeconfig, None, os.environ, Path.home())
     gpus = Simulated(device(i, uuid, int(mib)) for i, uuid in enumerate(uuids))
-    asyncio.run(app.run(app.Config(node, "MiB", "direct", port=0), access, gpus))
+    asyncio.run(app.run(app.Config(node, "MiB", pin, port=0, kubelet=kubelet), access, gpus))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import world
-from bench.process import cpu_seconds, resident_mb
+from bench.process import cpu_seconds, resident_mb_peak
 from bench.result import Result
 from gpushare.devcluster.apiserver import ApiServer
 
@@ -40,7 +40,7 @@ async def _measure() -> tuple[float, float, float]:
             try:
                 assert child.stdout is not None
                 await child.stdout.readline()  # synced
-                cpu, memory = cpu_seconds(child.pid), resident_mb(child.pid)
+                cpu, memory = cpu_seconds(child.pid), resident_mb_peak(child.pid)
                 server.store.expire_history()
                 turn = json.loads(await child.stdout.readline())["longest_turn_ms"]
                 return cpu, memory, turn

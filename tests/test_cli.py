@@ -351,7 +351,8 @@ def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys
     [
         (["node"], "which node is this?"),
         (["device-plugin"], "which node is this?"),
-        (["node", "--node-name", "a", "--pin", "magic"], 'unknown way of pinning "magic"'),
+        (["node", "--node-name", "a", "--pin", "magic"], 'unknown pin "magic"'),
+        (["device-plugin", "--node-name", "a", "--visible-devices", "minor"], 'unknown GPU notation "minor"'),
         (["node", "--node-name", "a", "--reserve", "1Gi"], '"1Gi" is not an amount to reserve'),
         (["node", "--node-name", "a", "--port", "0"], '"0" is not a port'),
         (["node", "--node-name", "a", "-logtostderr"], "unknown option -logtostderr"),

@@ -330,6 +330,10 @@ def run_e2e(root: Path, lock: IO[str], args: list[str]) -> int:
     return code
 
 
+def run_cluster(root: Path, lock: IO[str], args: list[str]) -> int:
+    return programs(root) or become(root, lock, program(root, "python"), "-m", "tests.e2e.play", *args)
+
+
 def main(target: str, args: list[str], root: Path = ROOT) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a step ends what it started
     try:
@@ -340,6 +344,8 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
                 become(root, lock, program(root, "python"), "-m", "bench", *args)
             if target == "image":
                 become(root, lock, program(root, "python"), "-m", "tools.image", *args)
+            if target == "cluster":
+                return run_cluster(root, lock, args)
             if target == "e2e":
                 return run_e2e(root, lock, args)
             if target == "test" and args:  # someone is after a few tests: their output is what is wanted

@@ -15,11 +15,13 @@ from gpushare.cli.words import Parser, unknown
 from gpushare.obs import errors
 
 if TYPE_CHECKING:
+    from gpushare.node.environment import Visible
     from gpushare.node.pinning import Asked
 
 INTERRUPTED = 130
 UNITS = ("MiB", "GiB")
 PINS = ("auto", "direct", "plugin")
+VISIBLE = ("uuid", "index")
 MOST_RESERVED = 1 << 20  # MiB
 # Of the original plugin: what it queried kubelet with, and how its log was written. With a value, and without.
 OF_ORIGINAL = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "v", "vmodule",
@@ -68,12 +70,14 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--pin", default="auto")
     given = parser.parse(words)
     if given.pin not in PINS:
-        raise unknown("way of pinning", given.pin, PINS, "--pin {}")
+        raise unknown("pin", given.pin, PINS, "--pin {}")
     return _run_node(given, given.pin)
 
 
 def device_plugin(words: list[str], program: str, plugin: bool) -> int:
     parser = _on_a_node(program)
+    parser.add_argument("--visible-devices", default="uuid")
+    parser.add_argument("--unhealthy-configmap", action="store_true")
     for name in OF_ORIGINAL:
         parser.add_argument(f"--{name}", dest="ignored", action="append")
     for name in SWITCHES_OF_ORIGINAL:
@@ -85,7 +89,9 @@ def device_plugin(words: list[str], program: str, plugin: bool) -> int:
     if given.ignored:
         flags = ", ".join(f"--{_flag(word)}" for word in doubled if _flag(word) in original)
         print(IGNORED.format(flags=flags), file=sys.stderr)
-    return _run_node(given, "plugin")
+    if given.visible_devices not in VISIBLE:
+        raise unknown("GPU notation", given.visible_devices, VISIBLE, "--visible-devices {}")
+    return _run_node(given, "plugin", given.visible_devices, given.unhealthy_configmap)
 
 
 def _flag(word: str) -> str:
@@ -104,7 +110,9 @@ def _on_a_node(program: str) -> Parser:
     return parser
 
 
-def _run_node(given: argparse.Namespace, pin: "Asked") -> int:
+def _run_node(
+    given: argparse.Namespace, pin: "Asked", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
+) -> int:
     import asyncio
 
     from gpushare.gpu.device import GpuError
@@ -126,7 +134,9 @@ def _run_node(given: argparse.Namespace, pin: "Asked") -> int:
     if not (reserve.isascii() and reserve.isdecimal() and int(reserve) <= MOST_RESERVED):
         raise errors.UserError(f'"{reserve}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
     (port,) = _port_numbers([given.port], "--port 12346")
-    config = app.Config(given.node_name, given.memory_unit, pin, int(reserve), given.listen, port)
+    config = app.Config(
+        given.node_name, given.memory_unit, pin, int(reserve), given.listen, port, visible, unhealthy_configmap
+    )  # fmt: skip
     try:
         access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
         ended = asyncio.run(app.run(config, access, Nvml()))

@@ -115,6 +115,12 @@ that pins by device plugin, as gpushare node --pin plugin does.
   --node-name NAME    the node it runs on; default NODE_NAME
   --memory-unit UNIT  GiB (default) or MiB
   --reserve MIB       memory of each GPU that is not given out (default 0)
+  --visible-devices HOW
+                      uuid (default) or index: NVIDIA_VISIBLE_DEVICES of the
+                      containers
+  --unhealthy-configmap
+                      write sick GPUs to kube-system/unhealthy-gpu-NODE as well,
+                      which Aliyun's extender reads
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins

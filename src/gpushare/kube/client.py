@@ -29,6 +29,7 @@ SILENCE = 90.0  # seconds; an API server sends a bookmark about every minute
 CONNECTIONS = 200
 FIRST_PAGE = 25  # objects; how large they are is not known yet
 PAGE_BYTES = 4 << 20  # what is decoded in one go
+AGENT = "gpushare"
 UID_CHECKED = (1, 23)  # the first version whose binding looks at the pod's uid
 
 JSON = "application/json"
@@ -98,12 +99,23 @@ class Api:
             response.close()
 
     async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
-        try:
-            return await self.get(_pod(namespace, name), api.Pod)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await self._find(_pod(namespace, name), api.Pod)
+
+    async def get_config_map(self, namespace: str, name: str) -> api.ConfigMap | None:
+        return await self._find(_config_map(namespace, name), api.ConfigMap)
+
+    async def create_config_map(
+        self, namespace: str, name: str, labels: Mapping[str, str], data: Mapping[str, str]
+    ) -> None:
+        made = {"metadata": {"name": name, "labels": dict(labels)}, "data": dict(data)}
+        await self._request("POST", _config_map(namespace, ""), body=made)
+
+    async def patch_config_map(self, namespace: str, name: str, data: Mapping[str, str]) -> None:
+        await self._request("PATCH", _config_map(namespace, name), body={"data": dict(data)}, content_type=MERGE_PATCH)
+
+    async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
+        """409: the name belongs to another one by now."""
+        await self._request("DELETE", _config_map(namespace, name), body={"preconditions": {"uid": uid}})
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """Sets the pod's node and merges the annotations in one write. 409: it is bound, or another pod by now."""
@@ -136,13 +148,7 @@ class Api:
 
     async def has_mutating_policy(self, name: str) -> bool:
         """Whether a MutatingAdmissionPolicy of that name is there; an API server before 1.36 has none."""
-        try:
-            await self.get(f"{MUTATING_POLICIES}/{_segment(name)}", models.Versioned)
-        except ApiError as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
+        return await self._find(f"{MUTATING_POLICIES}/{_segment(name)}", models.Versioned) is not None
 
     async def create_event(self, event: models.Event) -> None:
         namespace = _segment(event.metadata.namespace)
@@ -158,6 +164,15 @@ class Api:
             major, minor = (int(number[0]) for number in numbers if number)
             self._version = (major, minor)
         return self._version
+
+    async def _find(self, path: str, kind: type[T]) -> T | None:
+        """None: there is none."""
+        try:
+            return await self.get(path, kind)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
 
     async def _patch_node(self, path: str, body: object) -> api.Node:
         return answers.decode(await self._request("PATCH", path, body=body, content_type=MERGE_PATCH), api.Node, path)
@@ -240,12 +255,12 @@ class Api:
 
 
 @asynccontextmanager
-async def connect(access: Access, *, timeout: float = TIMEOUT) -> AsyncIterator[Api]:
-    """Nothing is sent until something is asked."""
+async def connect(access: Access, *, timeout: float = TIMEOUT, agent: str = AGENT) -> AsyncIterator[Api]:
+    """Nothing is sent until something is asked. `agent`: as whom the API server's audit knows us."""
     headers = {
         "Accept": JSON,
         "Accept-Encoding": "identity",  # packing costs the API server, and us, more than the network saves
-        "User-Agent": "gpushare",
+        "User-Agent": agent,
     }
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS), headers=headers, cookie_jar=aiohttp.DummyCookieJar()
@@ -255,6 +270,11 @@ async def connect(access: Access, *, timeout: float = TIMEOUT) -> AsyncIterator[
 
 def _pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_segment(namespace)}/pods/{_segment(name)}"
+
+
+def _config_map(namespace: str, name: str) -> str:
+    path = f"/api/v1/namespaces/{_segment(namespace)}/configmaps"
+    return f"{path}/{_segment(name)}" if name else path
 
 
 def _node(name: str) -> str:

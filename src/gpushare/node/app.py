@@ -7,6 +7,7 @@ the start and later, and is waited for. Nothing that runs on the node depends on
 import asyncio
 import signal
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpushare.core import api as objects
@@ -22,6 +23,7 @@ from gpushare.node.assigned import Assigner
 from gpushare.node.auditor import Auditor
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
+from gpushare.node.noticeboard import Noticeboard
 from gpushare.node.own import OwnNode
 from gpushare.node.pinning import Asked
 from gpushare.node.pods import NodePods
@@ -30,6 +32,7 @@ from gpushare.node.publisher import Publisher
 from gpushare.obs import errors, log
 
 if TYPE_CHECKING:
+    from gpushare.node.environment import Visible
     from gpushare.node.plugin import Plugin
 
 START_SECONDS = 30.0  # what is not there by then will not come without somebody's help
@@ -46,7 +49,7 @@ logger = log.get(__name__)
 
 
 class Config(NamedTuple):
-    """`port` 0: any that is free."""
+    """`port` 0: any that is free. `kubelet`: where its folders are."""
 
     node: str
     unit: Unit = "GiB"
@@ -54,6 +57,9 @@ class Config(NamedTuple):
     reserve_mib: int = 0
     host: str = "127.0.0.1"
     port: int = 12346
+    visible: "Visible" = "uuid"
+    unhealthy_configmap: bool = False
+    kubelet: str = "/var/lib/kubelet"
 
 
 class Node:
@@ -117,6 +123,10 @@ class Node:
             self.sight.done = lambda: {"node": publisher.writes, "pods": assigner.marked}
             if pin is Pin.PLUGIN:
                 tasks.create_task(self._device_plugin(publisher))
+            if self.config.unhealthy_configmap:
+                noticeboard = Noticeboard(self.api, self.config.node)
+                publisher.listeners.append(noticeboard.see)
+                tasks.create_task(noticeboard.run())
             for work in (publisher, assigner, auditor):
                 tasks.create_task(work.run())
             tasks.create_task(self.gpus.look())
@@ -163,8 +173,9 @@ class Node:
 
         config, known = self.config, asyncio.Event()
         plugin = self.plugin = Plugin(
-            node=config.node, unit=config.unit, api=self.api, pods=self.pods, events=self.recorder
-        )
+            node=config.node, unit=config.unit, api=self.api, pods=self.pods, events=self.recorder,
+            kubelet=Path(config.kubelet), visible=config.visible,
+        )  # fmt: skip
 
         def tell(facts: NodeFacts) -> None:
             plugin.set_gpus(facts)

@@ -24,7 +24,7 @@ MOST_UNITS: Final = 36**NUMBER  # of one GPU; more than a TiB in MiB
 WINDOWS: Final = 16  # keys that one hash gives
 STRANGE: Final = 255
 _VALUES: Final = bytes([DIGITS.find(chr(code)) & 0xFF for code in range(256)])  # a digit's value; 255: no digit
-_IS_ONE: Final = bytes([chr(code) == "1" for code in range(256)])
+_IS: Final = {ord(digit): bytes([chr(code) == digit for code in range(256)]) for digit in DIGITS}
 _IS_DIGIT: Final = bytes([value != STRANGE for value in _VALUES])
 
 Units = dict[str, int]
@@ -121,11 +121,10 @@ class Reader:
         """One bit in eight for each id that begins with the GPU's key and ends with a number."""
         if self._sound is None:
             self._sound = _all_true([column.translate(_IS_DIGIT) for column in self.ids.columns[KEY:]])
-        matching = [
-            column.translate(bytes([code == ord(letter) for code in range(256)]))
-            for column, letter in zip(self.ids.columns[:KEY], self._keys[uuid], strict=True)
-        ]
-        return _all_true(matching) & self._sound
+        letters = list(zip(self.ids.columns[:KEY], self._keys[uuid].encode(), strict=True))
+        if any(letter not in column for column, letter in letters):
+            return 0  # most often ids are of one GPU, and this is all that the others cost
+        return _all_true([column.translate(_IS[letter]) for column, letter in letters]) & self._sound
 
 
 def _all_true(columns: list[bytes]) -> int:
@@ -173,7 +172,7 @@ def names(key: str, units: int, numbered: str) -> list[str]:
 
 def flags(units: int) -> bytes:
     """One byte, 1 or 0, for each unit up to the last one."""
-    return bin(units)[:1:-1].encode().translate(_IS_ONE)
+    return bin(units)[:1:-1].encode().translate(_IS[ord("1")])
 
 
 class Catalog:

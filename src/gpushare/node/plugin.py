@@ -17,7 +17,8 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Backoff
-from gpushare.node import kubelet, listing, podresources
+from gpushare.node import kubelet as kubelets
+from gpushare.node import listing, podresources
 from gpushare.node.desk import Desk
 from gpushare.node.environment import Visible
 from gpushare.node.ids import Catalog
@@ -28,8 +29,9 @@ from gpushare.node.service import Office, Service
 from gpushare.node.truth import Truth, is_admitted
 from gpushare.obs import log
 
-FOLDER: Final = Path("/var/lib/kubelet/device-plugins")
-POD_RESOURCES: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+KUBELET: Final = Path("/var/lib/kubelet")
+FOLDER: Final = "device-plugins"
+POD_RESOURCES: Final = "pod-resources/kubelet.sock"
 SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
 
 logger = log.get(__name__)
@@ -46,8 +48,7 @@ class Plugin:
         api: Api,
         pods: NodePods,
         events: Recorder,
-        folder: Path = FOLDER,
-        pod_resources: Path = POD_RESOURCES,
+        kubelet: Path = KUBELET,
         visible: Visible = "uuid",
     ) -> None:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
@@ -60,11 +61,11 @@ class Plugin:
             names.GPU_COUNT: Service(self._office, whole=True),
         }
         self.endpoints = [
-            Endpoint(resource, folder / SOCKETS[resource], service, self._kubelet_is)
+            Endpoint(resource, kubelet / FOLDER / SOCKETS[resource], service, self._kubelet_is)
             for resource, service in self.services.items()
         ]
         self.truth = Truth(
-            self.desk, self.catalog, lambda: podresources.ask(pod_resources), api, pods, self._office.calls
+            self.desk, self.catalog, lambda: podresources.ask(kubelet / POD_RESOURCES), api, pods, self._office.calls
         )
         self._kubelet: Identity | None = None
         self._office.listeners += [self._relist, self.truth.due]
@@ -125,7 +126,7 @@ class Plugin:
 
     async def _know_kubelet(self) -> bool:
         try:
-            known = await kubelet.read(self._api, self._node, self._unit)
+            known = await kubelets.read(self._api, self._node, self._unit)
         except (ApiError, Unreachable, Malformed, KubeError) as error:
             logger.warn("cannot read the node", why=str(error))
             return False
@@ -133,7 +134,7 @@ class Plugin:
         if known.warning:
             self._events.record(
                 kind="Node", namespace="", name=self._node, uid=self._node,
-                type="Warning", reason=kubelet.COSTLY, message=known.warning,
+                type="Warning", reason=kubelets.COSTLY, message=known.warning,
             )  # fmt: skip
             logger.warn(known.warning)
         return True
