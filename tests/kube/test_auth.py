@@ -106,6 +106,13 @@ async def test_inside_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
         load(tmp_path, context="prod", environ=environ, account=tmp_path / "account")
 
 
+def test_inside_a_pod_a_kubeconfig_that_is_not_mounted_does_no_harm(tmp_path: Path) -> None:
+    write(tmp_path / "account/token", "pod-token\n")
+    write(tmp_path / "account/ca.crt", (CERTS / "ca.crt").read_text())
+    environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBECONFIG": "/no/file"}
+    assert load(tmp_path, environ=environ, account=tmp_path / "account").source == auth.IN_POD
+
+
 def test_nothing_found_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(KubeError) as caught:
         load(tmp_path)

@@ -108,20 +108,21 @@ def load(
     clock: Callable[[], float] = time.monotonic,
 ) -> Access:
     """The way to the cluster, or a KubeError. Does not talk to it yet."""
-    paths = _paths(kubeconfig, environ, home)
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    in_pod = bool(host and port and (account / "token").exists())
+    paths = _paths(kubeconfig, environ, home, in_pod)
     if paths:
         choice = configfile.choose(configfile.merge(paths, home), context)
         return _from_kubeconfig(choice, environ, home, now, clock)
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     why = "--kubeconfig not given, KUBECONFIG not set, ~/.kube/config missing, "
-    if not (host and port and (account / "token").exists()):
+    if not (host and port and in_pod):
         raise KubeError(NO_KUBECONFIG, why + "not inside a pod", NO_KUBECONFIG_WAY)
     if context:
         raise KubeError(NO_KUBECONFIG, why + f'and a pod has no context "{context}"', NO_KUBECONFIG_WAY)
     return _from_pod(host, port, account, home, now, clock)
 
 
-def _paths(given: str | None, environ: Mapping[str, str], home: Path) -> list[Path]:
+def _paths(given: str | None, environ: Mapping[str, str], home: Path, in_pod: bool) -> list[Path]:
     if given:
         path = home / given[2:] if given.startswith("~/") else Path(given)
         if not path.exists():
@@ -130,7 +131,7 @@ def _paths(given: str | None, environ: Mapping[str, str], home: Path) -> list[Pa
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if listed:
         there = [path for path in listed if path.exists()]  # as with kubectl, some may be missing
-        if not there:
+        if not there and not in_pod:  # Aliyun's DaemonSet names a file that it does not mount
             why = f"KUBECONFIG is {environ['KUBECONFIG']}: no such file"
             raise KubeError(NO_KUBECONFIG, why, NO_KUBECONFIG_WAY)
         return there
