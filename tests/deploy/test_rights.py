@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import yaml
 
 import gpushare
 from gpushare.core import api as objects
@@ -24,14 +25,16 @@ from gpushare.node import app as node_app
 from gpushare.node import pinning
 from tests.deploy import manifests
 
+GUIDE = manifests.ROOT / "docs" / "device-plugin.md"
 SOURCES = Path(gpushare.__file__).parent
 USED_BY_ALL = (SOURCES / "kube" / "events.py",)
 USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").glob("*.py")), *USED_BY_ALL)
-USED_BY_THE_NODE = (*sorted((SOURCES / "node").glob("*.py")), *USED_BY_ALL)
+ON_REQUEST = SOURCES / "node" / "noticeboard.py"
+USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").glob("*.py")} - {ON_REQUEST}), *USED_BY_ALL)
 NAMESPACED = re.compile(
     r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
 )
-VERBS = {"POST": "create", "PATCH": "patch"}
+VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
 Right = tuple[str, str, str]  # where ("" is everywhere), what, which verb
 
@@ -67,6 +70,10 @@ class Recorded(client.Api):
 
 REQUESTS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
     "bind": lambda api: api.bind("ns", "pod", "uid", "node", {}),
+    "create_config_map": lambda api: api.create_config_map("ns", "map", {}, {}),
+    "delete_config_map": lambda api: api.delete_config_map("ns", "map", "uid"),
+    "get_config_map": lambda api: api.get_config_map("ns", "map"),
+    "patch_config_map": lambda api: api.patch_config_map("ns", "map", {}),
     "create_event": lambda api: api.create_event(
         models.Event(
             metadata=models.ObjectMeta(name="e", namespace="ns"),
@@ -150,6 +157,16 @@ async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
         "verbs": ["get"],
     }
     assert asked.others == {f"{client.MUTATING_POLICIES}/{pinning.POLICY}"}
+
+
+async def test_the_role_for_the_list_of_sick_gpus_grants_what_is_asked() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    role, binding = yaml.safe_load_all(text)
+    (rule,) = role["rules"]
+    asked = (await _rights([ON_REQUEST], lambda _: {})).rights
+    assert {("", kind, verb) for kind in rule["resources"] for verb in rule["verbs"]} == asked
+    account = manifests.one("device-plugin-rbac.yaml", "ServiceAccount")["metadata"]
+    assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [(account["name"], account["namespace"])]
 
 
 async def test_an_old_api_server_is_asked_for_nothing_more() -> None:

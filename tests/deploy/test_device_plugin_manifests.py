@@ -1,0 +1,96 @@
+"""The device plugin's manifests take the place of the original's: its names, words and mounts, and fewer rights."""
+
+import signal
+
+import pytest
+
+import gpushare
+from gpushare import cli
+from gpushare.gpu.device import Backend
+from gpushare.kube import auth
+from gpushare.node import app, plugin
+from tests.deploy import manifests
+
+RIGHTS, WORKLOAD = "device-plugin-rbac.yaml", "device-plugin-ds.yaml"
+ACCOUNT, NAME = "gpushare-device-plugin", "gpushare-device-plugin-ds"
+LABELS = {"app": "gpushare", "component": ACCOUNT}
+OF_POD = ("hostNetwork", "nodeSelector", "priorityClassName", "securityContext", "tolerations")
+OF_CONTAINER = ("image", "imagePullPolicy", "env", "ports", "livenessProbe", "readinessProbe", "securityContext")
+OF_DIRECT_NODES = ("nodes/status", "mutatingadmissionpolicies")  # capacity and policy are not its business
+
+
+def pod() -> manifests.Object:
+    return dict(manifests.one(WORKLOAD, "DaemonSet")["spec"]["template"]["spec"])
+
+
+def container() -> manifests.Object:
+    (found,) = pod()["containers"]
+    return dict(found)
+
+
+def test_its_objects_have_the_originals_names_and_labels() -> None:
+    rights = manifests.documents(RIGHTS)
+    assert [d["kind"] for d in rights] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
+    assert all(d["metadata"]["name"] == ACCOUNT and d["metadata"]["labels"] == LABELS for d in rights)
+    (subject,) = manifests.one(RIGHTS, "ClusterRoleBinding")["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "kube-system"}
+    daemonset, labels = manifests.one(WORKLOAD, "DaemonSet"), {**LABELS, "name": NAME}
+    # The original's selector, which cannot be changed: applied over the original it takes its pods over.
+    assert daemonset["spec"]["selector"]["matchLabels"] == labels
+    assert daemonset["spec"]["template"]["metadata"]["labels"] == daemonset["metadata"]["labels"] == labels
+    assert (daemonset["metadata"]["name"], pod()["serviceAccountName"]) == (NAME, ACCOUNT)
+    assert container()["name"] == "gpushare"
+
+
+def test_it_may_do_what_the_node_part_may_less_what_only_direct_nodes_need() -> None:
+    granted = _rules("node-ds.yaml")
+    needed = {right for right in granted if right[0] not in OF_DIRECT_NODES}
+    assert _rules(RIGHTS) == needed | {("nodes", "get")}
+
+
+def test_apart_from_names_and_words_it_runs_as_the_node_part_does() -> None:
+    theirs = dict(manifests.one("node-ds.yaml", "DaemonSet")["spec"]["template"]["spec"])
+    assert {key: pod()[key] for key in OF_POD} == {key: theirs[key] for key in OF_POD}
+    assert pod()["terminationGracePeriodSeconds"] == theirs["terminationGracePeriodSeconds"]
+    (their_container,) = theirs["containers"]
+    assert {key: container()[key] for key in OF_CONTAINER} == {key: their_container[key] for key in OF_CONTAINER}
+    assert container()["image"] == f"gpushare:{gpushare.__version__}"
+    assert "limits" not in container()["resources"]
+
+
+def test_kubelets_sockets_are_where_it_looks_for_them() -> None:
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod()["volumes"]}
+    assert {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]} == paths
+    assert set(paths.values()) == {
+        str(plugin.KUBELET / plugin.FOLDER),
+        str((plugin.KUBELET / plugin.POD_RESOURCES).parent),
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [None, ["gpushare", "device-plugin", "-logtostderr", "--v=5", "--memory-unit=GiB"]],
+    ids=["ours", "the-original's"],
+)
+def test_its_words_start_a_device_plugin_that_counts_as_the_original(
+    words: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[app.Config] = []
+
+    async def run(config: app.Config, access: auth.Access, backend: Backend) -> signal.Signals:
+        seen.append(config)
+        return signal.SIGTERM
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(auth, "load", lambda *_: auth.Access(server="https://127.0.0.1:6443"))
+    monkeypatch.setenv("NODE_NAME", "gpu-a")
+    program, *arguments = words or container()["command"]
+    assert program == "gpushare"
+    assert cli.main(arguments) == 0
+    (config,) = seen
+    assert (config.node, config.unit, config.pin) == ("gpu-a", "GiB", "plugin")
+
+
+def _rules(name: str) -> set[tuple[str, str]]:
+    rules = manifests.one(name, "ClusterRole")["rules"]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
