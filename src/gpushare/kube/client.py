@@ -99,10 +99,10 @@ class Api:
             response.close()
 
     async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
-        return await self._find(_pod(namespace, name), api.Pod)
+        return await self._if_there(_pod(namespace, name), api.Pod)
 
     async def get_config_map(self, namespace: str, name: str) -> api.ConfigMap | None:
-        return await self._find(_config_map(namespace, name), api.ConfigMap)
+        return await self._if_there(_config_map(namespace, name), api.ConfigMap)
 
     async def create_config_map(
         self, namespace: str, name: str, labels: Mapping[str, str], data: Mapping[str, str]
@@ -148,7 +148,7 @@ class Api:
 
     async def has_mutating_policy(self, name: str) -> bool:
         """Whether a MutatingAdmissionPolicy of that name is there; an API server before 1.36 has none."""
-        return await self._find(f"{MUTATING_POLICIES}/{_segment(name)}", models.Versioned) is not None
+        return await self._if_there(f"{MUTATING_POLICIES}/{_segment(name)}", models.Versioned) is not None
 
     async def create_event(self, event: models.Event) -> None:
         namespace = _segment(event.metadata.namespace)
@@ -165,7 +165,7 @@ class Api:
             self._version = (major, minor)
         return self._version
 
-    async def _find(self, path: str, kind: type[T]) -> T | None:
+    async def _if_there(self, path: str, kind: type[T]) -> T | None:
         """None: there is none."""
         try:
             return await self.get(path, kind)

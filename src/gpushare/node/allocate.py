@@ -66,6 +66,8 @@ def _match(desk: Desk, units: Units, size: int, whole: bool, looked: bool) -> _M
         if isinstance(found, Refusal):
             return found
         pool, want = found
+        if len(units) > 1 and not whole:
+            return prefer.refusal(desk, "Mixed", handing.MIXED, size, whole, counts=desk.counts(units))
         return _Match(want.owner, _followers(desk, want, units), pool)
     steer = desk.steer
     told = steer is not None and steer.whole is whole and steer.units == units
@@ -91,10 +93,8 @@ def _by_units(desk: Desk, units: Units, size: int, whole: bool, looked: bool) ->
     if not wants and (whole or len(units) == 1) and _is_spare(desk, counts, whole, ()):
         return _Match(None, {})
     if len(units) > 1 and not whole:
-        return prefer.refusal(desk, "Mixed", prefer.MIXED, size, whole, counts=desk.counts(units))
-    if not wants:
-        return prefer.refusal(desk, "NoPlan", prefer.NO_PLAN, size, whole)
-    return prefer.refusal(desk, "PlanLost", prefer.PLAN_LOST, size, whole, wants[0].gpus or ())
+        return prefer.refusal(desk, "Mixed", handing.MIXED, size, whole, counts=desk.counts(units))
+    return prefer.no_way(desk, wants, size, whole)
 
 
 def _is_spare(desk: Desk, counts: Mapping[str, int], whole: bool, aside: Sequence[Owner]) -> bool:

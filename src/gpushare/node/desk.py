@@ -4,12 +4,12 @@ Pure: state in memory, no I/O. The two questions kubelet asks are answered in `p
 this; `settle` puts it right when kubelet says who really has what.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gpushare.core.model import NodeFacts, PodFacts, Role, Share
 from gpushare.node.ids import Units
-from gpushare.node.plans import Gpus, Plans
+from gpushare.node.plans import Gpus, Plans, size_of
 from gpushare.node.table import Grant, Owner, Table
 
 
@@ -29,7 +29,7 @@ class Desk:
         self.most: int | None = None  # units that a container may have with this kubelet
         self.steer: Steer | None = None
         self.busy_with = ""  # the pod that got something last: kubelet admits one pod after the other
-        self.doubted: set[int] = set()  # grants from just before kubelet restarted
+        self.doubted: set[str] = set()  # pods that got something just before kubelet restarted
         self.knows_all = False  # whether the last look found all pods of this node
 
     @property
@@ -49,27 +49,30 @@ class Desk:
             self.plans.pods[pod.uid] = pod
 
     def end(self, uid: str) -> None:
-        """A pod is gone or has ended. If another could have got what only seems to be its, kubelet will say whose it
-        is."""
-        grants = self.table.of_pod(uid)
-        self.plans.forget(uid)
-        for grant in grants:
-            if grant.sure or not self.plans.wants(grant.size, whole=grant.whole):
+        """A pod is gone or has ended. What only seems to be its may be that of another, perhaps of one that nobody has
+        told us about yet: it is nobody's until kubelet says whose it is."""
+        for grant in self.table.of_pod(uid):
+            if grant.sure:
                 self.table.drop(grant)
             else:
-                for owner in list(grant.owners):
-                    self.table.release(owner)
+                self._disown(grant)
+        self.plans.forget(uid)
+
+    def _disown(self, grant: Grant) -> None:
+        for owner in list(grant.owners):
+            self.table.release(owner)
 
     def kubelet_restarted(self) -> None:
         """What was given and not seen since may not be in its checkpoint: then it asks again, and offers it anew."""
-        self.doubted = {grant.number for grant in self.table.grants.values() if not grant.sure}
+        self.doubted = {o.uid for grant in self.table.grants.values() if not grant.sure for o in grant.owners}
 
     def refused(self) -> None:
-        """kubelet was told no: the pod it is busy with has failed, and what its other containers got is free."""
+        """kubelet was told no: the pod it is busy with has failed. What it got before that is nobody's now, and free
+        as soon as kubelet says so."""
         uid, self.busy_with, self.steer = self.under_way(), "", None
         for grant in self.table.of_pod(uid) if uid else ():
             if not grant.sure:
-                self.table.drop(grant)
+                self._disown(grant)
 
     def under_way(self) -> str:
         """The pod of which kubelet has not asked for everything yet."""
@@ -78,26 +81,68 @@ class Desk:
     def share(self, owner: Owner) -> Share:
         return self.plans.shares(owner.uid)[owner.share]
 
+    def unclear(self, owner: Owner, within: Callable[[str], bool]) -> Grant | None:
+        """A grant that may be this container's as well as that of the one, in such a pod, it was taken for; best if
+        the two are equal. Or one that is nobody's by now."""
+        share = self.share(owner)
+        unsure = [grant for grant in self.table.grants.values() if not grant.sure]
+        for kind in (_kind, _amount):
+            for grant in unsure:
+                if any(within(o.uid) and kind(self.share(o)) == kind(share) for o in grant.owners):
+                    return grant
+        alike = (share.whole, size_of(share), share.gpus)
+        return next((g for g in unsure if not g.owners and (g.whole, g.size, len(g.gpus)) == alike), None)
+
     def together(self, owner: Owner) -> list[Owner]:
         """The shares that must be on the same GPUs, this one included."""
         return [Owner(owner.uid, i) for i in self.plans.piece(owner).shares]
 
     def relabel(self, grant: Grant, owner: Owner) -> None:
         """A grant belongs to another container than was thought. Whom it was taken for gets the other's, or its plan:
-        the two asked for the same amount, so the sums stay as they were planned."""
-        before = next(iter(grant.owners), None)
-        others, plan = self.table.of(owner), self.plans.planned(owner)
-        self.table.assign(owner, grant)
-        if before is not None and before != owner:
-            self.table.release(before)
-            if others is not None:
-                self.table.assign(before, others)
-                self._mark(others)
-            elif plan is not None:
-                for missing in self.together(before):
-                    if self.table.of(missing) is None:
-                        self.plans.moved[missing] = plan
-        self._mark(grant)
+        the two asked for the same amount, so the sums stay as they were planned. What goes together moves together."""
+        kind = _kind(self.share(owner))
+        before = next((o for o in grant.owners if _kind(self.share(o)) == kind), next(iter(grant.owners), None))
+        if before is None or before.uid == owner.uid:
+            self.table.assign(owner, grant)
+            self._mark(grant)
+            return
+        if self.busy_with == before.uid:
+            self.busy_with = owner.uid  # it was that pod all the time
+        self._swap(before, owner)
+        rest = [other for other in self.together(owner) if other != owner]
+        for other in self.together(before):
+            twin = next((o for o in rest if other != before and _kind(self.share(o)) == _kind(self.share(other))), None)
+            if twin is not None:
+                rest.remove(twin)
+                self._swap(other, twin)
+
+    def trade_plans(self, owner: Owner, gpus: frozenset[str]) -> None:
+        """A container is where an equal pod should be that has nothing yet: it went in its stead, and the other way
+        round."""
+        if gpus == frozenset(self.plans.planned(owner) or ()):
+            return
+        shares = self.plans.shares(owner.uid)
+        for uid in self.plans.pods:
+            if uid == owner.uid or self.plans.shares(uid) != shares or self.table.of_pod(uid):
+                continue
+            if gpus == frozenset(self.plans.planned(Owner(uid, owner.share)) or ()):
+                for i in range(len(shares)):
+                    self._swap(Owner(owner.uid, i), Owner(uid, i))
+                return
+
+    def _swap(self, one: Owner, two: Owner) -> None:
+        grants, plans = (self.table.of(one), self.table.of(two)), (self.plans.planned(one), self.plans.planned(two))
+        if any(grant is not None and grant.sure for grant in grants):
+            return
+        for owner, grant, plan in ((one, grants[1], plans[1]), (two, grants[0], plans[0])):
+            self.table.release(owner)
+            if grant is not None:
+                self.table.assign(owner, grant)
+            elif plan is not None and len(plan) == self.share(owner).gpus:
+                self.plans.moved[owner] = plan
+        for grant in grants:
+            if grant is not None:
+                self._mark(grant)
 
     def _mark(self, grant: Grant) -> None:
         grant.passing = any(self.share(owner).role is Role.INIT for owner in grant.owners)
@@ -129,3 +174,11 @@ class Desk:
 
 def count(units: Units) -> int:
     return sum(bits.bit_count() for bits in units.values())
+
+
+def _kind(share: Share) -> tuple[Role, bool, int, int]:
+    return share.role, share.whole, share.units, share.gpus
+
+
+def _amount(share: Share) -> tuple[bool, int, int]:
+    return share.whole, share.units, share.gpus

@@ -14,26 +14,40 @@ from gpushare.node.plans import Want, size_of
 from gpushare.node.table import Grant, Owner
 
 HELD: Final = "kubelet asks for units of {gpus} of {node} that {holder} holds"
+MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}) for a container that nobody planned so"
+NOT_GIVEN: Final = "kubelet hands on units of {gpus} of {node} that no init container was given"
 
 
 def handed_on(desk: Desk, units: Units, size: int, whole: bool) -> tuple[Grant, Want] | Refusal:
     """The grant these units come from, and the container of `size` they go to; or why they may not be handed on."""
-    holders = desk.table.holders(units, whole=whole)
+    node, holders = desk.facts.name, desk.table.holders(units, whole=whole)
+    if not holders:
+        return Refusal("NotGiven", NOT_GIVEN.format(gpus=desk.gpus(units), node=node))
     pool = holders[0]
+    want = _taker(desk, pool, units, size, whole) if len(holders) == 1 else None
+    if want is None:
+        return Refusal("Held", HELD.format(gpus=desk.gpus(units), node=node, holder=desk.holder(holders)))
+    if len(pool.gpus) > 1 and not whole:  # an init container got what was planned for one over several GPUs
+        return Refusal("Mixed", MIXED.format(node=node, counts=desk.counts(pool.units)))
+    return pool, want
+
+
+def _taker(desk: Desk, pool: Grant, units: Units, size: int, whole: bool) -> Want | None:
+    """The container of that size to which units of this grant may go."""
     handed = count({uuid: bits & pool.units.get(uuid, 0) for uuid, bits in units.items()})
-    if len(holders) == 1 and pool.whole is whole and not pool.sure and handed == min(size, pool.size):
-        uids = {owner.uid for owner in pool.owners} if pool.passing else set()
-        wants = desk.plans.wants(size, whole=whole, first=next(iter(uids), ""))
-        for want in wants:
-            if want.owner.uid in uids:
-                return pool, want
-        for want in wants:  # of equal requests it was taken for another one; that it is handed on tells them apart
-            init = _init_before(desk, want, pool.size)
-            if init is not None:
-                desk.relabel(pool, init)
-                return pool, want
-    on, holder = desk.gpus(units), desk.holder(holders)
-    return Refusal("Held", HELD.format(gpus=on, node=desk.facts.name, holder=holder))
+    if pool.whole is not whole or pool.sure or handed != min(size, pool.size):
+        return None
+    uids = {owner.uid for owner in pool.owners} if pool.passing else set()
+    wants = desk.plans.wants(size, whole=whole, first=next(iter(uids), ""))
+    for want in wants:
+        if want.owner.uid in uids:
+            return want
+    for want in wants:  # of equal requests it was taken for another one; that it is handed on tells them apart
+        init = _init_before(desk, want, pool.size)
+        if init is not None:
+            desk.relabel(pool, init)
+            return want
+    return None
 
 
 def _init_before(desk: Desk, want: Want, size: int) -> Owner | None:

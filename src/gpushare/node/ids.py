@@ -52,7 +52,7 @@ class Ids(NamedTuple):
 
     def texts(self) -> list[str]:
         """As strings, one by one."""
-        rows = [bytes(row).decode("ascii", "replace") for row in zip(*self.columns, strict=True)]
+        rows = [bytes(row).decode("utf-8", "replace") for row in zip(*self.columns, strict=True)]
         return [*rows, *self.others]
 
 
@@ -188,6 +188,15 @@ class Catalog:
         self.totals = {gpu.uuid: gpu.total for gpu in gpus}
         self.keys = keys(self.totals, self._unit, self.keys)
         self.numbered = numbers(max(self.totals.values(), default=0))
+
+    def recall(self, used: Iterable[str]) -> None:
+        """At the start, the ids that kubelet knows pods by: a key that had to give way to another GPU's stays as it
+        was, even if that GPU is lost by now."""
+        seen = {name[:KEY] for name in used if len(name) == LENGTH}
+        for uuid, key in list(self.keys.items()):
+            if key not in seen:
+                free = seen - set(self.keys.values())
+                self.keys[uuid] = next((other for other in _windows(uuid, self._unit) if other in free), key)
 
     def reader(self, ids: Ids) -> Reader:
         return Reader(ids, self.keys)

@@ -48,10 +48,13 @@ class Looker:
         self._learn(found)
 
     async def _list(self) -> dict[str, PodFacts]:
-        found: dict[str, PodFacts] = {}
+        found: list[pods.Pod] = []
         async for items, _ in self._api.list_pages(pods.PATH, pods.Pod, pods.params(self._node)):
-            found.update({item.metadata.uid: request.facts(item, self._unit) for item in items})
-        return found
+            found += items
+        # A list is in no order. Pods that kubelet has not taken were last changed when they were bound, and in that
+        # order kubelet gets them.
+        found.sort(key=lambda item: _number(item.metadata.resource_version))
+        return {item.metadata.uid: request.facts(item, self._unit) for item in found}
 
     async def _listen_until(self, end: float) -> None:
         try:
@@ -64,8 +67,14 @@ class Looker:
         """Pods that have come, and pods that have gone. Of those known already, the watch says the rest."""
         self._desk.knows_all = True
         known = self._desk.plans.pods
-        for uid in [uid for uid in known if uid not in found and uid not in self._touched]:
-            self._desk.end(uid)
+        gone = [uid for uid in known if uid not in found and uid not in self._touched]
         for uid, pod in found.items():
             if uid not in self._touched and pod.claim is not None and (pod.finished or uid not in known):
                 self._desk.see(pod)
+        for uid in gone:  # last: what seemed to be theirs may be of a pod that has come
+            self._desk.end(uid)
+
+
+def _number(version: str) -> int:
+    """Resource versions are numbers that grow, wherever pods come from an API server."""
+    return int(version) if version.isdecimal() else 0

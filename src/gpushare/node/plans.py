@@ -120,15 +120,22 @@ class Plans:
         share = shares[owner.share]
         return Piece((owner.share,), share.each, share.gpus, share.whole)
 
-    def needs(self, want: Want) -> dict[str, int]:
-        """What must be free on each planned GPU so that this share and those that draw from its units can be met."""
-        piece = self.piece(want.owner)
-        if any(self._table.of(Owner(want.owner.uid, i)) is not None for i in piece.shares):
-            return dict.fromkeys(want.gpus or (), each_of(want.share))
-        on: set[str] = set()
-        for i in piece.shares:
-            on.update(self.planned(Owner(want.owner.uid, i)) or ())
-        return dict.fromkeys(on, 1 if piece.whole else piece.each)
+    def can_be_kept(self, want: Want, used: Callable[[str], int]) -> bool:
+        """Whether there is room for all that is planned for the pod and not given yet. `used`: the units of a GPU that
+        kubelet cannot be given; 0 only where a whole GPU can be."""
+        wants = self.of_pod(want.owner.uid)
+        planned = all(other.gpus for other in wants)
+        return planned and self._have_room(self._still(want.owner.uid, wants), used)
+
+    def can_begin(self, want: Want, used: Callable[[str], int]) -> bool:
+        """Whether there is room for this share at least, and for those that draw from its units."""
+        together = {Owner(want.owner.uid, i) for i in self.piece(want.owner).shares}
+        wants = [other for other in self.of_pod(want.owner.uid) if other.owner in together]
+        return bool(want.gpus) and self._have_room(self._still(want.owner.uid, wants), used)
+
+    def _have_room(self, needs: Mapping[str, int], used: Callable[[str], int]) -> bool:
+        total = {gpu.uuid: gpu.total for gpu in self.facts.gpus} if self.facts else {}
+        return all(total.get(uuid, 0) - used(uuid) >= amount for uuid, amount in needs.items())
 
     def pledged(self, without: Iterable[Owner]) -> dict[str, int]:
         """By GPU, what pods will still get there, those owners aside."""
@@ -160,40 +167,36 @@ class Plans:
         more = {uuid: amount - self._table.used(uuid, held) for uuid, amount in later.items()}
         return {uuid: amount for uuid, amount in more.items() if amount > 0}
 
-    def replan(self, want: Want, free: Callable[[str], int]) -> dict[Owner, Gpus] | None:
-        """Other GPUs for this share, and for all that must be with it, where all of them fit beside every other plan.
-        `free`: how many units kubelet could be given on a GPU."""
-        facts = self.facts
-        if facts is None:
-            return None
-        piece = self.piece(want.owner)
-        owners = [Owner(want.owner.uid, i) for i in piece.shares]
-        if any(self._table.of(owner) is not None for owner in owners):
+    def replan(self, want: Want, used: Callable[[str], int]) -> dict[Owner, Gpus] | None:
+        """Other GPUs, beside every other plan: for all shares of the pod that can still move, or else for this one and
+        those that must be with it."""
+        uid = want.owner.uid
+        piece = [Owner(uid, i) for i in self.piece(want.owner).shares]
+        if any(self._table.of(owner) is not None for owner in piece):
             return None  # what is there cannot move any more
-        pledged = self.pledged(owners)
-        used = [self._used(gpu.uuid, gpu.total, piece.whole, free, pledged) for gpu in facts.gpus]
-        shares = self.shares(want.owner.uid)
-        request = Request(tuple([shares[i] for i in piece.shares]), Pin.PLUGIN)
-        places = choose.plan(request, Room.of(facts, used), choose.BINPACK)
-        if places is None:
-            return None
-        return {
-            owner: tuple([facts.gpus[at].uuid for at in chosen])
-            for owner, chosen in zip(owners, places, strict=True)
-        }  # fmt: skip
+        pieces = {self.piece(other.owner) for other in self.of_pod(uid)}
+        movable = [Owner(uid, i) for p in pieces if self._is_untouched(uid, p) for i in p.shares]
+        return self._place(sorted(movable), used) or self._place(piece, used)
 
-    def best_fit(self, share: Share, free: Callable[[str], int]) -> Gpus | None:
+    def best_fit(self, share: Share, used: Callable[[str], int]) -> Gpus | None:
         """GPUs for a container nobody has planned, beside all plans."""
+        places = self._plan((share,), used, self.pledged(()))
+        return None if places is None else places[0]
+
+    def _is_untouched(self, uid: str, piece: Piece) -> bool:
+        return all(self._table.of(Owner(uid, i)) is None for i in piece.shares)
+
+    def _place(self, owners: list[Owner], used: Callable[[str], int]) -> dict[Owner, Gpus] | None:
+        shares = self.shares(owners[0].uid)
+        places = self._plan(tuple([shares[owner.share] for owner in owners]), used, self.pledged(owners))
+        return None if places is None else dict(zip(owners, places, strict=True))
+
+    def _plan(
+        self, shares: tuple[Share, ...], used: Callable[[str], int], pledged: Mapping[str, int]
+    ) -> list[Gpus] | None:
         facts = self.facts
         if facts is None:
             return None
-        pledged = self.pledged(())
-        used = [self._used(gpu.uuid, gpu.total, share.whole, free, pledged) for gpu in facts.gpus]
-        places = choose.plan(Request((share,), Pin.PLUGIN), Room.of(facts, used), choose.BINPACK)
-        return None if places is None else tuple([facts.gpus[at].uuid for at in places[0]])
-
-    @staticmethod
-    def _used(uuid: str, total: int, whole: bool, free: Callable[[str], int], pledged: Mapping[str, int]) -> int:
-        if whole:
-            return 0 if free(uuid) and not pledged.get(uuid) else total or 1
-        return total - max(free(uuid) - pledged.get(uuid, 0), 0)
+        taken = [min(used(gpu.uuid) + pledged.get(gpu.uuid, 0), gpu.total) for gpu in facts.gpus]
+        places = choose.plan(Request(shares, Pin.PLUGIN), Room.of(facts, taken), choose.BINPACK)
+        return None if places is None else [tuple([facts.gpus[at].uuid for at in chosen]) for chosen in places]

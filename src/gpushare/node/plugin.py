@@ -67,6 +67,7 @@ class Plugin:
         self.truth = Truth(
             self.desk, self.catalog, lambda: podresources.ask(kubelet / POD_RESOURCES), api, pods, self._office.calls
         )
+        self._office.catch_up, self._office.make_sure = self.truth.catch_up, self.truth.make_sure
         self._kubelet: Identity | None = None
         self._office.listeners += [self._relist, self.truth.due]
         self.truth.listeners.append(self._relist)

@@ -1,18 +1,20 @@
 """Which units shall a container take? kubelet asks before it allocates, and does as it is told.
 
 Pure. First on what is known at once: the oldest plan for that amount which can be kept. Refused, the caller looks at
-the API server and asks again with `looked`; only then is a container placed otherwise than planned, or refused for
-good. A refusal is final for the pod and people read it in its status, so it says why. Called by `service`.
+the API server, then at kubelet's list, and asks with `looked`; only then is a container placed otherwise than planned,
+or refused for good. A refusal is final for the pod and people read it in its status, so it says why.
+Called by `service`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from gpushare.core.model import Refusal, Role, Share
 from gpushare.node import handing, ids
 from gpushare.node.desk import Desk, Steer, count
 from gpushare.node.ids import Units
-from gpushare.node.plans import Gpus, each_of
+from gpushare.node.plans import Gpus, Want, each_of, size_of
 from gpushare.node.table import Owner
 
 NO_PLAN: Final = (
@@ -21,7 +23,6 @@ NO_PLAN: Final = (
 PLAN_LOST: Final = "{amount} were planned on {gpus} of {node}; that is not free any more, nor is there another way"
 NOT_SEEN: Final = "no plan for {amount} is known on {node}"
 NO_MORE: Final = "{gpus} of {node}, where the pod's init containers are, has no room for {amount}"
-MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}) for a container that nobody planned so"
 TOO_MANY: Final = (
     "a container of {amount} is more than this kubelet can report; ask at most {most}, or pin directly (--pin=direct)"
 )
@@ -37,29 +38,41 @@ class Ask(NamedTuple):
 
 
 def prefer(desk: Desk, ask: Ask, *, looked: bool) -> Units | Refusal:
-    """`looked`: the pods of this node have just been asked of the API server, as far as that was possible."""
+    """`looked`: the API server has just been asked for the pods of this node, and kubelet for what they have, as far as
+    that was possible."""
     desk.steer = None
     _forget_what_kubelet_lost(desk, ask)
     if desk.most is not None and not ask.whole and ask.size > desk.most:
         return refusal(desk, "TooMany", TOO_MANY, ask.size, False, forever=True, most=f"{desk.most:,}")
     if ask.must:
         return _extend(desk, ask)
+
+    used = partial(_used, desk, ask)
     wants = desk.plans.wants(ask.size, whole=ask.whole, first=desk.under_way())
     for want in wants:
-        if want.gpus and all(_free(desk, ask, uuid) >= need for uuid, need in desk.plans.needs(want).items()):
-            return _steer(desk, ask, want.owner, dict.fromkeys(want.gpus, each_of(want.share)), {})
+        if desk.plans.can_be_kept(want, used):
+            return _as_planned(desk, ask, want)
     if not looked:
         return refusal(desk, "NotSeen", NOT_SEEN, ask.size, ask.whole)
     if not wants and desk.knows_all and _reopen(desk, ask):
         return prefer(desk, ask, looked=True)
+    return _otherwise(desk, ask, wants, used) if wants else _unplanned(desk, ask, used)
+
+
+def _as_planned(desk: Desk, ask: Ask, want: Want) -> Units:
+    return _steer(desk, ask, want.owner, dict.fromkeys(want.gpus or (), each_of(want.share)), {})
+
+
+def _otherwise(desk: Desk, ask: Ask, wants: list[Want], used: Callable[[str], int]) -> Units | Refusal:
+    """No plan can be kept as it is: another one; or else the beginning of one, whose rest may have room by then."""
     for want in wants:
-        moved = desk.plans.replan(want, lambda uuid: _free(desk, ask, uuid))
+        moved = desk.plans.replan(want, used)
         if moved is not None:
             return _steer(desk, ask, want.owner, dict.fromkeys(moved[want.owner], each_of(want.share)), moved)
-    if wants:
-        planned = next((want.gpus for want in wants if want.gpus), ())
-        return refusal(desk, "PlanLost", PLAN_LOST, ask.size, ask.whole, planned)
-    return _unplanned(desk, ask)
+    for want in wants:
+        if desk.plans.can_begin(want, used):
+            return _as_planned(desk, ask, want)
+    return no_way(desk, wants, ask.size, ask.whole)
 
 
 def refusal(
@@ -70,12 +83,20 @@ def refusal(
     return Refusal(code, sentence.format(**words), forever)
 
 
-def _unplanned(desk: Desk, ask: Ask) -> Units | Refusal:
+def no_way(desk: Desk, wants: list[Want], size: int, whole: bool) -> Refusal:
+    """Nothing fits, as was planned or otherwise."""
+    planned = next((want.gpus for want in wants if want.gpus), None)
+    if planned is None:
+        return refusal(desk, "NoPlan", NO_PLAN, size, whole)
+    return refusal(desk, "PlanLost", PLAN_LOST, size, whole, planned)
+
+
+def _unplanned(desk: Desk, ask: Ask, used: Callable[[str], int]) -> Units | Refusal:
     """Of whom nothing is known gets memory on one GPU, or whole GPUs, where no plan is in the way."""
     share = Share("", 0, Role.APP, 0, ask.size, True) if ask.whole else Share("", 0, Role.APP, ask.size)
-    gpus = desk.plans.best_fit(share, lambda uuid: _free(desk, ask, uuid))
+    gpus = desk.plans.best_fit(share, used)
     if gpus is None:
-        return refusal(desk, "NoPlan", NO_PLAN, ask.size, ask.whole)
+        return no_way(desk, [], ask.size, ask.whole)
     return _steer(desk, ask, None, dict.fromkeys(gpus, each_of(share)), {})
 
 
@@ -85,31 +106,54 @@ def _extend(desk: Desk, ask: Ask) -> Units | Refusal:
     if isinstance(found, Refusal):
         return found
     _, want = found
-    if not ask.whole and len(ask.must) > 1:
-        return refusal(desk, "Mixed", MIXED, ask.size, False, counts=desk.counts(ask.must))
-    planned = want.gpus or ()
-    places = [*planned, *desk.table.gpus] if ask.whole else [*ask.must]
-    pledged = desk.plans.pledged(desk.together(want.owner))
-    missing, more = ask.size - count(ask.must), {}
-    for uuid in dict.fromkeys(places):
-        there = _free(desk, ask, uuid) - (0 if uuid in planned else pledged.get(uuid, 0))
-        if missing and there > 0:
-            more[uuid] = min(there, missing)
-            missing -= more[uuid]
-    if missing:
+    missing = ask.size - count(ask.must)
+    pledged = desk.plans.pledged([other.owner for other in desk.plans.of_pod(want.owner.uid)])  # its own can move
+    more = _more(desk, ask, want, missing, pledged) or _more(desk, ask, want, missing, {})
+    if more is None:
         return refusal(desk, "NoMore", NO_MORE, ask.size, ask.whole, tuple(ask.must))
     return _steer(desk, ask, want.owner, more, {})
 
 
+def _more(desk: Desk, ask: Ask, want: Want, missing: int, pledged: Mapping[str, int]) -> dict[str, int] | None:
+    """How many units of which GPU, beside what is pledged to others. Memory can only be where the rest of it is;
+    without room for it there the pod is lost, so the plans of others come second: they can still be changed."""
+    planned = want.gpus or ()
+    more: dict[str, int] = {}
+    for uuid in dict.fromkeys([*planned, *desk.table.gpus] if ask.whole else ask.must):
+        there = _free(desk, ask, uuid) - (0 if uuid in planned else pledged.get(uuid, 0))
+        if missing and there > 0:
+            more[uuid] = min(there, missing)
+            missing -= more[uuid]
+    return None if missing else more
+
+
+def _used(desk: Desk, ask: Ask, uuid: str) -> int:
+    """The units of a GPU that kubelet cannot be given now; 0 only where it can be given the whole GPU."""
+    total = desk.table.gpus[uuid].total
+    room = desk.table.room(uuid, whole=False) if ask.whole else _free(desk, ask, uuid)
+    wholly = _free(desk, ask, uuid) if ask.whole else desk.table.room(uuid, whole=True)
+    return total - room if room < total or wholly else 1
+
+
 def _reopen(desk: Desk, ask: Ask) -> bool:
     """All pods are known, none of them misses such a share, and yet kubelet asks for one: somebody's was given to
-    another, who has ended since, and kubelet has it free again. Finds that grant and drops it."""
-    for grant in desk.table.grants.values():
-        alike = grant.whole is ask.whole and grant.size == ask.size and not grant.sure
-        if alike and all(not bits & ~ask.available(uuid) for uuid, bits in grant.units.items()):
-            desk.table.drop(grant)
+    another, who has ended since, and kubelet has it free again. Finds that one's grants and drops them."""
+    for uid in desk.plans.pods:
+        sizes = [size_of(share) for share in desk.plans.shares(uid) if share.whole is ask.whole]
+        if ask.size in sizes and _is_lost(desk, ask, uid):
             return True
     return False
+
+
+def _is_lost(desk: Desk, ask: Ask, uid: str) -> bool:
+    """Drops what a pod was given if kubelet offers all of it to others."""
+    grants = [grant for grant in desk.table.of_pod(uid) if grant.whole is ask.whole]
+    units = [(uuid, bits) for grant in grants for uuid, bits in grant.units.items() if bits]
+    lost = bool(units) and not any(grant.sure for grant in grants)
+    lost = lost and all(not bits & ~ask.available(uuid) for uuid, bits in units)
+    for grant in grants if lost else ():
+        desk.table.drop(grant)
+    return lost
 
 
 def _steer(desk: Desk, ask: Ask, owner: Owner | None, counts: Mapping[str, int], moved: dict[Owner, Gpus]) -> Units:
@@ -128,9 +172,6 @@ def _free(desk: Desk, ask: Ask, uuid: str) -> int:
 
 
 def _forget_what_kubelet_lost(desk: Desk, ask: Ask) -> None:
-    for number in list(desk.doubted):
-        grant = desk.table.grants.get(number)
-        if grant is None or grant.sure:
-            desk.doubted.discard(number)
-        elif grant.whole is ask.whole and all(not bits & ~ask.available(uuid) for uuid, bits in grant.units.items()):
-            desk.table.drop(grant)
+    for uid in desk.doubted:
+        _is_lost(desk, ask, uid)
+    desk.doubted = {uid for uid in desk.doubted if any(not grant.sure for grant in desk.table.of_pod(uid))}

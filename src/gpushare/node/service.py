@@ -51,6 +51,8 @@ class Office:
         self, desk: Desk, catalog: Catalog, look: Callable[[], Awaitable[None]], clock: Callable[[], float]
     ) -> None:
         self.desk, self.catalog, self.look = desk, catalog, look
+        self.catch_up: Callable[[], Awaitable[None]] = _nothing  # puts the table right if that is overdue
+        self.make_sure: Callable[[], Awaitable[None]] = _nothing  # puts it right now
         self.visible: Visible = "uuid"
         self.cgpu_disabled = False
         self.calls = Calls(clock)
@@ -68,7 +70,7 @@ class Service:
     def __init__(self, office: Office, *, whole: bool) -> None:
         self._office, self._whole = office, whole
         self._list = b""
-        self._listed: tuple[tuple[Gpu, ...], dict[str, int]] | None = None  # what the list was made of
+        self._listed: tuple[tuple[Gpu, ...], dict[str, int], dict[str, str]] | None = None  # what the list was made of
         self._news = asyncio.Event()
 
     def options(self) -> bytes:
@@ -81,9 +83,10 @@ class Service:
         desk, catalog = self._office.desk, self._office.catalog
         gpus = desk.facts.gpus
         well = {gpu.uuid: self._well(gpu.uuid) for gpu in gpus}
-        if self._listed == (gpus, well):
+        made_of = (gpus, well, dict(catalog.keys))
+        if self._listed == made_of:
             return
-        self._listed = (gpus, well)
+        self._listed = made_of
         if self._whole:
             message = listing.whole(gpus, well)
         else:
@@ -120,6 +123,7 @@ class Service:
         with self._office.calls:
             asked = _parsed(wire.preferred, body)
             async with self._office.one_at_a_time:
+                await self._office.catch_up()
                 answers = [await self._preferred(one) for one in asked]
             return PreferredAllocationResponse(
                 container_responses=[ContainerPreferredAllocationResponse(deviceIDs=names) for names in answers]
@@ -145,6 +149,10 @@ class Service:
         units = prefer(self._office.desk, ask, looked=False)
         if isinstance(units, Refusal) and not units.forever:
             await self._office.look()
+            units = prefer(self._office.desk, ask, looked=False)
+        if isinstance(units, Refusal) and not units.forever:
+            if not ask.must:  # else it is in the middle of a pod
+                await self._office.make_sure()
             units = prefer(self._office.desk, ask, looked=True)
         return self._names(self._sound(units))
 
@@ -182,7 +190,7 @@ class Service:
 
     def _reader(self, ids: Ids) -> Callable[[str], int]:
         if self._whole:
-            there = set(ids.others)
+            there = set(ids.texts())
             return lambda uuid: int(uuid in there)
         reader, totals = self._office.catalog.reader(ids), self._office.catalog.totals
         known: Units = {}
@@ -197,8 +205,8 @@ class Service:
     def _units(self, ids: Ids) -> Units | Refusal:
         desk, catalog = self._office.desk, self._office.catalog
         if self._whole:
-            strangers = [name for name in ids.texts() if name not in desk.table.gpus]
-            units = dict.fromkeys(ids.others, 1)
+            units = dict.fromkeys(ids.texts(), 1)
+            strangers = [name for name in units if name not in desk.table.gpus]
         else:
             reader = catalog.reader(ids)
             units = reader.all(catalog.totals)
@@ -212,6 +220,10 @@ class Service:
 
     def _names(self, units: Units) -> list[str]:
         return list(units) if self._whole else self._office.catalog.names(units)
+
+
+async def _nothing() -> None:
+    pass
 
 
 def _parsed(parse: Callable[[bytes], list[T]], body: bytes) -> list[T]:

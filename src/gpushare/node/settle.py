@@ -13,7 +13,7 @@ from gpushare.core import choose
 from gpushare.core.model import Role
 from gpushare.node.desk import Desk
 from gpushare.node.ids import Units
-from gpushare.node.plans import each_of, size_of
+from gpushare.node.plans import each_of
 from gpushare.node.table import Grant, Owner
 
 
@@ -29,14 +29,15 @@ class Held(NamedTuple):
 
 def settle(desk: Desk, held: Sequence[Held], admitted: Collection[str], upto: int) -> None:
     """`admitted`: pods that kubelet has started. `upto`: the last grant made before kubelet was asked."""
+    adopt(desk, admitted)
     listed = {entry.owner.uid for entry in held if entry.owner is not None}
     seen = {_settle_one(desk, entry).number for entry in held}
     for grant in list(desk.table.grants.values()):
         if grant.sure or grant.number > upto or grant.number in seen:
             continue
         uids = {owner.uid for owner in grant.owners}
-        if grant.passing and uids & (listed | set(admitted)):
-            _close(grant)
+        if grant.passing and uids & (listed | set(admitted)) and _is_its_pods(desk, grant):
+            grant.sure, grant.passing = True, False
         elif not (grant.passing and all(_only_inits(desk, uid) for uid in uids) and uids):
             desk.table.drop(grant)
     for uid in admitted:
@@ -44,11 +45,21 @@ def settle(desk: Desk, held: Sequence[Held], admitted: Collection[str], upto: in
 
 
 def assume(desk: Desk, admitted: Collection[str]) -> None:
-    """kubelet does not say who has what: pods that it has started hold what was planned for them."""
+    """At the start, and kubelet does not say who has what: pods that it has started hold what was planned for them."""
     for uid in admitted:
         for i in range(len(desk.plans.shares(uid))):
             if desk.table.of(Owner(uid, i)) is None:
-                _remember(desk, [Owner(uid, i)])
+                _remember(desk, [Owner(uid, i)])  # and not sure: the first answer of kubelet replaces it
+
+
+def adopt(desk: Desk, admitted: Collection[str]) -> None:
+    """Of equal pods, those that kubelet has started have got what was given so far."""
+    for uid in admitted:
+        for i in range(len(desk.plans.shares(uid))):
+            owner = Owner(uid, i)
+            grant = desk.unclear(owner, lambda other: other not in admitted) if desk.table.of(owner) is None else None
+            if grant is not None:
+                desk.relabel(grant, owner)
 
 
 def give_up(desk: Desk) -> None:
@@ -75,6 +86,8 @@ def _settle_one(desk: Desk, entry: Held) -> Grant:
             table.drop(mine)
         if found is not None and owner is not None:
             desk.relabel(found, owner)
+        elif owner is not None:
+            desk.trade_plans(owner, frozenset(entry.units))
         mine = found or table.give(owner, entry.units, whole=entry.whole, unnamed=entry.strange)
     if owner is not None:
         mine.sure, mine.passing = True, False
@@ -82,8 +95,17 @@ def _settle_one(desk: Desk, entry: Held) -> Grant:
 
 
 def _is(grant: Grant, entry: Held) -> bool:
-    same = grant.units == entry.units and grant.unnamed == entry.strange
-    return same and grant.whole is entry.whole and not grant.passing
+    return grant.units == entry.units and grant.unnamed == entry.strange and grant.whole is entry.whole
+
+
+def _is_its_pods(desk: Desk, pool: Grant) -> bool:
+    """Whether what init containers left is as much, and where, as it must be beside what others drew from it."""
+    owners = sorted(pool.owners)
+    drew = (desk.table.of(other) for other in desk.together(owners[0]) if other not in pool.owners)
+    on = {uuid for grant in drew if grant is not None for uuid in grant.gpus} or pool.gpus
+    if not pool.whole and not pool.gpus <= on:
+        return False
+    return not any(_lifelong(desk, owners[0].uid, owners, tuple(sorted(on))).values())
 
 
 def _only_inits(desk: Desk, uid: str) -> bool:
@@ -96,36 +118,19 @@ def _remember_inits(desk: Desk, uid: str) -> None:
         owner = Owner(uid, i)
         if share.role is not Role.INIT or desk.table.of(owner) is not None:
             continue
-        taken = next((g for g in desk.table.grants.values() if _may_be(desk, g, size_of(share), share.whole)), None)
-        if taken is not None:
-            desk.relabel(taken, owner)  # of pods with equal init containers, this one was started first
-            _close(taken)
-        else:
-            pool = [o for o in desk.together(owner) if desk.share(o).role is Role.INIT and desk.table.of(o) is None]
-            _remember(desk, pool)
+        pool = [o for o in desk.together(owner) if desk.share(o).role is Role.INIT and desk.table.of(o) is None]
+        _remember(desk, pool).sure = True
 
 
-def _close(grant: Grant) -> None:
-    """What init containers left behind is held on, but handed on no more. How much of which GPU is known; of equal
-    pods nobody can tell which units are whose, and kubelet does not say it: it offers the others."""
-    grant.sure, grant.passing = True, False
-    if not grant.whole:
-        grant.unnamed = {uuid: bits.bit_count() for uuid, bits in grant.units.items()}
-        grant.units = {}
-
-
-def _may_be(desk: Desk, grant: Grant, size: int, whole: bool) -> bool:
-    unclear = grant.passing and not grant.sure and grant.whole is whole and grant.size == size
-    return unclear and all(_only_inits(desk, owner.uid) for owner in grant.owners)
-
-
-def _remember(desk: Desk, owners: list[Owner]) -> None:
-    """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where their plan
-    is, or where the rest of the pod's pool is, or on every GPU if nobody says."""
+def _remember(desk: Desk, owners: list[Owner]) -> Grant:
+    """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where the rest of
+    the pod's pool is, or where their plan is, or on every GPU if nobody says."""
     uid, whole = owners[0].uid, desk.share(owners[0]).whole
-    on = desk.plans.planned(owners[0]) or tuple(_beside(desk, owners[0]))
+    on = tuple(dict.fromkeys([*sorted(_beside(desk, owners[0])), *(desk.plans.planned(owners[0]) or ())]))
     if on:
-        missing = {uuid: amount for uuid, amount in _lifelong(desk, uid, owners, on).items() if amount > 0}
+        beyond = _lifelong(desk, uid, owners, on)
+        there = on[: max(desk.share(owner).gpus for owner in owners)]
+        missing = {uuid: max(beyond[uuid], 0) for uuid in there if beyond[uuid] > 0 or not whole}
     else:
         most = max(each_of(desk.share(owner)) for owner in owners)
         missing = dict.fromkeys(desk.table.gpus, most)
@@ -133,7 +138,7 @@ def _remember(desk: Desk, owners: list[Owner]) -> None:
     grant = desk.table.give(None, units, whole=whole, unnamed={} if whole else missing)
     for owner in owners:
         desk.table.assign(owner, grant)
-    grant.sure = True
+    return grant
 
 
 def _beside(desk: Desk, owner: Owner) -> set[str]:

@@ -6,6 +6,7 @@ this: until then the plan counts, and the sums are the same. Run by `plugin`.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
@@ -25,6 +26,8 @@ from gpushare.node.table import Owner
 from gpushare.obs import log
 
 QUIET_SECONDS: Final = 1.0
+OVERDUE_SECONDS: Final = 3.0  # without such quiet, kubelet is asked in the middle of its question
+CATCH_UP_SECONDS: Final = 1.0  # of it: it waits meanwhile and admits nothing else
 PATIENCE: Final = 10  # times in a row that kubelet may leave a question unanswered: about a minute
 ORIGINAL: Final = "-_-"  # between uuid and number in the ids of the original's plugin
 GONE: Final = (404, 409, 422)
@@ -134,7 +137,7 @@ class Calls:
     """Whether kubelet is asking us something, and since when not."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._running = 0
         self._last = clock()
 
@@ -143,11 +146,11 @@ class Calls:
 
     def __exit__(self, *_: object) -> None:
         self._running -= 1
-        self._last = self._clock()
+        self._last = self.clock()
 
     def quiet_in(self) -> float:
         """Seconds until kubelet may be asked something; 0 now."""
-        return QUIET_SECONDS if self._running else max(QUIET_SECONDS - (self._clock() - self._last), 0.0)
+        return QUIET_SECONDS if self._running else max(QUIET_SECONDS - (self.clock() - self._last), 0.0)
 
 
 class Truth:
@@ -172,6 +175,9 @@ class Truth:
         self._wake = asyncio.Event()
         self._wake.set()
         self._unsettled = True
+        self._asked = calls.clock()  # kubelet, last
+        self._one_at_a_time = asyncio.Lock()
+        self._begun = False
         self._failures = 0
 
     def due(self) -> None:
@@ -184,6 +190,7 @@ class Truth:
         while True:
             await self._wake.wait()
             while (wait := self._calls.quiet_in()) > 0:
+                await self._write()  # who went otherwise than planned: others must not be sent there
                 await self._sleep(wait)
             self._wake.clear()
             if await self.once():
@@ -197,37 +204,69 @@ class Truth:
         if self._unsettled:
             self._unsettled = False
             self._unsettled |= not await self.settle()
-        patched = [await self._patch(patch) for patch in patches(self._desk)]
-        return all(patched) and not self._unsettled
+        return await self._write() and not self._unsettled
+
+    async def catch_up(self) -> None:
+        """For a kubelet so busy that quiet never comes. Called while it waits for GetPreferredAllocation: then no
+        Allocate is under way, it has marked nothing that a list could make it lose, and it does one pod at a time. Not
+        in the middle of a pod, which it may not list yet."""
+        if self._unsettled and self._calls.clock() - self._asked > OVERDUE_SECONDS:
+            await self.make_sure()
+
+    async def make_sure(self) -> None:
+        """Before somebody is placed otherwise than planned, or refused: what seems to be held may be free, and kubelet
+        can say it. Asked at such a moment, too."""
+        if settle.is_unsettled(self._desk) and not self._desk.under_way():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CATCH_UP_SECONDS):
+                    await self.settle()
 
     async def settle(self) -> bool:
         """Whether kubelet said all there is to know."""
+        async with self._one_at_a_time:
+            return await self._settle()
+
+    async def _settle(self) -> bool:
+        self._asked = self._calls.clock()
         upto, before = self._desk.table.last, self._names()
         try:
             listed = await self.ask()
         except NoAnswer as error:
             logger.warn("kubelet does not say who has which GPU", why=str(error))
-            settle.assume(self._desk, self._admitted())
-            self._failures += 1
-            if self._failures > PATIENCE:
-                settle.give_up(self._desk)
-            return False
-        self._failures = 0
-        after = self._names()
-        uids = {name: uid for name, uid in after.items() if before.get(name) == uid}  # not one just made anew
-        entries = held(self._desk, self._catalog.keys, listed, uids)
-        started = {entry.owner.uid for entry in entries if entry.owner is not None}
-        settle.settle(self._desk, entries, self._admitted() | started, upto)
+            self._guess()
+        else:
+            self._failures = 0
+            if not self._begun:
+                self._catalog.recall(name for entry in listed if not entry.whole for name in entry.ids)
+            after = self._names()
+            uids = {name: uid for name, uid in after.items() if before.get(name) == uid}  # not one just made anew
+            entries = held(self._desk, self._catalog.keys, listed, uids)
+            started = {entry.owner.uid for entry in entries if entry.owner is not None}
+            settle.settle(self._desk, entries, self._admitted() | started, upto)
+        self._begun = True
         for listener in self.listeners:
             listener()
-        return not settle.is_unsettled(self._desk)
+        return not self._failures and not settle.is_unsettled(self._desk)
+
+    def _guess(self) -> None:
+        """What can be said without kubelet."""
+        settle.adopt(self._desk, self._admitted())
+        if not self._begun:
+            settle.assume(self._desk, self._admitted())
+        self._failures += 1
+        if self._failures > PATIENCE:
+            settle.give_up(self._desk)
 
     def _names(self) -> dict[tuple[str, str], str]:
-        alive = (seen.facts for seen in self._pods.pods.values() if not seen.facts.finished)
-        return {(facts.namespace, facts.name): facts.uid for facts in alive}
+        return {(pod.namespace, pod.name): uid for uid, pod in self._desk.plans.pods.items()}
 
     def _admitted(self) -> set[str]:
         return {uid for uid, seen in self._pods.pods.items() if uid in self._desk.plans.pods and is_admitted(seen)}
+
+    async def _write(self) -> bool:
+        """Whether all annotations say what is known."""
+        patched = [await self._patch(patch) for patch in patches(self._desk)]
+        return all(patched)
 
     async def _patch(self, patch: Patch) -> bool:
         pod = patch.pod
