@@ -1,4 +1,4 @@
-"""Draws the README's picture of the tables: docs/inspect.svg, from a real run of the demo's first six steps.
+"""Draws the README's picture of the tables: docs/inspect.svg, from a real run of the demo's first seven steps.
 
 Run it after a change of what `inspect` shows: `.venv/bin/python -m tools.picture`. What stands in the picture is what a
 terminal of 100 columns would show; bars are drawn as rectangles, because fonts draw block characters with gaps.
@@ -18,7 +18,7 @@ from gpushare.demo import app
 from gpushare.demo.stage import Stage
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "inspect.svg"
-STEPS = 6  # until somebody waits
+STEPS = 7  # until somebody waits
 COLUMNS = 100
 CELL, LINE, MARGIN = 8.4, 20, 16  # pixels; of a 14-pixel monospaced font
 PAINT = re.compile(r"\x1b\[(\d+)m")

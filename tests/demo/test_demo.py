@@ -18,21 +18,25 @@ FAST_READER = (
     "import sys; from gpushare.demo import story; story.READING = 0.1; from gpushare import cli; sys.exit(cli.main())"
 )
 
+IMPATIENT = (
+    "import sys; from gpushare.demo import world; world.PATIENCE = 0.0; from gpushare import cli; sys.exit(cli.main())"
+)
+
 
 def environment(folder: Path) -> dict[str, str]:
     """Nothing of this machine but the temporary folder, so that what is left behind can be seen."""
     return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
 
 
-def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(folder: Path) -> None:
     done = subprocess.run(
-        [GPUSHARE, "demo"], env=environment(tmp_path), capture_output=True, text=True, timeout=PATIENCE, check=False
+        [GPUSHARE, "demo"], env=environment(folder), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert [line[0] for line in lines if re.match(r"\d  ", line)] == list("12345678")
-    assert sum(line.startswith("ok    ") for line in lines) == 4
-    assert re.fullmatch(r"demo: 8 steps, 4 checks ok, \d+ s", lines[-1])
+    assert [line[0] for line in lines if re.match(r"\d  ", line)] == list("123456789")
+    assert sum(line.startswith("ok    ") for line in lines) == 5
+    assert re.fullmatch(r"demo: 9 steps, 5 checks ok, \d+ s", lines[-1])
     assert sum(line.startswith("NAME ") for line in lines) == 2
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in done.stdout
@@ -43,18 +47,21 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(tmp_path: Path)
         "gpu-b GPU 0, nobody else on it",
         "no single GPU has 7000 MiB free; closest gpu-c GPU 1, 464 short;",
         "it would fit if one of 15 pods there ended, or if it asked 6536 or less",
-        "139768/149070 (93%)  ",
+        "153768/171952 (89%)  ",
+        "gpu-d pins by device plugin: kubelet asked it, main has GPU 0, helper GPU 1",
+        "pods placed: 88 of 88 ",
+        "env names its GPU: 50 of 50    2 by the device plugin, 48 by the binding",
     ):
         assert promised in done.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("enough", [signal.SIGINT, signal.SIGHUP])  # Ctrl-C, and a window that is closed
-def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(tmp_path: Path, enough: signal.Signals) -> None:
+def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path, enough: signal.Signals) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", FAST_READER, "demo"],
-        env=environment(tmp_path),
+        env=environment(folder),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -77,7 +84,7 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(tmp_path: Path
     assert asked.stdout.startswith("llm runs on gpu-c GPU 1: 7000 MiB")
     assert "\x1b[" in shown
     assert "████" in shown
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def _read_until(terminal: int, words: str) -> str:
@@ -90,20 +97,33 @@ def _read_until(terminal: int, words: str) -> str:
     return shown
 
 
+def test_what_does_not_happen_is_said_and_the_logs_are_kept(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPATIENT, "demo"],
+        env=environment(folder), capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "FAIL  the GPUs of gpu-a published: not after 0 s\n" in done.stdout
+    (kept,) = folder.iterdir()
+    assert done.stdout.splitlines()[-1].endswith(f"extender.log and nodes.log: {kept}")
+    assert (kept / "nodes.log").read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_ended_in_the_middle_it_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    with subprocess.Popen([GPUSHARE, "demo"], env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as demo:
+def test_ended_in_the_middle_it_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([GPUSHARE, "demo"], env=environment(folder), stdout=pipe, stderr=pipe, text=True) as demo:
         assert demo.stdout is not None
-        while not demo.stdout.readline().startswith("2  "):
+        while not demo.stdout.readline().startswith("5  "):  # by then the device plugin has been at work
             pass
         demo.send_signal(number)
-        demo.stdout.read()
-        assert demo.wait(timeout=30) == 130
-    assert list(tmp_path.iterdir()) == []
+        _, errors = demo.communicate(timeout=30)
+        assert (demo.returncode, errors) == (130, "")
+    assert list(folder.iterdir()) == []
 
 
-def test_killed_in_the_middle_it_leaves_no_process_behind(tmp_path: Path) -> None:
-    with subprocess.Popen([GPUSHARE, "demo"], env=environment(tmp_path), stdout=subprocess.PIPE, text=True) as demo:
+def test_killed_in_the_middle_it_leaves_no_process_behind(folder: Path) -> None:
+    with subprocess.Popen([GPUSHARE, "demo"], env=environment(folder), stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         while not demo.stdout.readline().startswith("2  "):
             pass

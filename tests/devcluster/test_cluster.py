@@ -10,7 +10,7 @@ from gpushare.core import api as core_api
 from gpushare.core import codec
 from gpushare.core.model import Pin
 from gpushare.devcluster.cluster import DevCluster
-from gpushare.devcluster.nodes import gpu_uuid, simulated_node
+from gpushare.devcluster.nodes import ROOM, bare_node, gpu_uuid, simulated_node
 from tests.devcluster import live, support
 
 
@@ -24,6 +24,15 @@ def test_a_simulated_node_is_what_the_extender_takes_for_a_node_that_pins_direct
         (1, 11178, True, "Tesla P40"),
     ]
     assert not codec.contradicts(node)
+
+
+def test_a_bare_node_leaves_it_to_others_to_say_what_gpus_it_has() -> None:
+    bare = bare_node("gpu-b", "10.0.0.12", version="v1.35.0")
+    assert codec.node_facts(msgspec.convert(bare, core_api.Node), frozenset()) is None
+    assert bare["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.0"
+    assert bare["status"]["capacity"].keys() == bare["status"]["allocatable"].keys() == ROOM.keys()
+    simulated_node("gpu-b", "10.0.0.12")  # which is made of one, and changes no other
+    assert bare == bare_node("gpu-b", "10.0.0.12", version="v1.35.0")
 
 
 def test_the_same_node_has_the_same_gpus_and_no_other_has_them() -> None:

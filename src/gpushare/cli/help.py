@@ -60,9 +60,10 @@ Exit codes: 0 fits or runs, 1 does not fit, 2 bad input, 3 could not ask"""
 
 DEMO: Final = """\
 usage: gpushare demo [--once]
-Shows the whole thing at work on this machine: three simulated nodes with six
-GPUs, a small stand-in for Kubernetes, and the real extender. On a terminal it
-then stays up, to be played with, until Ctrl-C.
+Shows the whole thing at work on this machine: four simulated nodes with eight
+GPUs and a small stand-in for Kubernetes; extender, gpushare node and device
+plugin are the real ones. On a terminal it then stays up, to be played with,
+until Ctrl-C.
   --once              end when the story ends, as it does without a terminal
   --color auto|always|never, --debug
 Examples

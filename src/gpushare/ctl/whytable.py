@@ -3,6 +3,7 @@
 Pure. Five rows, the closest node first; with `-o wide` every node and every GPU. Called by `whytext`.
 """
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ WIDTH = 43  # of the second column at least: most sentences fit, so that tables 
 GAP, INDENT = "  ", "  "
 NARROWEST = 16  # columns in which the last column is still worth wrapping
 NODES = "node(s) "
+OF_ONE = re.compile(r"^that (count|need|pin)\b")  # of several nodes; a row is about one
 ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu")
 MOST_GPUS = 4  # named in one row
 
@@ -82,7 +84,7 @@ def _bare(view: NodeView) -> str:
     """A refusal that is about the node and not about its GPUs, in the words kube-scheduler is told."""
     refused = view.gpushare
     assert refused is not None
-    said = refused.message.removeprefix(NODES)
+    said = OF_ONE.sub(r"\1s", refused.message.removeprefix(NODES))
     return f"{said}: {refused.detail}" if refused.detail else said
 
 

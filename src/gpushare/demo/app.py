@@ -13,53 +13,57 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 
 from gpushare.ctl.screen import Screen
-from gpushare.demo import checks, objects
+from gpushare.demo import checks, nodes, objects, told
 from gpushare.demo.checks import Check
 from gpushare.demo.extender import Extender, NotReady
 from gpushare.demo.stage import Stage
 from gpushare.demo.story import STEPS, Story
 from gpushare.demo.world import TooLong, World
 from gpushare.devcluster.cluster import DevCluster
-from gpushare.devcluster.nodes import simulated_node
+from gpushare.devcluster.nodes import bare_node
 from gpushare.devcluster.scheduler import Scheduler
 from gpushare.kube import auth
 
 FAILED, INTERRUPTED = 1, 130
 OPENING = (
-    "gpushare demo: {nodes} simulated nodes, {gpus} simulated GPUs, the real extender over HTTP.",
-    "A small stand-in plays Kubernetes on 127.0.0.1; nothing else here is touched.",
+    "gpushare demo: {nodes} simulated nodes, {gpus} simulated GPUs; the real extender, the real",
+    "gpushare node on each, one with its device plugin. A small stand-in plays",
+    "Kubernetes on 127.0.0.1; nothing else here is touched.",
 )
 
 
 def run(screen: Screen, *, once: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="gpushare-demo-"))
+    nodes.log_to(folder / "nodes.log")
     stage = Stage(screen, hurry=once)
     ended = 0
-    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends it: as after Ctrl-C, nothing is left behind
-        signal.signal(number, signal.default_int_handler)
     try:
         ended = asyncio.run(_demo(folder, stage, stay=stage.moves))
     except (TooLong, NotReady) as error:
         stage.say(f"FAIL  {error}")
         ended = FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         ended = INTERRUPTED
     finally:
         if ended == FAILED:
-            stage.say(f"      everything of this run: {folder} (the extender's log: {folder / 'extender.log'})")
+            stage.say(f"      everything of this run, extender.log and nodes.log: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return ended
 
 
 async def _demo(folder: Path, stage: Stage, *, stay: bool) -> int:
-    began = time.monotonic()
-    gpus = sum(len(gpus) for _, gpus in objects.NODES.values())
+    began, story_teller = time.monotonic(), asyncio.current_task()
+    assert story_teller is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends it: as after Ctrl-C, nothing is left behind
+        asyncio.get_running_loop().add_signal_handler(number, story_teller.cancel)
+    gpus = sum(len(machine.gpus) for machine in objects.NODES.values())
     stage.say(*(line.format(nodes=len(objects.NODES), gpus=gpus) for line in OPENING), "")
     async with prepared(folder, stage) as (world, story):
         drawing = asyncio.create_task(world.keep_drawing())
@@ -67,7 +71,7 @@ async def _demo(folder: Path, stage: Stage, *, stay: bool) -> int:
             await story.tell()
         finally:
             drawing.cancel()
-        found = _checked(world, story)
+        found = await _checked(world, story)
         stage.settle(["", *world.table(), "", *(check.line() for check in found)])
         bad = sum(not check.ok for check in found)
         verdict = f"{len(found)} checks ok" if not bad else f"{bad} of {len(found)} checks FAILED"
@@ -80,21 +84,29 @@ async def _demo(folder: Path, stage: Stage, *, stay: bool) -> int:
 @contextlib.asynccontextmanager
 async def prepared(folder: Path, stage: Stage) -> AsyncIterator[tuple[World, Story]]:
     """Everything runs, and nothing has happened yet."""
-    nodes = [simulated_node(name, ip, gpus=gpus) for name, (ip, gpus) in objects.NODES.items()]
+    machines = [bare_node(name, machine.ip, version=machine.kubelet) for name, machine in objects.NODES.items()]
     async with contextlib.AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(DevCluster(nodes=nodes, folder=folder))
+        kubelets = stack.enter_context(nodes.folders(folder))
+        cluster = await stack.enter_async_context(DevCluster(nodes=machines, folder=folder, kubelets=kubelets))
+        access = auth.load(str(cluster.kubeconfig), None, {}, folder)
+        components = await stack.enter_async_context(nodes.running(access, kubelets))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        world = World(cluster, components, session, stage)
+        await world.create(objects.namespace(objects.BY_PLUGIN))
+        for name in components:
+            await world.until(f"the GPUs of {name} published", partial(world.offered, name))
         extender = Extender(cluster.kubeconfig, folder / "extender.log")
         stack.push_async_callback(extender.end)
         await extender.start()
-        access = auth.load(str(cluster.kubeconfig), None, {}, folder)
         await stack.enter_async_context(Scheduler(access, extender_url=extender.url))
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        world = World(cluster, session, stage)
         yield world, Story(world, extender, stage)
 
 
-def _checked(world: World, story: Story) -> list[Check]:
-    return checks.checks(world.look(), world.worst, world.cluster.server.audit, story.expected, story.staying)
+async def _checked(world: World, story: Story) -> list[Check]:
+    seen = world.look()
+    found = checks.checks(seen, world.worst, world.cluster.server.audit, story.expected, story.staying)
+    containers = await told.containers(seen, world.cluster.kubelet.logs, world.components)
+    return [*found, told.check(containers, told.tables(seen, world.components))]
 
 
 def _what_next(kubeconfig: Path) -> list[str]:
@@ -110,6 +122,7 @@ def _what_next(kubeconfig: Path) -> list[str]:
             *lines,
             f"  kubectl get pods -o wide; {inspect} -w",
             "  kubectl scale deployment web --replicas=5    # one more fits, one waits",
+            f"  kubectl logs chat -c main -n {objects.BY_PLUGIN}       # env from the device plugin",
         ]
     return [*lines, f"  {ours} inspect -w", f"  {ours} why llm", "(kubectl works here, too, once it is installed)"]
 

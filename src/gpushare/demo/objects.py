@@ -3,16 +3,31 @@
 Data only. `story` creates these one after the other.
 """
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from gpushare.core import names
+from gpushare.devcluster.nodes import VERSION
 
 Object = dict[str, Any]
-NODES = {  # address, and the memory of each GPU in MiB
-    "gpu-a": ("10.0.0.11", [16276, 16276]),
-    "gpu-b": ("10.0.0.12", [24268, 11178]),
-    "gpu-c": ("10.0.0.13", [40536, 40536]),
+
+
+class Machine(NamedTuple):
+    """`gpus`: the memory of each in MiB. `pin`: how containers learn their GPUs there. `kubelet`: its version."""
+
+    ip: str
+    gpus: list[int]
+    pin: Literal["direct", "plugin"] = "direct"
+    kubelet: str = VERSION
+
+
+NODES = {
+    "gpu-a": Machine("10.0.0.11", [16276, 16276]),
+    "gpu-b": Machine("10.0.0.12", [24268, 11178]),
+    "gpu-c": Machine("10.0.0.13", [40536, 40536]),
+    # From 1.36 on a device plugin in MiB is costly for kubelet, and needless: plugin nodes are older ones.
+    "gpu-d": Machine("10.0.0.14", [11441, 11441], "plugin", "v1.35.0-simulated"),
 }
+BY_PLUGIN = "by-plugin"  # the namespace whose pods the admission policy leaves alone: they go to plugin nodes
 IMAGE = "example/cuda"
 FOR_EVER = ["sleep", "infinity"]
 
@@ -22,8 +37,14 @@ def container(name: str, resource: str, amount: int) -> Object:
     return {"name": name, "image": IMAGE, "command": FOR_EVER, "resources": limits}
 
 
-def pod(name: str, *containers: Object, annotations: dict[str, str] | None = None) -> Object:
-    metadata = {"name": name, "annotations": annotations or {}}
+def namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def pod(
+    name: str, *containers: Object, annotations: dict[str, str] | None = None, namespace: str = "default"
+) -> Object:
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": list(containers)}}
 
 

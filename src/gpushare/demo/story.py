@@ -1,7 +1,7 @@
-"""The story in eight steps, one line of narration each; what a line says was looked at, not assumed.
+"""The story in nine steps, one line of narration each; what a line says was looked at, not assumed.
 
 Told by `app`. Amounts are chosen so that each step shows one thing: tight packing, several containers, several GPUs, a
-whole GPU, a burst, a refusal with its reason, a wake-up, and a crash in the middle.
+whole GPU, a device plugin, a burst, a refusal with its reason, a wake-up, and a crash in the middle.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from gpushare.core import explain, names, request
 from gpushare.core.explanation import Explanation
-from gpushare.demo import objects
+from gpushare.core.model import Pin
+from gpushare.demo import objects, told
 from gpushare.demo.extender import Extender
 from gpushare.demo.stage import Stage
 from gpushare.demo.world import World
@@ -19,7 +20,7 @@ from gpushare.demo.world import World
 BURST = 40
 KILLED_AFTER = 12  # of the second burst
 READING = 2.5  # seconds a step stands before the next one
-STEPS = 8
+STEPS = 9
 
 
 class Story:
@@ -31,7 +32,10 @@ class Story:
 
     async def tell(self, steps: int = STEPS) -> None:
         """The first steps of it, by default all."""
-        whole = (self._web, self._vision, self._train, self._solo, self._burst, self._waits, self._wakes, self._crash)
+        whole = (
+            self._web, self._vision, self._train, self._solo, self._plugin,
+            self._burst, self._waits, self._wakes, self._crash,
+        )  # fmt: skip
         for step in whole[:steps]:
             await step()
 
@@ -60,6 +64,18 @@ class Story:
         await self._placed("solo", 1)
         await self._told("Pod solo: a whole GPU", f"{self._where_is('solo')}, nobody else on it")
 
+    async def _plugin(self) -> None:
+        """A pod that the admission policy leaves alone: it can only go where kubelet asks a device plugin."""
+        two = [objects.container(name, names.GPU_MEM, units) for name, units in (("main", 8000), ("helper", 6000))]
+        await self._world.create(objects.pod("chat", *two, namespace=objects.BY_PLUGIN))
+        await self._placed("chat", 1)
+        await self._told(f"Pod {objects.BY_PLUGIN}/chat: 8000 + 6000 MiB", self._where_is("chat"), read=False)
+        (node,) = self._world.places(self._world.bound("chat"))
+        main, helper = (self._env(objects.BY_PLUGIN, "chat", name)[names.ALIYUN_IDX] for name in ("main", "helper"))
+        has = f"main has GPU {main}, helper GPU {helper}"
+        self._stage.say(f"     {node} pins by device plugin: kubelet asked it, {has}")
+        await self._stage.pause(READING)
+
     async def _burst(self) -> None:
         await self._world.create(objects.batch("batch", BURST, 1000))
         took = await self._placed("batch-", BURST)
@@ -69,7 +85,8 @@ class Story:
 
     async def _waits(self) -> None:
         seen = self._world.look()
-        free = sum(sum(state.room.free) for state in seen.ledger.nodes.values() if state.room is not None)
+        rooms = [state.room for state in seen.ledger.nodes.values() if state.room is not None]
+        free = sum(sum(room.free) for room in rooms if room.facts.pin is Pin.DIRECT)  # where it may go
         await self._world.create(objects.pod("llm", objects.container("main", names.GPU_MEM, 7000)))
         self.expected += 1
         await self._world.until("llm refused", lambda: self._refused("llm"))
@@ -120,6 +137,7 @@ class Story:
         took = time.monotonic() - started
         await world.until_bound("second-", BURST)
         self.expected += BURST
+        await world.until_running("second-", BURST)
         rest = f"rebuilt from the cluster: {BURST - placed} placed"
         self._stage.say(f"     extender back in {took:.1f} s, {rest}, none twice")
         await self._stage.pause(READING)
@@ -139,6 +157,9 @@ class Story:
 
     def _running(self) -> set[str]:
         return {pod.metadata.uid for pod in self._world.pods("") if pod.status.phase == "Running"}
+
+    def _env(self, namespace: str, pod: str, container: str) -> dict[str, str]:
+        return told.environment(self._world.cluster.kubelet.logs(namespace, pod, container))
 
     def _refused(self, name: str) -> bool:
         conditions = [c for pod in self._world.pods(name) for c in pod.status.conditions or ()]

@@ -6,7 +6,7 @@ from the server in this process.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import aiohttp
 import msgspec
@@ -18,11 +18,14 @@ from gpushare.demo import checks
 from gpushare.demo.objects import Object
 from gpushare.demo.stage import Stage
 from gpushare.devcluster.cluster import DevCluster
+from gpushare.node.app import Node
 
+DEFAULT = "default"
 PATIENCE = 30.0  # seconds for anything; all of it takes moments
 LOOK = 0.005  # seconds between two looks while something is awaited
 DRAW = 0.1  # seconds between two pictures
 PATHS = {
+    "Namespace": "/api/v1/namespaces",
     "Pod": "/api/v1/namespaces/default/pods",
     "Deployment": "/apis/apps/v1/namespaces/default/deployments",
     "Job": "/apis/batch/v1/namespaces/default/jobs",
@@ -34,20 +37,20 @@ class TooLong(Exception):
 
 
 class World:
-    def __init__(self, cluster: DevCluster, session: aiohttp.ClientSession, stage: Stage) -> None:
-        self.cluster, self.worst = cluster, checks.Fullest()
+    """`components`: what runs on its nodes, by name."""
+
+    def __init__(
+        self, cluster: DevCluster, components: Mapping[str, Node], session: aiohttp.ClientSession, stage: Stage
+    ) -> None:
+        self.cluster, self.components, self.worst = cluster, components, checks.Fullest()
         self._session, self._stage = session, stage
         self._nodes, self._pods = msgspec.json.Decoder(snapshot.Node), msgspec.json.Decoder(intree.Pod)
 
     async def create(self, obj: Object) -> None:
-        async with self._session.post(self.cluster.server.url + PATHS[obj["kind"]], json=obj) as response:
+        path = PATHS[obj["kind"]].replace("/default/", f"/{obj['metadata'].get('namespace', DEFAULT)}/")
+        async with self._session.post(self.cluster.server.url + path, json=obj) as response:
             if response.status != 201:
                 raise TooLong(f"{obj['kind']} {obj['metadata']['name']} was not created: {await response.text()}")
-
-    async def delete(self, kind: str, name: str) -> None:
-        options = {"propagationPolicy": "Background"}
-        async with self._session.delete(f"{self.cluster.server.url}{PATHS[kind]}/{name}", json=options) as response:
-            response.raise_for_status()
 
     def look(self) -> Snapshot:
         """The cluster now. Every look also notes how full the GPUs are."""
@@ -86,11 +89,19 @@ class World:
         )
 
     def pods(self, prefix: str) -> list[intree.Pod]:
+        """Those whose names begin so, in all namespaces."""
         entries = self.cluster.server.store.shelf("pods").entries
-        return [self._pods.decode(entry.data) for key, entry in entries.items() if key.startswith(f"default/{prefix}")]
+        found = [entry for key, entry in entries.items() if key.partition("/")[2].startswith(prefix)]
+        return [self._pods.decode(entry.data) for entry in found]
 
     def bound(self, prefix: str) -> list[intree.Pod]:
         return [pod for pod in self.pods(prefix) if pod.spec.node_name]
+
+    def offered(self, node: str) -> bool:
+        """Whether all is ready on the node, and its GPUs can be had."""
+        state = self.look().ledger.nodes.get(node)
+        offers = state is not None and state.facts is not None and state.facts.blocked is None
+        return offers and not self.components[node].not_ready()
 
     def places(self, pods: Sequence[intree.Pod]) -> dict[str, list[tuple[int, int]]]:
         """Where pods are: by node, the GPUs and what they hold there."""

@@ -12,6 +12,7 @@ from gpushare.core import names
 from gpushare.devcluster import quantity
 from gpushare.devcluster.status import Object
 
+NAMESPACES: Final = {"gpushare.io/pin": "direct"}  # the label of those that are meant, where not all are
 MOST_CONTAINERS: Final = 500  # of each list; a pod with more is left as it is
 ASKS: Final = (names.GPU_MEM, names.GPU_COUNT)
 CONTAINER_MEMORY: Final = "ALIYUN_COM_GPU_MEM_CONTAINER"

@@ -14,7 +14,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -60,7 +60,8 @@ class Audit:
 class ApiServer:
     """Public attributes may be changed while it runs: `audit_on`, `expired_as_status`, `bookmark_seconds`, `token`.
 
-    `pin_directly`: new pods are changed as the shipped admission policy would. `logs`: who knows what containers wrote.
+    `pin_directly`: new pods are changed as the shipped admission policy would, in namespaces with the labels
+    `pin_namespaces`. `logs`: who knows what containers wrote.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ApiServer:
         ignore_binding_uid: bool = False,
         nodes_copy_capacity: bool = False,
         pin_directly: bool = False,
+        pin_namespaces: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
         dice: random.Random | None = None,
     ) -> None:
@@ -86,10 +88,11 @@ class ApiServer:
             clock=clock,
             ignore_binding_uid=ignore_binding_uid,
             nodes_copy_capacity=nodes_copy_capacity,
-            admit=admission.pin if pin_directly else None,
+            admit=self._pin if pin_directly else None,
             dice=dice,
         )
         self.token = token
+        self._pin_namespaces = pin_namespaces or {}
         self.version = version
         self.bookmark_seconds = bookmark_seconds
         self.slow_watch_seconds = slow_watch_seconds
@@ -127,6 +130,11 @@ class ApiServer:
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> Path:
         return kubeconfig.write(path, self.url, self.token)
+
+    def _pin(self, pod: Object) -> None:
+        namespace = self.store.get("namespaces", pod["metadata"]["namespace"])
+        if namespace is not None and self._pin_namespaces.items() <= namespace.labels.items():
+            admission.pin(pod)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

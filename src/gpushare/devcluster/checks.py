@@ -3,7 +3,7 @@
 Pure, called by `registry` only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpushare.devcluster import decoding, rules, status
@@ -66,11 +66,12 @@ def preconditions(kind: Kind, name: str, entry: Entry, wanted: Object) -> None:
             raise status.conflict(kind.kind, name, sentence.format(wanted=wanted[field], found=value))
 
 
-def copy_capacity(node: Object) -> None:
+def copy_capacity(node: Object, listed: Mapping[str, str]) -> None:
+    """As kubelet does it: of what device plugins list, only what is `listed` healthy can be had."""
     capacity, allocatable = node["status"].get("capacity") or {}, dict(node["status"].get("allocatable") or {})
     for resource in [*capacity, *allocatable]:
         if rules.is_extended(resource):
             allocatable.pop(resource, None)
             if resource in capacity:
                 allocatable[resource] = capacity[resource]
-    node["status"]["allocatable"] = allocatable
+    node["status"]["allocatable"] = {**allocatable, **listed}

@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gpushare.devcluster import controllers, kinds, kubelet, nodes
+from gpushare.devcluster import admission, controllers, kinds, kubelet, nodes, patches
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.status import Object
 
@@ -23,8 +23,10 @@ KUBECONFIG = "kubeconfig"
 class DevCluster:
     """Runs while its block does; a bug in it ends the block.
 
-    `nodes`: node objects, such as `nodes.simulated_node` makes. `folder`: where the kubeconfig is written.
-    `moment` and `restart_seconds` are the kubelet's; `dice` makes the names of pods.
+    `nodes`: node objects, such as those of `nodes`. `folder`: where the kubeconfig is written. `moment` and
+    `restart_seconds` are the kubelet's; `dice` make the names of pods, and decide what a kubelet leaves to chance.
+    `kubelets`: the folders of those that let device plugins register, by node. With such nodes the admission policy is
+    limited to namespaces, as it has to be where not all nodes pin directly: to those with its label, as `default` has.
     """
 
     def __init__(
@@ -36,10 +38,16 @@ class DevCluster:
         token: str | None = None,
         moment: float = kubelet.MOMENT,
         restart_seconds: float = kubelet.RESTART_SECONDS,
+        kubelets: Mapping[str, Path] | None = None,
         dice: random.Random | None = None,
     ) -> None:
-        self.server = ApiServer(port=port, token=token, pin_directly=True, nodes_copy_capacity=True, dice=dice)
-        self.kubelet = kubelet.Kubelet(self.server, moment=moment, restart_seconds=restart_seconds)
+        self._labels = admission.NAMESPACES if kubelets else {}
+        self.server = ApiServer(
+            port=port, token=token, pin_directly=True, pin_namespaces=self._labels, nodes_copy_capacity=True, dice=dice
+        )
+        self.kubelet = kubelet.Kubelet(
+            self.server, moment=moment, restart_seconds=restart_seconds, folders=kubelets, dice=dice
+        )
         self.kubeconfig = Path(folder) / KUBECONFIG
         self._nodes = nodes
         self._controllers = controllers.Controllers(self.server)
@@ -57,6 +65,11 @@ class DevCluster:
             now = self.server.registry.now()
             for node in self._nodes:
                 self.server.registry.create(kinds.BY_RESOURCE["nodes"], "", nodes.heard_at(node, now))
+            if self._labels:
+                change = {"metadata": {"labels": self._labels}}
+                self.server.registry.patch(kinds.BY_RESOURCE["namespaces"], "", "default", patches.MERGE, change)
+            for plugins in self.kubelet.plugins.values():
+                await stack.enter_async_context(plugins)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             for part in (self._controllers.run(), self.kubelet.run()):
                 stack.callback(group.create_task(part).cancel)

@@ -34,7 +34,7 @@ class Controllers:
         self._registry, self._store = server.registry, server.store
         self._follower = Follower(server.store, server.hub, RESOURCES)
         self._owners: dict[str, tuple[Kind, Entry]] = {}  # by uid
-        self._pods: dict[str, dict[str, Entry]] = {}  # by the uid of their owner, then by key
+        self._pods: dict[str, dict[str, Object]] = {}  # by the uid of their owner, then by key
         # By the uid of their job, then their own: did it succeed? None: we sent it away ourselves.
         self._ended: dict[str, dict[str, bool | None]] = {}
         self._voices = {
@@ -79,7 +79,7 @@ class Controllers:
                 pods = self._pods.setdefault(owner["uid"], {})
                 pods.pop(entry.key, None)
                 if entry is difference.after:
-                    pods[entry.key] = entry
+                    pods[entry.key] = pod
                 if owner["kind"] == JOBS.kind:
                     self._note_end(owner["uid"], pod, gone=difference.after is None)
                 if not pods:
@@ -94,7 +94,7 @@ class Controllers:
             self._ended.setdefault(job, {}).setdefault(pod["metadata"]["uid"], phase == "Succeeded")
 
     def _settle(self, uid: str) -> None:
-        pods = [checks.stored(PODS, entry) for entry in self._pods.get(uid, {}).values()]
+        pods = list(self._pods.get(uid, {}).values())
         if uid not in self._owners:
             self._delete(pods)
             return

@@ -2,14 +2,19 @@
 
 It lives in the server's process (`cluster` starts it). What it says about a pod is made in `podstatus`; here is when:
 each pod that is bound to a node has a task, which reads as the life of a pod. A container's log is what it was told
-when it started, so that `kubectl logs` shows which GPUs it would see.
+when it started, so that `kubectl logs` shows which GPUs it would see. Where device plugins may register, they are asked
+before a pod is taken (`deviceplugins`).
 """
 
 import asyncio
 import itertools
-from typing import Final
+import random
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from gpushare.devcluster import checks, kinds, owned, podstatus, status
+from gpushare.devcluster import checks, kinds, owned, podstatus, quantity, status
 from gpushare.devcluster.announce import Announcer
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.following import Difference, Follower
@@ -17,6 +22,10 @@ from gpushare.devcluster.podstatus import Run
 from gpushare.devcluster.status import Object
 from gpushare.devcluster.store import Entry
 
+if TYPE_CHECKING:
+    from gpushare.devcluster.deviceplugins import DevicePlugins
+
+NODES: Final = kinds.BY_RESOURCE["nodes"]
 PODS: Final = kinds.BY_RESOURCE["pods"]
 MOMENT: Final = 0.5  # seconds a container takes to start, and a pod to end
 RESTART_SECONDS: Final = 10.0
@@ -39,9 +48,21 @@ class Life:
 
 
 class Kubelet:
-    """`moment`: what starting and ending take. `restart_seconds`: how long a container that crashed waits."""
+    """`moment`: what starting and ending take. `restart_seconds`: how long a container that crashed waits.
 
-    def __init__(self, server: ApiServer, *, moment: float = MOMENT, restart_seconds: float = RESTART_SECONDS) -> None:
+    `folders`: by node, those of the kubelets that let device plugins register. `plugins` has to be entered before
+    `run`.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        moment: float = MOMENT,
+        restart_seconds: float = RESTART_SECONDS,
+        folders: Mapping[str, Path] | None = None,
+        dice: random.Random | None = None,
+    ) -> None:
         self._registry, self._store = server.registry, server.store
         self._follower = Follower(server.store, server.hub, ("nodes", PODS.resource))
         self._say = Announcer(server.registry, "kubelet").say
@@ -49,10 +70,13 @@ class Kubelet:
         self._lives: dict[str, Life] = {}  # by uid
         self._numbers: dict[str, itertools.count[int]] = {}  # by node, for addresses
         self._tasks = asyncio.TaskGroup()
+        self.plugins = self._for_plugins(folders or {}, dice or random.Random())  # by node
 
     async def run(self) -> None:
         """Until cancelled."""
         async with self._tasks:
+            for node, plugins in self.plugins.items():
+                self._tasks.create_task(plugins.run(partial(self._report, node)))
             while True:
                 for difference in await self._follower.differences():
                     self._see(difference)
@@ -79,6 +103,13 @@ class Kubelet:
         if life is None or container not in life.told:
             raise status.bad_request(f'container "{container}" in pod "{name}" is waiting to start')
         return "".join(f"{key}={value}\n" for key, value in life.told[container].items())
+
+    def _for_plugins(self, folders: Mapping[str, Path], dice: random.Random) -> "dict[str, DevicePlugins]":
+        if not folders:
+            return {}
+        from gpushare.devcluster.deviceplugins import DevicePlugins  # gRPC is large, and most do without it
+
+        return {node: DevicePlugins(folder, partial(self._active, node), dice) for node, folder in folders.items()}
 
     # What is seen
 
@@ -130,6 +161,9 @@ class Kubelet:
 
     async def _live(self, life: Life) -> None:
         life.began = self._registry.now()
+        if why := await self._refusal(life):
+            self._reject(life, why)
+            return
         self._write(life)
         await asyncio.sleep(self._moment)
         life.has_address = True
@@ -149,6 +183,14 @@ class Kubelet:
                 run.end(0, self._registry.now())
         self._write(life)
 
+    async def _refusal(self, life: Life) -> str:
+        """Why the node's device plugins do not let the pod run; mostly empty. What was asked of them is carried out
+        even if the pod goes meanwhile."""
+        pod, plugins = self._read(life), self.plugins.get(life.node)
+        if pod is None or plugins is None:
+            return ""
+        return await asyncio.shield(self._tasks.create_task(plugins.admit(pod)))
+
     async def _run(self, life: Life, run: Run) -> None:
         """One container, until it has ended for good."""
         while True:
@@ -167,7 +209,9 @@ class Kubelet:
             return  # gone a moment ago; this life is about to be told
         run.start(self._registry.now())
         self._write(life)
-        life.told[run.name] = podstatus.environment(self._read(life) or pod, run)
+        plugins = self.plugins.get(life.node)
+        given = plugins.environment(life.uid, run.name) if plugins else {}
+        life.told[run.name] = given | podstatus.environment(self._read(life) or pod, run)  # the pod's own word wins
         part = f"spec.{run.field}{{{run.name}}}"
         self._say(PODS, pod, "Started", "Container started (simulated)", part=part, host=life.node)
 
@@ -208,6 +252,32 @@ class Kubelet:
         said = podstatus.status(life.runs, started=life.began, address=address, host=life.host)
         said["conditions"] = owned.with_conditions(pod["status"], said["conditions"], self._registry.now())
         self._registry.update(PODS, life.namespace, life.name, pod | {"status": pod["status"] | said}, "status")
+
+    def _reject(self, life: Life, why: str) -> None:
+        """For good: nobody tries this pod again."""
+        pod = self._read(life)
+        if pod is None:
+            return
+        said = podstatus.rejected(why, started=life.began)
+        self._registry.update(PODS, life.namespace, life.name, pod | {"status": pod["status"] | said}, "status")
+        self._say(PODS, pod, said["reason"], why, host=life.node, type_="Warning")
+
+    def _report(self, name: str, capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> None:
+        """The node says what its device plugins list, whoever wrote something else there."""
+        entry = self._store.get(NODES.resource, name)
+        if entry is None:
+            return
+        node, listed = checks.stored(NODES, entry), {r: quantity.canonical(n) for r, n in allocatable.items()}
+        has = node["status"].get("capacity") or {}
+        wanted = has | {resource: quantity.canonical(count) for resource, count in capacity.items()}
+        if wanted != has or self._registry.listed.get(name, {}) != listed:
+            self._registry.listed[name] = listed
+            self._registry.update(NODES, "", name, node | {"status": node["status"] | {"capacity": wanted}}, "status")
+
+    def _active(self, node: str) -> list[Object]:
+        """The pods of a node that have not ended."""
+        pods = [self._read(life) for life in self._lives.values() if life.node == node]
+        return [pod for pod in pods if pod is not None and owned.phase(pod) not in owned.ENDED]
 
     def _address(self, node: str) -> str:
         """One that no other pod has, as long as nobody makes 60,000 of them on one node."""

@@ -1,7 +1,8 @@
 """Node objects of the embedded cluster: a machine that is not there, with GPUs that are not there either.
 
-Pure. Called by whoever starts a `DevCluster`. A node publishes its GPUs as gpushare's own nodes do (the annotation and
-the capacity) and pins directly; everything else is what kubectl wants to show.
+Pure. Called by whoever starts a `DevCluster`. `simulated_node` publishes its GPUs as gpushare's own nodes do (the
+annotation and the capacity) and pins directly; `bare_node` leaves that to the real `gpushare node`. Everything else is
+what kubectl wants to show.
 """
 
 import copy
@@ -24,7 +25,6 @@ _SYSTEM: Final = {
     "containerRuntimeVersion": "simulated://1",
     "kernelVersion": "simulated",
     "kubeProxyVersion": "",
-    "kubeletVersion": VERSION,
     "machineID": "",
     "operatingSystem": "linux",
     "osImage": "gpushare devcluster",
@@ -54,23 +54,27 @@ def simulated_node(
             for i, total in enumerate(gpus)
         ],
     }
-    capacity: Object = {**ROOM, names.GPU_MEM: str(sum(gpus)), names.GPU_COUNT: str(len(gpus))}
+    node = bare_node(name, ip, labels)
+    node["metadata"]["annotations"] = {names.NODE_GPUS: msgspec.json.encode(published).decode()}
+    for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
+        amounts |= {names.GPU_MEM: str(sum(gpus)), names.GPU_COUNT: str(len(gpus))}
+    return node
+
+
+def bare_node(name: str, ip: str, labels: dict[str, str] | None = None, version: str = VERSION) -> Object:
+    """As kubelet registers it: nobody has said yet that it has GPUs. `version`: of its kubelet."""
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     return {
         "kind": "Node",
         "apiVersion": "v1",
-        "metadata": {
-            "name": name,
-            "labels": own | (labels or {}),
-            "annotations": {names.NODE_GPUS: msgspec.json.encode(published).decode()},
-        },
+        "metadata": {"name": name, "labels": own | (labels or {})},
         "spec": {},
         "status": {
-            "capacity": capacity,
-            "allocatable": dict(capacity),
+            "capacity": dict(ROOM),
+            "allocatable": dict(ROOM),
             "addresses": [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}],
             "conditions": [_condition(type_) for type_ in _CONDITIONS],
-            "nodeInfo": dict(_SYSTEM),
+            "nodeInfo": _SYSTEM | {"kubeletVersion": version},
         },
     }
 

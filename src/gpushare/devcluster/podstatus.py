@@ -8,11 +8,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpushare.devcluster.devices import REASON
 from gpushare.devcluster.status import Object
 
 CREATING: Final = "ContainerCreating"
 INITIALIZING: Final = "PodInitializing"
 CRASHED: Final = "CrashLoopBackOff"
+REJECTED: Final = "Pod was rejected: {why}"
 _NOTE: Final = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
 _NOT_KNOWN: Final = "<not simulated: {source}>"
 
@@ -167,6 +169,11 @@ def status(runs: list[Run], *, started: str, address: str, host: str) -> Object:
         | {"conditions": conditions, "containerStatuses": [run.status() for run in runs if not run.init]}
         | ({"initContainerStatuses": inits} if inits else {})
     )
+
+
+def rejected(why: str, *, started: str) -> Object:
+    """The status of a pod that is not taken. Nothing is said of its containers: none was made."""
+    return {"phase": "Failed", "reason": REASON, "message": REJECTED.format(why=why), "startTime": started}
 
 
 def _done(init: Run) -> bool:

@@ -5,6 +5,7 @@ this, which is why the double does it too, with the shortcuts of the original: a
 kept as it was written (`1.500` stays `1.500`).
 """
 
+import functools
 import re
 from fractions import Fraction
 from typing import Final
@@ -34,7 +35,11 @@ def value(text: object) -> Fraction:
 def _parse(raw: object) -> tuple[Fraction, str]:
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         raise ValueError(FORMAT)
-    text = str(raw)
+    return _read(str(raw))
+
+
+@functools.lru_cache(maxsize=1000)  # a cluster has few different ones, and reads them all the time
+def _read(text: str) -> tuple[Fraction, str]:
     if text == "0":
         return Fraction(0), "0"
     found = _SPLIT.fullmatch(text)

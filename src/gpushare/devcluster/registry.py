@@ -47,6 +47,7 @@ class Registry:
         self.store = store
         self.ignore_binding_uid = ignore_binding_uid
         self.nodes_copy_capacity = nodes_copy_capacity
+        self.listed: dict[str, dict[str, str]] = {}  # by node: what can be had of the resources of its device plugins
         self._clock = clock
         self._admit = admit
         self._dice = dice or random.Random()
@@ -164,7 +165,7 @@ class Registry:
         assert change is not None, "the path table only offers /status where there is one"
         checks.refuse(kind, name, causes + change(new, old))
         if self.nodes_copy_capacity and kind.resource == "nodes":
-            checks.copy_capacity(new)
+            checks.copy_capacity(new, self.listed.get(name, {}))
         if had.get("deletionTimestamp") and not meta.get("finalizers") and not had.get("deletionGracePeriodSeconds"):
             self.store.delete(kind.resource, entry.key)  # the last finalizer is gone
             return msgspec.json.encode(new)
