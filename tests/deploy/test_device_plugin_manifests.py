@@ -1,6 +1,7 @@
 """The device plugin's manifests take the place of the original's: its names, words and mounts, and fewer rights."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.deploy import manifests
 
 RIGHTS, WORKLOAD = "device-plugin-rbac.yaml", "device-plugin-ds.yaml"
 ACCOUNT, NAME = "gpushare-device-plugin", "gpushare-device-plugin-ds"
+FOLDERS = (plugin.FOLDER, Path(plugin.POD_RESOURCES).parent)
 LABELS = {"app": "gpushare", "component": ACCOUNT}
 OF_POD = ("hostNetwork", "nodeSelector", "priorityClassName", "securityContext", "tolerations")
 OF_CONTAINER = ("image", "imagePullPolicy", "env", "ports", "livenessProbe", "readinessProbe", "securityContext")

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -54,6 +55,7 @@ class Cluster:
         self.audit = audit.Audit(self.logs / "audit.jsonl")
         self.ca = self.work / "certificates" / "apiserver.crt"
         self.tokens = {name: name.rpartition(":")[2] + "-token" for name in (ADMIN, CONTROLLERS, SCHEDULER, KUBELET)}
+        self._key = self.work / "service-accounts.key"
         self._lock = contextlib.ExitStack()
         self._ports = iter(range(FIRST_SCHEDULER_PORT, FIRST_SCHEDULER_PORT + 1000))
 
@@ -65,11 +67,10 @@ class Cluster:
         self._write("audit-policy.json", audit.POLICY)
         lines = [f'{token},{name},{name},"{GROUPS.get(name, "")}"\n' for name, token in self.tokens.items()]
         (self.work / "tokens.csv").write_text("".join(lines))
-        key = self.work / "service-accounts.key"
-        await run(["openssl", "genrsa", "-out", str(key), "2048"])
+        await run(["openssl", "genrsa", "-out", str(self._key), "2048"])
         await self._start_etcd()
-        await self._start_apiserver(key)
-        self._start_controllers(key)
+        await self._start_apiserver()
+        self._start_controllers()
         await until("kube-controller-manager", self._accounts_are_there, self.processes.running[-1])
         await self.apply(*shipped.rights())
 
@@ -105,13 +106,13 @@ class Cluster:
         )  # fmt: skip
         await self._until_ok(f"{ETCD}/health", etcd)
 
-    async def _start_apiserver(self, key: Path) -> None:
+    async def _start_apiserver(self) -> None:
         apiserver = self.processes.start(
             "kube-apiserver", binaries.program("kube-apiserver"),
             f"--etcd-servers={ETCD}", f"--cert-dir={self.ca.parent}",
             "--secure-port=6443", "--bind-address=127.0.0.1", f"--advertise-address={network.ADDRESS}",
-            "--service-account-issuer=https://e2e", f"--service-account-key-file={key}",
-            f"--service-account-signing-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://e2e", f"--service-account-key-file={self._key}",
+            f"--service-account-signing-key-file={self._key}", "--service-cluster-ip-range=10.0.0.0/24",
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
             f"--token-auth-file={self.work / 'tokens.csv'}", "--allow-privileged=true",
             "--kubelet-preferred-address-types=InternalIP",
@@ -120,12 +121,12 @@ class Cluster:
         )  # fmt: skip
         await until("kube-apiserver", lambda: self._answers(f"{URL}/readyz", self.tokens[ADMIN]), apiserver)
 
-    def _start_controllers(self, key: Path) -> None:
+    def _start_controllers(self) -> None:
         config = self.kubeconfig(CONTROLLERS, self.tokens[CONTROLLERS])
         self.processes.start(
             "kube-controller-manager", binaries.program("kube-controller-manager"),
             f"--kubeconfig={config}", f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}",
-            f"--service-account-private-key-file={key}", f"--root-ca-file={self.ca}",
+            f"--service-account-private-key-file={self._key}", f"--root-ca-file={self.ca}",
             "--use-service-account-credentials", "--bind-address=127.0.0.1", "--leader-elect=false",
             "--kube-api-qps=1000", "--kube-api-burst=1000",
             # Simulated nodes have nobody who renews their lease.
@@ -136,6 +137,16 @@ class Cluster:
         wanted = {(namespace, "default") for namespace in ("default", shipped.NAMESPACE)}
         found = await self.get("/api/v1/serviceaccounts")
         return wanted <= {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in found["items"]}
+
+    @contextlib.asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """Nobody reaches the API server."""
+        (apiserver,) = (process for process in self.processes.running if process.name == "kube-apiserver")
+        await self.processes.end(apiserver, signal.SIGKILL)
+        try:
+            yield
+        finally:
+            await self._start_apiserver()
 
     # Components of a test
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpushare.obs.errors import UserError
 from tests.devcluster import support
-from tests.e2e import binaries, containers_images, figures, sight
+from tests.e2e import binaries, containers_images, figures, kubelet, sight
 from tests.e2e.cluster import ADMIN, URL, Cluster, say
 from tests.e2e.kubelet import Node
 from tests.e2e.world import World
@@ -93,7 +93,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]  # a wrapper's yield is the report
     running = item.config.stash.get(CLUSTER, None)
     if report.failed and running is not None:
-        for log in sorted(running.logs.glob("*.log")):
+        for log in (*sorted(running.logs.glob("*.log")), *running.work.glob(kubelet.LOGS)):
             lines = log.read_text(errors="replace").splitlines()[-TAIL:]
             report.sections.append((str(log), "\n".join(line[:300] for line in lines)))
     return report  # type: ignore[return-value]

@@ -119,6 +119,12 @@ class Machine:
         """By the id that a pod's status has; as the kernel does it when memory runs out."""
         await self.ctr("tasks", "kill", "--signal", "SIGKILL", container.partition("://")[2])
 
+    async def kill_all_containers(self) -> None:
+        """As when the power goes."""
+        for container in (await self.ctr("tasks", "list", "--quiet")).split():
+            with contextlib.suppress(Failed):  # it went with another one
+                await self.ctr("tasks", "kill", "--signal", "SIGKILL", container)
+
     async def ctr(self, *arguments: str) -> str:
         program = str(binaries.packaged("usr/bin/ctr"))
         return await run([*map(str, self._entering()), program, "--namespace=k8s.io", *arguments])
@@ -192,10 +198,9 @@ def _children(pid: int) -> list[int]:
 
 
 def hierarchies() -> list[Path]:
-    """Where cgroups are: several trees of version 1, or the one of version 2."""
+    """Where cgroups are: several trees of version 1, or the one of version 2; many machines have both."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    first = [Path(mount[1]) for mount in mounts if mount[2] == "cgroup"]
-    return first or [Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"]
+    return [Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
 
 
 def _bottom_up(top: Path) -> Iterator[Path]:

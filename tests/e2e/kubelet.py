@@ -7,9 +7,9 @@ else; this file only brings the node up, takes it down, and does to it what happ
 import asyncio
 import contextlib
 import json
+import shutil
 import signal
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -20,6 +20,9 @@ from tests.e2e.containers import Machine
 from tests.e2e.processes import Process
 
 Object = dict[str, Any]
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+LOGS = "node/var/log/pods/kube-system_*/*/*.log"  # of our components, below the cluster's work folder
+STATIC_PODS = "/var/lib/kubelet/static"
 OUR_PODS = f"fieldSelector=spec.nodeName={NODE}"
 LABELS = {"gpushare": "true", "node-role.kubernetes.io/control-plane": ""}  # only an admin may give it these
 CONFIGURATION: Object = {
@@ -39,6 +42,8 @@ CONFIGURATION: Object = {
     },
     "imageGCHighThresholdPercent": 100,
     "maxPods": 250,
+    "staticPodPath": STATIC_PODS,
+    "syncFrequency": "5s",  # how soon the API server hears of a static pod after it was away; 1 minute by default
     "nodeStatusUpdateFrequency": "1s",  # allocatable follows capacity at that pace; 10 s by default
     "resolvConf": "",
 }  # fmt: skip
@@ -51,22 +56,26 @@ class Node:
         self.cluster = cluster
         self.machine = Machine(cluster.work / "node", cluster.processes, containers_images.SMALL)
         self._kubelet: Process | None = None
-        self._gates: dict[str, bool] = {}
+        self._gates: dict[str, bool] = {}  # kubelet's feature gates, where they are not as by default
 
-    async def start(self, gates: Mapping[str, bool] | None = None) -> None:
-        """Ready, with the images it needs. `gates` are kubelet's feature gates."""
-        self._gates = dict(gates or {})
+    async def start(self) -> None:
+        """Ready, with the images it needs."""
         await self.machine.start()
+        self.machine.inside(STATIC_PODS).mkdir()
         small = await asyncio.to_thread(containers_images.small, self.machine.folder / "image")
         await self.machine.import_image(small, containers_images.EXAMPLES)
         await self.machine.import_image(containers_images.product())
         await self.start_kubelet()
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, *(f"{k}={v}" for k, v in LABELS.items()))
 
-    async def stop(self) -> None:
-        """The node's object goes, too: later tests shall not find it."""
+    async def end(self) -> None:
+        """And all that runs on it."""
         await self.stop_kubelet()
         await self.machine.stop()
+
+    async def stop(self) -> None:
+        """The node's object goes, too: later tests shall not find it."""
+        await self.end()
         await self.cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
         ours = ("--all-namespaces", f"--field-selector=spec.nodeName={NODE}")
         await self.cluster.kubectl("delete", "pods", *ours, "--grace-period=0", "--force")
@@ -87,32 +96,65 @@ class Node:
             await self.machine.end(self._kubelet, number)
             self._kubelet = None
 
-    async def restart_kubelet(self) -> None:
+    async def restart_kubelet(self, gates: Mapping[str, bool] | None = None, *, forgetting: bool = False) -> None:
+        """With the feature gates it had, or with others; without its memory of devices if it shall forget."""
         await self.stop_kubelet()
+        self._gates = dict(self._gates if gates is None else gates)
+        if forgetting:
+            self.machine.inside(CHECKPOINT).unlink(missing_ok=True)
         await self.start_kubelet()
+
+    @contextlib.contextmanager
+    def static_pod(self, pod: Object) -> Iterator[None]:
+        """kubelet runs it by itself, whatever the API server does."""
+        file = self.machine.inside(STATIC_PODS) / "pod.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}))
+        try:
+            yield
+        finally:
+            file.unlink()
+
+    async def reboot(self) -> None:
+        """Nothing that ran runs any more; files are as they were."""
+        await self.stop_kubelet()
+        await self.machine.kill_all_containers()
+        await self.start_kubelet()
+
+    def keep_logs(self) -> None:
+        """Of our components, whose pods take them along when they go."""
+        for log in self.cluster.work.glob(LOGS):
+            pod = log.parents[1].name.split("_")[1]
+            shutil.copy(log, self.cluster.logs / f"{pod}-{log.name}")
 
     async def object(self) -> Object:
         node: Object = await self.cluster.get(f"/api/v1/nodes/{NODE}")
         return node
 
-    def inside(self, path: str) -> Path:
-        return self.machine.inside(path)
-
     async def _is_ready(self) -> bool:
         """Open to pods, and kubelet knows those that are here already."""
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-            known = await self._known_to_kubelet()
+            known = {pod["metadata"]["uid"] for pod in await self.pods_of_kubelet()}
             nodes, pods = await self.cluster.get("/api/v1/nodes"), await self.cluster.get(f"/api/v1/pods?{OUR_PODS}")
             return known >= {pod["metadata"]["uid"] for pod in pods["items"]} and any(map(_is_open, nodes["items"]))
         return False
 
-    async def _known_to_kubelet(self) -> set[str]:
+    async def pods_of_kubelet(self) -> list[Object]:
+        return list(json.loads(await self.ask_kubelet("pods"))["items"] or ())
+
+    async def runs(self, pod: str) -> bool:
+        """So says kubelet, whatever the API server has heard."""
+        return any(
+            found["metadata"]["name"] == pod and found["status"]["phase"] == "Running"
+            for found in await self.pods_of_kubelet()
+        )
+
+    async def ask_kubelet(self, path: str) -> str:
+        """Itself, without the API server."""
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-            session.get(f"https://{network.ADDRESS}:10250/pods", ssl=False) as response,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5), raise_for_status=True) as session,
+            session.get(f"https://{network.ADDRESS}:10250/{path}", ssl=False) as response,
         ):
-            pods = (await response.json(content_type=None))["items"] or []
-            return {pod["metadata"]["uid"] for pod in pods}
+            return await response.text()
 
 
 def _is_open(node: Object) -> bool:

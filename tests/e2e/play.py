@@ -17,7 +17,7 @@ from gpushare.obs.errors import UserError
 from tests.e2e import binaries, containers_images
 from tests.e2e.cluster import ADMIN, NODE, ROOT, URL, Cluster, Failed, NotReady, say
 from tests.e2e.kubelet import Node
-from tests.e2e.kubelet_stage import GUARD, PIN, staged
+from tests.e2e.kubelet_stage import GUARD, OWN_NODE, PIN, Stage
 from tests.e2e.processes import Ended
 
 GPUS = [16276, 16276, 40536, 40536]
@@ -29,7 +29,8 @@ It stays up until Ctrl-C. In another terminal:
   export KUBECONFIG={kubeconfig}
   export PATH={path}:$PATH
   kubectl apply -f {examples}/01-deployment.yaml
-  kubectl get pods -o wide; kubectl exec deployment/web -- env
+  kubectl rollout status deployment/web
+  kubectl exec deployment/web -- env | grep GPU
   kubectl inspect gpushare -w
 There is no registry: pods use the image that examples/ name (busybox here), or {small}.
 Logs: {logs}"""
@@ -62,11 +63,12 @@ async def _play(door: socket.socket) -> None:
             say("starting the control plane")
             await cluster.start()
             node = Node(cluster)
-            stack.push_async_callback(node.stop)
+            stack.push_async_callback(node.end)
             say("starting containerd and kubelet")
             await node.start()
             say("installing gpushare")
-            await stack.enter_async_context(staged(node, GPUS, COMPONENT, (PIN, GUARD)))
+            await stack.enter_async_context(cluster.scheduler())
+            await Stage(node, COMPONENT, (PIN, GUARD, OWN_NODE), "MiB").start(GPUS)  # it ends with the node
             await stack.enter_async_context(await asyncio.start_server(_pass_on, sock=door))
             print(_told(cluster, door.getsockname()[1]), flush=True)
             await asyncio.get_running_loop().create_future()  # for ever

@@ -18,6 +18,7 @@ NAMESPACE = "kube-system"
 EXTENDER = "gpushare-schd-extender"  # its service account
 EXTENDER_USER = f"system:serviceaccount:{NAMESPACE}:{EXTENDER}"
 EXTENDER_PORT = 12345
+NODE_PORT = 12346
 WORKLOADS = ("Deployment", "DaemonSet")
 MOCK = "/mock"  # where containers find the stand-in for NVIDIA's library
 MACHINE = {
@@ -67,4 +68,14 @@ def for_test_machine(document: Object, gpus: Path) -> Object:
         for container in pod["containers"]:
             container.setdefault("volumeMounts", []).append({"name": "mock", "mountPath": MOCK, "readOnly": True})
             container.setdefault("env", []).extend({"name": name, "value": value} for name, value in MACHINE.items())
+    return changed
+
+
+def counting_in(unit: str, document: Object) -> Object:
+    """What people change in a manifest whose nodes count otherwise."""
+    changed = copy.deepcopy(document)
+    if changed["kind"] in WORKLOADS:
+        for container in changed["spec"]["template"]["spec"]["containers"]:
+            for words in (container.get("command", []), container.get("args", [])):
+                words[:] = [f"--memory-unit={unit}" if word.startswith("--memory-unit=") else word for word in words]
     return changed

@@ -11,6 +11,7 @@ import aiohttp
 
 from tests.devcluster.support import Api, Object
 
+GONE = 410
 WATCH_SECONDS = 200  # the client gives up any request after 300
 
 
@@ -24,27 +25,45 @@ class Sight:
         self.changed = asyncio.Condition()
         self.listeners: list[Callable[[str, Object], None]] = []  # told of every event, in order
         self._api = api
+        self._version = ""
 
     async def run(self) -> None:
-        listed = await self._api.get(self._api.pods)
-        version = listed.version
-        for pod in listed.body["items"]:
-            self._show("ADDED", pod)
+        """For ever. What the API server does not remember after it was away is found in a list."""
         while True:
-            try:
-                async with self._api.watch(
-                    self._api.pods, resourceVersion=version, timeoutSeconds=WATCH_SECONDS, allowWatchBookmarks="true"
-                ) as watch:
-                    while (event := await watch.event()) is not None:
-                        type_, pod = event
-                        assert type_ != "ERROR", pod
-                        version = pod["metadata"]["resourceVersion"]
-                        if type_ != "BOOKMARK":
-                            async with self.changed:
-                                self._show(type_, pod)
-                                self.changed.notify_all()
-            except (aiohttp.ClientError, TimeoutError):
-                await asyncio.sleep(0.1)
+            self._version = await self._list()
+            while self._version:
+                try:
+                    await self._watch()
+                except (aiohttp.ClientError, TimeoutError):
+                    await asyncio.sleep(0.1)
+
+    async def _list(self) -> str:
+        listed = await self._api.get(self._api.pods)
+        there = {pod["metadata"]["name"]: pod for pod in listed.body["items"]}
+        async with self.changed:
+            for gone in [pod for name, pod in self.pods.items() if name not in there]:
+                self._show("DELETED", gone)
+            for pod in there.values():
+                self._show("ADDED", pod)
+            self.changed.notify_all()
+        return listed.version
+
+    async def _watch(self) -> None:
+        """From the version on up to which everything was seen; there is none if the API server remembers less."""
+        async with self._api.watch(
+            self._api.pods, resourceVersion=self._version, timeoutSeconds=WATCH_SECONDS, allowWatchBookmarks="true"
+        ) as watch:
+            while (event := await watch.event()) is not None:
+                type_, pod = event
+                if type_ == "ERROR":
+                    assert pod["code"] == GONE, pod
+                    self._version = ""
+                    return
+                self._version = pod["metadata"]["resourceVersion"]
+                if type_ != "BOOKMARK":
+                    async with self.changed:
+                        self._show(type_, pod)
+                        self.changed.notify_all()
 
     def _show(self, type_: str, pod: Object) -> None:
         name, now = pod["metadata"]["name"], time.monotonic()

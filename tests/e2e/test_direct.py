@@ -4,48 +4,37 @@ One node with GPUs of two sizes; extender, node component and policies are those
 runs is compared with its annotations, and when it is gone nothing may stay taken.
 """
 
-import asyncio
-import contextlib
 import json
-import random
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from gpushare.core import names
 from tests.devcluster.support import Api
-from tests.e2e import shipped
+from tests.e2e import kubelet_stage
 from tests.e2e.cluster import NODE
-from tests.e2e.figures import Figures, distribution
+from tests.e2e.figures import Figures
 from tests.e2e.kubelet import Node
-from tests.e2e.kubelet_stage import GUARD, PIN, Stage, staged
-from tests.e2e.kubelet_world import Tenants, is_ending, statuses, tenants
-from tests.e2e.test_placing import mixed_pods
+from tests.e2e.kubelet_churn import Churn
+from tests.e2e.kubelet_stage import GUARD, OWN_NODE, PIN, Stage
+from tests.e2e.kubelet_world import Tenants, deployment, tenants
 from tests.e2e.world import gpus_of
 from tests.scenarios.objects import Object
 
 GPUS = [16276, 16276, 40536, 40536]
 COMPONENT = ("node-ds.yaml",)
-EXAMPLES = shipped.DEPLOY.parent / "examples"
 PATIENCE = 60.0
-CHURNED, AT_ONCE, CHURN_SECONDS = 100, 25, 120.0
-LIFE = (1.0, 5.0)  # seconds
 LARGEST_POD = 32_000  # bytes, of a pod that has 81,920 units
 
 
 @pytest.fixture(scope="module")
 def stage(node: Node) -> Iterator[Stage]:
-    with asyncio.Runner() as runner:
-        stack = contextlib.AsyncExitStack()
-        try:
-            yield runner.run(stack.enter_async_context(staged(node, GPUS, COMPONENT, (PIN, GUARD))))
-        finally:
-            runner.run(stack.aclose())
+    yield from kubelet_stage.for_module(node, GPUS, COMPONENT, policies=(PIN, GUARD, OWN_NODE))
 
 
 @pytest.fixture
 async def world(stage: Stage, api: Api) -> AsyncIterator[Tenants]:
+    await stage.have(GPUS, "MiB")
     async with tenants(stage, api) as world:
         yield world
 
@@ -54,19 +43,9 @@ async def world(stage: Stage, api: Api) -> AsyncIterator[Tenants]:
 
 
 async def test_the_deployment_of_the_readme_runs_and_each_container_sees_its_gpu(world: Tenants) -> None:
-    where = ("--namespace", world.api.namespace)
-    await world.cluster.kubectl("apply", *where, "-f", EXAMPLES / "01-deployment.yaml")
-    await world.cluster.kubectl("rollout", "status", *where, "deployment/web", "--timeout=60s")
-    uuids, pods = await world.stage.uuids(), dict(world.sight.pods)
-    assert len(pods) == 3
-    for name, pod in pods.items():
-        ((gpu, units),) = gpus_of(pod).items()
-        environment = (await world.cluster.kubectl("exec", *where, name, "--", "env")).splitlines()
-        assert f"{names.VISIBLE_DEVICES}={uuids[gpu]}" in environment
-        assert {"ALIYUN_COM_GPU_MEM_CONTAINER=3500", f"ALIYUN_COM_GPU_MEM_IDX={gpu}"} <= set(environment)
-        assert units == 3500
-    await world.cluster.kubectl("delete", *where, "deployment/web", "--wait=false")
-    await world.sight.until("all are asked to end", lambda: all(map(is_ending, world.sight.pods.values())), PATIENCE)
+    async with deployment(world) as pods:
+        assert len(pods) == 3
+        assert {gpu for pod in pods.values() for gpu in gpus_of(pod)} == {0}
 
 
 async def test_two_containers_that_need_two_gpus_see_one_each(world: Tenants) -> None:
@@ -123,30 +102,28 @@ async def test_a_pod_bound_by_hand_sees_no_gpu(world: Tenants) -> None:
 async def test_a_container_that_starts_again_sees_the_same(world: Tenants) -> None:
     await world.run({"name": "fragile", "containers": {"main": 3000}})
     before = await world.sees("fragile")
-    await _kill(world, "fragile")
-    await world.sight.until("started again", lambda: _restarts(world, "fragile") == 1, PATIENCE)
-    await world.until_running("fragile")
+    await world.kill_container("fragile")
     assert await world.sees("fragile") == before
 
 
 async def test_a_restart_of_kubelet_changes_nothing_and_stops_nobody(world: Tenants) -> None:
     await world.run({"name": "steady", "containers": {"main": 3000}})
-    containers = _ids(world, "steady")
+    containers = world.containers_of("steady")
     await world.node.restart_kubelet()
     await world.run({"name": "later", "containers": {"main": 3000}})
-    assert _ids(world, "steady") == containers
+    assert world.containers_of("steady") == containers
     assert await world.stage.is_published()
 
 
 async def test_pods_come_and_go_while_the_node_component_is_killed(world: Tenants) -> None:
     await world.run({"name": "before", "containers": {"main": 3000}})
-    containers = _ids(world, "before")
+    containers = world.containers_of("before")
     await world.stage.kill_component()
     await world.run({"name": "meanwhile", "containers": {"main": 3000}})
     await world.delete("meanwhile")
     await world.stage.until_restarted()
     await world.run({"name": "after", "containers": {"main": 3000}})
-    assert _ids(world, "before") == containers
+    assert world.containers_of("before") == containers
 
 
 async def test_capacity_that_is_wiped_comes_back(world: Tenants) -> None:
@@ -160,51 +137,18 @@ async def test_capacity_that_is_wiped_comes_back(world: Tenants) -> None:
 # Much of it
 
 
-async def test_a_hundred_pods_come_and_go(world: Tenants, figures: Figures) -> None:
-    dice, slots, starts = random.Random(36), asyncio.Semaphore(AT_ONCE), list[float]()
-
-    async def live(words: Object) -> None:
-        async with slots:
-            began = time.monotonic()
-            await world.run(words)
-            starts.append(time.monotonic() - began)
-            await asyncio.sleep(dice.uniform(*LIFE))
-            await world.check_pod(words["name"])
-            await world.delete(words["name"])
-
-    began = time.monotonic()
-    async with asyncio.timeout(CHURN_SECONDS), asyncio.TaskGroup() as lives:
-        for words in mixed_pods(CHURNED, direct=False):
-            lives.create_task(live(words))
-    took = time.monotonic() - began
-    figures.say(
-        f"{CHURNED} pods on a real node of {len(GPUS)} GPUs, {AT_ONCE} at once, in {took:.0f} s",
-        f"from creation to running {distribution(starts)}; over-commit {len(world.wrongs)}",
-    )
+async def test_pods_come_and_go_for_two_minutes_and_a_gpu_falls_sick_and_gets_well(
+    world: Tenants, figures: Figures
+) -> None:
+    churn = Churn(world, seconds=120, at_once=25, largest=6000, steady=20000)
+    await churn.run(figures)
+    assert len(churn.starts) >= 100
 
 
 async def test_eight_gpus_of_80_gib_are_counted_in_mib(world: Tenants) -> None:
-    await world.stage.replace_gpus([81920] * 8)
-    try:
-        large: list[Object] = [{"name": f"llm-{i}", "containers": {"main": 81920}} for i in range(8)]
-        await world.run(*large)
-        seen = [uuid for words in large for uuid in await world.sees(words["name"])]
-        assert sorted(seen) == sorted(await world.stage.uuids())
-        assert len(json.dumps(world.sight.pods["llm-0"])) < LARGEST_POD
-        await world.check()
-        await world.clean_up()
-    finally:
-        await world.stage.replace_gpus(GPUS)
-
-
-async def _kill(world: Tenants, pod: str) -> None:
-    (container,) = _ids(world, pod)
-    await world.node.machine.kill_container(container)
-
-
-def _ids(world: Tenants, pod: str) -> list[str]:
-    return [status["containerID"] for status in statuses(world.sight.pods[pod])]
-
-
-def _restarts(world: Tenants, pod: str) -> int:
-    return sum(status["restartCount"] for status in statuses(world.sight.pods[pod]))
+    await world.stage.have([81920] * 8, "MiB")
+    large: list[Object] = [{"name": f"llm-{i}", "containers": {"main": 81920}} for i in range(8)]
+    await world.run(*large)
+    seen = [uuid for words in large for uuid in await world.sees(words["name"])]
+    assert sorted(seen) == sorted(await world.stage.uuids())
+    assert len(json.dumps(world.sight.pods["llm-0"])) < LARGEST_POD

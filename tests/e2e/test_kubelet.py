@@ -1,5 +1,6 @@
 """The real node does what real nodes do, and leaves nothing behind on the machine it runs on."""
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -56,7 +57,7 @@ async def test_nothing_of_a_machine_is_left_when_it_has_ended(tmp_path: Path) ->
         assert processes.start_time(first) == 0
 
 
-def test_a_killed_run_takes_its_machine_with_it(tmp_path: Path) -> None:
+def test_a_killed_run_takes_its_machine_with_it_and_the_next_removes_the_rest(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         pids = [int(pid) for pid in run.stdout.readline().split()]
@@ -66,6 +67,9 @@ def test_a_killed_run_takes_its_machine_with_it(tmp_path: Path) -> None:
     while any(map(processes.start_time, pids)) and time.monotonic() < ends:
         time.sleep(0.02)
     assert [pid for pid in pids if processes.start_time(pid)] == []
+    next_one = Machine(tmp_path / "node", Processes(tmp_path, tmp_path / "state.json"), containers_images.SMALL)
+    asyncio.run(next_one.stop())
+    assert _traces(next_one) == []
 
 
 KILLED = """

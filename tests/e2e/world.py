@@ -55,10 +55,10 @@ class World:
         for priority in {words.get("priority", 0) for words in pods} - {0}:
             await self.cluster.apply(objects.priority_class(priority))
         self.asked |= {words["name"]: words for words in pods}
-        await self._all(partial(self.api.create, self.api.pods, self._object(words)) for words in pods)
+        await self._all(partial(self.api.create, self.api.pods, self.pod_of(words)) for words in pods)
         return [words["name"] for words in pods]
 
-    def _object(self, words: Object) -> Object:
+    def pod_of(self, words: Object) -> Object:
         return objects.pod(**words)
 
     async def delete_pod(self, name: str, grace: int = 0) -> None:
