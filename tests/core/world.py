@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpushare.core import api, choose, codec, names, request
 from gpushare.core.book import MOVE_SECONDS, REST_SECONDS
 from gpushare.core.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
-from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Shape
+from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Shape, Share
 from tests.core import oracle
 from tests.core.builders import bound
 
@@ -288,13 +288,17 @@ class Mirror:
             for other, pod in self.holders(facts.name).items()
             if other != uid and not pod.running and not (pod.node and pod.note(names.ALIYUN_ASSIGNED) == "true")
         ]
-        return any(
-            mine.units == theirs.units and mine.gpus != theirs.gpus
+        pairs = [
+            (mine, theirs)
             for other_claim in waiting
             if isinstance(other_claim, Request)
             for theirs in other_claim.shares
             for mine in claim.shares
-            if mine.units
+        ]
+        return any(
+            (mine.units and mine.units == theirs.units and mine.gpus != theirs.gpus)
+            or (mine.role is theirs.role is Role.INIT and _amount(mine) == _amount(theirs))
+            for mine, theirs in pairs
         )
 
 
@@ -334,3 +338,7 @@ def forged(pod: api.Pod, node: NodeFacts, kind: str, places: Places) -> dict[str
 
 def is_refusal(answer: Places | Refusal) -> bool:
     return isinstance(answer, Refusal)
+
+
+def _amount(share: Share) -> tuple[bool, int, int]:
+    return share.whole, share.units, share.gpus

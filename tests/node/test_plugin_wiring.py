@@ -30,7 +30,7 @@ class StandIn:
     def __init__(self, **given: Any) -> None:
         self.given = given
         self.told: list[NodeFacts] = []
-        self.endpoints = [types.SimpleNamespace(registrations=0)]
+        self.endpoints = [types.SimpleNamespace(registered=False)]
         self.told_before_it_ran = False
         self.made.append(self)
 
@@ -60,7 +60,7 @@ async def test_the_plugin_hears_of_every_change_and_kubelet_reports_the_capacity
         (plugin,) = plugins
         await eventually(lambda: plugin.told_before_it_ran)
         assert await eventually(lambda: node.not_ready() == NOT_REGISTERED)
-        plugin.endpoints[0].registrations = 1
+        plugin.endpoints[0].registered = True
         assert node.not_ready() == ""
         assert (plugin.given["node"], plugin.given["unit"]) == (world.NAME, "MiB")
         assert plugin.given["pods"] is node.pods

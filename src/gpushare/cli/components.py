@@ -24,8 +24,8 @@ PINS = ("auto", "direct", "plugin")
 VISIBLE = ("uuid", "index")
 MOST_RESERVED = 1 << 20  # MiB
 # Of the original plugin: what it queried kubelet with, and how its log was written. With a value, and without.
-OF_ORIGINAL = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "v", "vmodule",
-               "stderrthreshold", "log_dir", "log_backtrace_at")  # fmt: skip
+OF_ORIGINAL = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "mps-pipe", "v",
+               "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")  # fmt: skip
 SWITCHES_OF_ORIGINAL = ("health-check", "mps", "query-kubelet", "logtostderr", "alsologtostderr")
 IGNORED = "note: {flags}: taken for the sake of Aliyun's manifests, without effect here"
 
@@ -131,7 +131,8 @@ def _run_node(
     if given.memory_unit not in UNITS:
         raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
     reserve = given.reserve
-    if not (reserve.isascii() and reserve.isdecimal() and int(reserve) <= MOST_RESERVED):
+    digits = reserve.isascii() and reserve.isdecimal() and len(reserve) <= len(str(MOST_RESERVED))
+    if not (digits and int(reserve) <= MOST_RESERVED):
         raise errors.UserError(f'"{reserve}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
     (port,) = _port_numbers([given.port], "--port 12346")
     config = app.Config(

@@ -128,7 +128,8 @@ that pins by device plugin, as gpushare node --pin plugin does.
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Flags of the original that have no meaning here are taken, and said to be:
   --health-check, --mps, --query-kubelet, --kubelet-address, --kubelet-port,
-  --client-cert, --client-key, --token, --timeout, and those of its log
+  --client-cert, --client-key, --token, --timeout, --mps-pipe, and those of
+  its log
 Examples
   gpushare device-plugin -logtostderr --v=5 --memory-unit=MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""

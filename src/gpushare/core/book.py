@@ -10,7 +10,7 @@ from gpushare.core import choose, names
 from gpushare.core.choose import Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import LIKE_UNDER_WAY
-from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Shape, Share
+from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Shape, Share
 
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
@@ -198,15 +198,19 @@ class NodeState:
         return ()
 
     def like_under_way(self, request: Request, uid: str) -> Refusal | None:
-        """On plugin nodes kubelet asks by amount only: the same amount over another number of GPUs must wait."""
+        """On plugin nodes kubelet asks by amount only: the same amount over another number of GPUs must wait. So must
+        an equal init container: kubelet never says which of the two got what."""
         if self.facts is None or self.facts.pin is not Pin.PLUGIN:
             return None
-        if not self.split and all(share.gpus == 1 for share in request.shares):
+        inits = {_amount(share) for share in request.shares if share.role is Role.INIT}
+        if not self.split and not inits and all(share.gpus == 1 for share in request.shares):
             return None
         wanted = {(share.units, share.gpus) for share in request.shares if share.units}
         for holding in self.holdings.values():
             if holding.pod.uid != uid and waits_for_kubelet(holding.pod):
                 for theirs in _shares(holding.pod):
+                    if theirs.role is Role.INIT and _amount(theirs) in inits:
+                        return LIKE_UNDER_WAY
                     if any(units == theirs.units and gpus != theirs.gpus for units, gpus in wanted):
                         return LIKE_UNDER_WAY
         return None
@@ -229,6 +233,10 @@ def waits_for_kubelet(pod: PodFacts) -> bool:
 
 def _shares(pod: PodFacts) -> tuple[Share, ...]:
     return pod.claim.shares if isinstance(pod.claim, Request) else ()
+
+
+def _amount(share: Share) -> tuple[bool, int, int]:
+    return share.whole, share.units, share.gpus
 
 
 def _published(facts: NodeFacts) -> tuple[object, ...]:

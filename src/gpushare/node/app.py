@@ -100,7 +100,7 @@ class Node:
         if not self.publisher.done:
             failure = self.publisher.failure
             return NOT_SAID.format(why=f": {failure}" if failure else "")
-        if self.plugin is not None and not all(endpoint.registrations for endpoint in self.plugin.endpoints):
+        if self.plugin is not None and not all(endpoint.registered for endpoint in self.plugin.endpoints):
             return NOT_REGISTERED
         return self.gpus.failure.what if self.gpus.failure is not None else ""
 

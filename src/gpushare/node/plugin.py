@@ -28,11 +28,16 @@ from gpushare.node.register import Endpoint, Identity
 from gpushare.node.service import Office, Service
 from gpushare.node.truth import Truth, is_admitted
 from gpushare.obs import log
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 KUBELET: Final = Path("/var/lib/kubelet")
 FOLDER: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources/kubelet.sock"
 SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
+START_SECONDS: Final = 30
+NO_LIST: Final = "kubelet's list of who has which device is not there: {path}"
+NO_LIST_WHY: Final = "after a restart nobody else says which pod has which units; kubelet is down, or it is not mounted"
+NO_LIST_WAY: Final = "mount kubelet's pod-resources folder, as deploy/device-plugin-ds.yaml does"
 
 logger = log.get(__name__)
 
@@ -54,6 +59,7 @@ class Plugin:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
         self.desk, self.catalog = Desk(), Catalog(unit)
         self._looker = Looker(api, node, unit, self.desk)
+        self._pod_resources = kubelet / POD_RESOURCES
         self._office = Office(self.desk, self.catalog, self._look, time.monotonic)
         self._office.visible = visible
         self.services = {
@@ -65,7 +71,7 @@ class Plugin:
             for resource, service in self.services.items()
         ]
         self.truth = Truth(
-            self.desk, self.catalog, lambda: podresources.ask(kubelet / POD_RESOURCES), api, pods, self._office.calls
+            self.desk, self.catalog, lambda: podresources.ask(self._pod_resources), api, pods, self._office.calls
         )
         self._office.catch_up, self._office.make_sure = self.truth.catch_up, self.truth.make_sure
         self._kubelet: Identity | None = None
@@ -91,6 +97,7 @@ class Plugin:
         async with asyncio.TaskGroup() as tasks:
             if not await self._know_kubelet():
                 tasks.create_task(self._know_kubelet_at_last())
+            await self._find_pod_resources()
             await self.truth.settle()
             tasks.create_task(self.truth.run())
             for endpoint in self.endpoints:
@@ -124,6 +131,15 @@ class Plugin:
         if self._kubelet is not None and self._kubelet != identity:
             self.desk.kubelet_restarted()
         self._kubelet = identity
+
+    async def _find_pod_resources(self) -> None:
+        """Aliyun's manifest does not mount it; a kubelet that restarts has it again in a moment."""
+        for _ in range(START_SECONDS):
+            if self._pod_resources.exists():
+                return
+            logger.warn(NO_LIST.format(path=self._pod_resources))
+            await asyncio.sleep(1.0)
+        raise UserError(NO_LIST.format(path=self._pod_resources), NO_LIST_WHY, NO_LIST_WAY, CLUSTER_NOT_ASKED)
 
     async def _know_kubelet(self) -> bool:
         try:

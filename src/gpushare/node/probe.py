@@ -26,12 +26,14 @@ async def listen(host: str, port: int, dead: Trouble, not_ready: Trouble, shown:
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         await runner.cleanup()
-        if error.errno == errno.EADDRINUSE:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             what, why = f"port {port} on {host} is in use", "another process listens there"
             raise errors.UserError(what, why, "stop that one, or --port N") from error
-        raise errors.UserError(f"cannot listen on {host}, port {port}", str(error), "--port N") from error
+        raise errors.UserError(
+            f"cannot listen on {host}, port {port}", str(error), "--listen 127.0.0.1, or --port N"
+        ) from error
     return runner
 
 

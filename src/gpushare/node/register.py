@@ -33,7 +33,8 @@ CALL_SECONDS: Final = 10.0
 START_SECONDS: Final = 30.0
 NOT_THERE: Final = "kubelet's socket is not there: {path}"
 WHY_NOT: Final = "kubelet is down, or the folder is not mounted"
-WAY: Final = "it is waited for; else mount kubelet's device-plugins folder at that path"
+WAY: Final = "start kubelet, or mount its device-plugins folder at that path"
+NOT_OPENED: Final = "kubelet did not ask for the list within {seconds:.0f} s"
 
 Identity = tuple[int, int]  # of kubelet's socket: another one after each restart
 
@@ -54,7 +55,7 @@ class Endpoint:
         pause_seconds: float = PAUSE_SECONDS,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        self.registrations = 0
+        self.registered, self.registrations = False, 0  # now, and how often
         self._resource, self._socket, self._service, self._restarted = resource, socket, service, restarted
         self._kubelet = socket.with_name(methods.KUBELET_SOCKET)
         self._look_seconds, self._pause_seconds, self._start_seconds = look_seconds, pause_seconds, start_seconds
@@ -102,12 +103,16 @@ class Endpoint:
             await server.start()
             ours = _identity(self._socket)
             await self._register()
-            async with asyncio.timeout(CALL_SECONDS):
-                await self._opened.wait()
-            self.registrations += 1
-            logger.info("registered", resource=self._resource, socket=str(self._socket))
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    await self._opened.wait()
+            except TimeoutError:
+                raise TimeoutError(NOT_OPENED.format(seconds=CALL_SECONDS)) from None
+            self.registered, self.registrations = True, self.registrations + 1
+            logger.info("registered", resource=self._resource, socket=str(self._socket), times=self.registrations)
             return await self._forgotten(kubelet, ours)
         finally:
+            self.registered = False
             await _stop(server)
             self._socket.unlink(missing_ok=True)
 
@@ -191,4 +196,4 @@ def _identity(path: Path) -> Identity | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return found.st_ino, found.st_mtime_ns

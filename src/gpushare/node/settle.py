@@ -13,7 +13,7 @@ from gpushare.core import choose
 from gpushare.core.model import Role
 from gpushare.node.desk import Desk
 from gpushare.node.ids import Units
-from gpushare.node.plans import each_of
+from gpushare.node.plans import each_of, size_of
 from gpushare.node.table import Grant, Owner
 
 
@@ -63,9 +63,12 @@ def adopt(desk: Desk, admitted: Collection[str]) -> None:
 
 
 def give_up(desk: Desk) -> None:
-    """kubelet has not said for long whose these are, and the pods they were taken for have ended: they are free."""
+    """kubelet has not said for long whose these are, and the pods they were taken for have ended: they are free, unless
+    a pod is there that may have got them in place of its own."""
+    shares = [desk.share(owner) for grant in desk.table.grants.values() if not grant.sure for owner in grant.owners]
+    alike = {(share.whole, size_of(share)) for share in shares}
     for grant in list(desk.table.grants.values()):
-        if not grant.sure and not grant.owners:
+        if not grant.sure and not grant.owners and (grant.whole, grant.size) not in alike:
             desk.table.drop(grant)
 
 
@@ -126,7 +129,8 @@ def _remember(desk: Desk, owners: list[Owner]) -> Grant:
     """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where the rest of
     the pod's pool is, or where their plan is, or on every GPU if nobody says."""
     uid, whole = owners[0].uid, desk.share(owners[0]).whole
-    on = tuple(dict.fromkeys([*sorted(_beside(desk, owners[0])), *(desk.plans.planned(owners[0]) or ())]))
+    planned = [uuid for owner in owners for uuid in desk.plans.planned(owner) or ()]
+    on = tuple(dict.fromkeys([*sorted(_beside(desk, owners[0])), *planned]))
     if on:
         beyond = _lifelong(desk, uid, owners, on)
         there = on[: max(desk.share(owner).gpus for owner in owners)]

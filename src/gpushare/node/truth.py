@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from gpushare.core import codec, names
-from gpushare.core.model import PodFacts, Request, Role
+from gpushare.core.model import PodFacts, Request, Role, Share
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff
@@ -37,7 +37,7 @@ logger = log.get(__name__)
 
 class Patch(NamedTuple):
     pod: PodFacts
-    annotations: dict[str, str]
+    annotations: dict[str, str | None]
 
 
 def is_admitted(seen: NodePod) -> bool:
@@ -80,22 +80,27 @@ def patches(desk: Desk) -> list[Patch]:
     found = []
     for uid, pod in desk.plans.pods.items():
         wanted = _annotations(desk, uid, pod)
-        missing = {key: value for key, value in wanted.items() if pod.note(key) != value}
+        missing = {key: value for key, value in wanted.items() if (pod.note(key) or None) != value}
         if missing:
             found.append(Patch(pod, missing))
     return found
 
 
-def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str]:
-    """All of them if the pod is elsewhere than they say; else only that it has got what it asks."""
+def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str | None]:
+    """All of them if the pod is elsewhere than they say; else only that it has got what it asks. None at all if it was
+    taken for another and has more GPUs than it asks, or fewer: it then counts on every GPU, which is too much."""
     if not isinstance(pod.claim, Request):
         return {}
     shares = pod.claim.shares
+    if any(_has_other_gpus(desk, Owner(uid, i), share) for i, share in enumerate(shares)):
+        return dict.fromkeys((names.ALIYUN_IDX, names.ALLOCATION))
     places = [_place(desk, Owner(uid, i)) for i in range(len(shares))]
     known = [place for place in places if place is not None]
     if len(known) < len(places):
         return {}
-    assigned = {names.ALIYUN_ASSIGNED: "true"} if all(_is_sure(desk, Owner(uid, i)) for i in range(len(shares))) else {}
+    assigned: dict[str, str | None] = {}
+    if all(_is_sure(desk, Owner(uid, i)) for i in range(len(shares))):
+        assigned[names.ALIYUN_ASSIGNED] = "true"
     said = codec.planned(pod, desk.facts)
     true = codec.allocation(shares, desk.facts, tuple(known))
     if said is not None and codec.allocation(said[0], desk.facts, said[1]) == true:
@@ -103,6 +108,12 @@ def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str]:
     written = codec.write(pod.claim, desk.facts, tuple(known), extender="", nanoseconds=0)
     ours = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALLOCATION)
     return {key: written[key] for key in ours} | assigned
+
+
+def _has_other_gpus(desk: Desk, owner: Owner, share: Share) -> bool:
+    grant = desk.table.of(owner)
+    has = grant is not None and grant.sure and share.role is not Role.INIT
+    return grant is not None and has and len(grant.gpus) != share.gpus
 
 
 def _is_sure(desk: Desk, owner: Owner) -> bool:

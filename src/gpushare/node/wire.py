@@ -6,6 +6,7 @@ else a message may hold is read field by field, as protobuf prescribes. Called b
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from gpushare.node.ids import LENGTH, Ids
@@ -13,6 +14,7 @@ from gpushare.node.ids import LENGTH, Ids
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 STRIDE: Final = 2 + LENGTH  # tag, length, id
 LONGEST_VARINT: Final = 10  # bytes
+MOST_CONTAINERS: Final = 100
 MOST_DEVICES: Final = (1 << 31) - 1  # an int32, as the message has it
 
 
@@ -37,12 +39,20 @@ class _Field(NamedTuple):
 
 
 def preferred(body: bytes) -> list[Preferred]:
-    return [_preferred(body, field.start, field.end) for field in _fields(body, 0, len(body)) if _is(field, 1)]
+    return [_preferred(body, field.start, field.end) for field in _containers(body)]
 
 
 def allocate(body: bytes) -> list[Ids]:
-    found = (_collect(body, field.start, field.end) for field in _fields(body, 0, len(body)) if _is(field, 1))
+    found = (_collect(body, field.start, field.end) for field in _containers(body))
     return [ids.get(1, _Collected()).ids() for ids, _ in found]
+
+
+def _containers(body: bytes) -> list[_Field]:
+    """kubelet asks for one at a time."""
+    found = list(islice((field for field in _fields(body, 0, len(body)) if _is(field, 1)), MOST_CONTAINERS + 1))
+    if len(found) > MOST_CONTAINERS:
+        raise Malformed(f"it asks for more than {MOST_CONTAINERS} containers")
+    return found
 
 
 def _preferred(body: bytes, start: int, end: int) -> Preferred:

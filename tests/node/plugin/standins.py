@@ -36,14 +36,17 @@ class Server:
         self._answer()
         return msgspec.convert(self.node, kind)
 
-    async def patch_pod_annotations(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
+    async def patch_pod_annotations(
+        self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    ) -> None:
         self._answer()
         there = next((p for p in self.pods.values() if p["metadata"]["name"] == name), None)
         if there is None:
             raise ApiError(404, "NotFound", "no such pod")
         if there["metadata"]["uid"] != uid:
             raise ApiError(422, "Invalid", "another pod by now")
-        there["metadata"]["annotations"] |= annotations
+        merged = there["metadata"]["annotations"] | annotations
+        there["metadata"]["annotations"] = {key: value for key, value in merged.items() if value is not None}
         self.changed(uid)
 
     def changed(self, uid: str) -> None:
