@@ -355,6 +355,8 @@ def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys
         (["device-plugin", "--node-name", "a", "--visible-devices", "minor"], 'unknown GPU notation "minor"'),
         (["node", "--node-name", "a", "--reserve", "1Gi"], '"1Gi" is not an amount to reserve'),
         (["node", "--node-name", "a", "--port", "0"], '"0" is not a port'),
+        (["node", "--node-name", "a", "--listen="], '"" is not an address'),
+        (["node", "--node-name", "a", "--reserve", "9" * 5000], f'"{"9" * 20}" is not an amount to reserve'),
         (["node", "--node-name", "a", "-logtostderr"], "unknown option -logtostderr"),
     ],
 )

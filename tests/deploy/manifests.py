@@ -1,9 +1,16 @@
 """What deploy/ has, as data."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+from gpushare import cli
+from gpushare.gpu.device import Backend
+from gpushare.kube import auth
+from gpushare.node import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -28,3 +35,19 @@ def container(name: str, called: str = EXTENDER) -> Object:
     pod = one(name, "Deployment")["spec"]["template"]["spec"]
     (found,) = (container for container in pod["containers"] if container["name"] == called)
     return dict(found)
+
+
+def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config:
+    """What the command line makes of these words, on a node called gpu-a."""
+    seen: list[app.Config] = []
+
+    async def run(config: app.Config, access: auth.Access, backend: Backend) -> signal.Signals:
+        seen.append(config)
+        return signal.SIGTERM
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(auth, "load", lambda *_: auth.Access(server="https://127.0.0.1:6443"))
+    monkeypatch.setenv("NODE_NAME", "gpu-a")
+    assert cli.main(words) == 0
+    (config,) = seen
+    return config

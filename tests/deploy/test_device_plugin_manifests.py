@@ -1,15 +1,11 @@
 """The device plugin's manifests take the place of the original's: its names, words and mounts, and fewer rights."""
 
-import signal
 from pathlib import Path
 
 import pytest
 
 import gpushare
-from gpushare import cli
-from gpushare.gpu.device import Backend
-from gpushare.kube import auth
-from gpushare.node import app, plugin
+from gpushare.node import kubelet, plugin
 from tests.deploy import manifests
 
 RIGHTS, WORKLOAD = "device-plugin-rbac.yaml", "device-plugin-ds.yaml"
@@ -64,8 +60,8 @@ def test_kubelets_sockets_are_where_it_looks_for_them() -> None:
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod()["volumes"]}
     assert {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]} == paths
     assert set(paths.values()) == {
-        str(plugin.KUBELET / plugin.FOLDER),
-        str((plugin.KUBELET / plugin.POD_RESOURCES).parent),
+        str(Path(kubelet.ROOT, plugin.FOLDER)),
+        str(Path(kubelet.ROOT, plugin.POD_RESOURCES).parent),
     }
 
 
@@ -77,19 +73,9 @@ def test_kubelets_sockets_are_where_it_looks_for_them() -> None:
 def test_its_words_start_a_device_plugin_that_counts_as_the_original(
     words: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[app.Config] = []
-
-    async def run(config: app.Config, access: auth.Access, backend: Backend) -> signal.Signals:
-        seen.append(config)
-        return signal.SIGTERM
-
-    monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(auth, "load", lambda *_: auth.Access(server="https://127.0.0.1:6443"))
-    monkeypatch.setenv("NODE_NAME", "gpu-a")
     program, *arguments = words or container()["command"]
     assert program == "gpushare"
-    assert cli.main(arguments) == 0
-    (config,) = seen
+    config = manifests.node_config(arguments, monkeypatch)
     assert (config.node, config.unit, config.pin) == ("gpu-a", "GiB", "plugin")
 
 

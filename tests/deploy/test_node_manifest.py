@@ -1,13 +1,8 @@
 """The node part's manifest: on every labelled node, with what it needs and no more."""
 
-import signal
-
 import pytest
 
 import gpushare
-from gpushare import cli
-from gpushare.gpu.device import Backend
-from gpushare.kube import auth
 from gpushare.node import app
 from tests.deploy import manifests
 
@@ -71,17 +66,7 @@ def test_it_is_given_the_time_to_say_that_it_drains() -> None:
 
 
 def test_its_words_start_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[app.Config] = []
-
-    async def run(config: app.Config, access: auth.Access, backend: Backend) -> signal.Signals:
-        seen.append(config)
-        return signal.SIGTERM
-
-    monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(auth, "load", lambda *_: auth.Access(server="https://127.0.0.1:6443"))
-    monkeypatch.setenv("NODE_NAME", "gpu-a")
-    assert cli.main(container()["args"]) == 0
-    (config,) = seen
+    config = manifests.node_config(container()["args"], monkeypatch)
     assert config == app.Config("gpu-a", "MiB", "auto")
     assert pod()["hostNetwork"]
     for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):

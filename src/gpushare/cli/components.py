@@ -56,7 +56,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     if given.memory_unit not in (None, *UNITS):
         raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
     tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
-    config = app.Config(given.listen, _ports(given.port), given.policy, given.memory_unit, tls)
+    config = app.Config(_address(given.listen), _ports(given.port), given.policy, given.memory_unit, tls)
     try:
         access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
         ended = asyncio.run(app.run(config, access))
@@ -133,10 +133,11 @@ def _run_node(
     reserve = given.reserve
     digits = reserve.isascii() and reserve.isdecimal() and len(reserve) <= len(str(MOST_RESERVED))
     if not (digits and int(reserve) <= MOST_RESERVED):
-        raise errors.UserError(f'"{reserve}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
+        raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
     (port,) = _port_numbers([given.port], "--port 12346")
     config = app.Config(
-        given.node_name, given.memory_unit, pin, int(reserve), given.listen, port, visible, unhealthy_configmap
+        given.node_name, given.memory_unit, pin, int(reserve), _address(given.listen), port, visible,
+        unhealthy_configmap,
     )  # fmt: skip
     try:
         access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
@@ -144,6 +145,13 @@ def _run_node(
     except (KubeError, GpuError) as error:
         raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
     return INTERRUPTED if ended is signal.SIGINT else 0
+
+
+def _address(given: str) -> str:
+    if not given:
+        why = "left empty, it would be every address of this machine"
+        raise errors.UserError('"" is not an address', why, "--listen 127.0.0.1, or 0.0.0.0 for every one")
+    return given
 
 
 def _ports(given: Sequence[str]) -> list[int]:

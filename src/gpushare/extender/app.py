@@ -31,6 +31,7 @@ from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Failure, Reflector
 from gpushare.obs import log
+from gpushare.obs.signals import ending
 
 GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
 TICK = 0.05  # seconds; how late something that came free may be noticed
@@ -187,7 +188,7 @@ class Extender:
 
 async def run(config: Config, access: Access) -> signal.Signals:
     """Until a signal comes, which is returned."""
-    signals = _signals()
+    signals = ending()
     async with client.connect(access) as api:
         extender = Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
@@ -206,14 +207,6 @@ async def run(config: Config, access: Access) -> signal.Signals:
             if isinstance(end, Exception):
                 raise end
         return stop.result()
-
-
-def _signals() -> asyncio.Queue[signal.Signals]:
-    """Those that end us, as they come."""
-    loop, received = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received.put_nowait, number)
-    return received
 
 
 def _needs_help(failure: Failure) -> bool:

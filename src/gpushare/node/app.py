@@ -18,7 +18,7 @@ from gpushare.kube.auth import Access
 from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Failure, Reflector
-from gpushare.node import own, pinning, pods, probe
+from gpushare.node import kubelet, own, pinning, pods, probe
 from gpushare.node.assigned import Assigner
 from gpushare.node.auditor import Auditor
 from gpushare.node.gpus import Gpus
@@ -30,6 +30,7 @@ from gpushare.node.pods import NodePods
 from gpushare.node.publish import Way
 from gpushare.node.publisher import Publisher
 from gpushare.obs import errors, log
+from gpushare.obs.signals import ending
 
 if TYPE_CHECKING:
     from gpushare.node.environment import Visible
@@ -59,7 +60,7 @@ class Config(NamedTuple):
     port: int = 12346
     visible: "Visible" = "uuid"
     unhealthy_configmap: bool = False
-    kubelet: str = "/var/lib/kubelet"
+    kubelet: str = kubelet.ROOT
 
 
 class Node:
@@ -191,7 +192,7 @@ class Node:
 
 async def run(config: Config, access: Access, backend: Backend) -> signal.Signals:
     """Until a signal comes, which is returned."""
-    signals = _signals()
+    signals = ending()
     async with client.connect(access) as api:
         node = Node(config, api, backend)
         listening = await probe.listen(config.host, config.port, node.dead, node.not_ready, Metrics(node.sight))
@@ -218,14 +219,6 @@ def _first(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _signals() -> asyncio.Queue[signal.Signals]:
-    """Those that end us, as they come."""
-    loop, received = asyncio.get_running_loop(), asyncio.Queue[signal.Signals]()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received.put_nowait, number)
-    return received
 
 
 def _needs_help(failure: Failure) -> bool:

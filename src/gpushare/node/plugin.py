@@ -30,7 +30,6 @@ from gpushare.node.truth import Truth, is_admitted
 from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
-KUBELET: Final = Path("/var/lib/kubelet")
 FOLDER: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources/kubelet.sock"
 SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
@@ -53,7 +52,7 @@ class Plugin:
         api: Api,
         pods: NodePods,
         events: Recorder,
-        kubelet: Path = KUBELET,
+        kubelet: Path = Path(kubelets.ROOT),
         visible: Visible = "uuid",
     ) -> None:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events

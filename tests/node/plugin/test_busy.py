@@ -8,7 +8,7 @@ from gpushare.node.podresources import Listed
 from gpushare.node.table import Owner
 from gpushare.node.truth import OVERDUE_SECONDS
 from tests.node.plugin.made import facts, pod
-from tests.node.plugin.world import World, world_with
+from tests.node.plugin.world import World, swapped, world_with
 
 
 def minutes_pass(world: World) -> None:
@@ -16,15 +16,6 @@ def minutes_pass(world: World) -> None:
     calls = world.plugin._office.calls
     now = calls.clock()
     calls.clock = lambda: now + 10 * OVERDUE_SECONDS
-
-
-async def swapped(world: World) -> tuple[str, str]:
-    """Two equal pods, planned on GPU 0 and GPU 1; kubelet takes the second one first."""
-    one, two = world.bound(pod(6), on=[[0]]), world.bound(pod(6), on=[[1]])
-    world.deliver()
-    assert await world.admit(two)
-    assert await world.admit(one)
-    return one, two
 
 
 def known(world: World, uid: str) -> set[str]:

@@ -10,16 +10,7 @@ from gpushare.node.table import Owner
 from gpushare.node.truth import QUIET_SECONDS, Calls
 from tests.node.plugin import promises
 from tests.node.plugin.made import Object, facts, pod
-from tests.node.plugin.world import World, world_with
-
-
-async def swapped(world: World) -> tuple[str, str]:
-    """Two equal pods, planned on GPU 0 and GPU 1; kubelet takes the second one first."""
-    one, two = world.bound(pod(6), on=[[0]]), world.bound(pod(6), on=[[1]])
-    world.deliver()
-    assert await world.admit(two)
-    assert await world.admit(one)
-    return one, two
+from tests.node.plugin.world import World, swapped, world_with
 
 
 async def test_equal_pods_that_came_in_the_other_order_get_each_others_annotations() -> None:

@@ -24,7 +24,7 @@ from gpushare.node.ids import Ids, Reader
 from gpushare.node.plugin import Plugin
 from gpushare.node.podresources import Listed, NoAnswer
 from gpushare.node.pods import NodePods, Pod
-from tests.node.plugin.made import NODE, Object, facts
+from tests.node.plugin.made import NODE, Object, facts, pod
 from tests.node.plugin.standins import Direct, Events, Server
 
 RESOURCES = (names.GPU_MEM, names.GPU_COUNT)
@@ -280,3 +280,12 @@ async def world_with(*totals: int, seed: int = 0) -> World:
     world = World(*totals, seed=seed)
     await world.begin()
     return world
+
+
+async def swapped(world: World) -> tuple[str, str]:
+    """Two equal pods, planned on GPU 0 and GPU 1; kubelet takes the second one first."""
+    one, two = world.bound(pod(6), on=[[0]]), world.bound(pod(6), on=[[1]])
+    world.deliver()
+    assert await world.admit(two)
+    assert await world.admit(one)
+    return one, two
