@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core import choose
-from gpushare.core.choose import Room
+from gpushare.core.choose import Budget, Room
 from gpushare.core.model import Gpu, NodeFacts, Pin, Places, Request, Role, Share
 from tests.core import oracle, strategies
 from tests.core.builders import asks, container, facts, gpus, share
@@ -36,6 +36,29 @@ def test_a_plan_keeps_all_rules_and_exists_whenever_one_is_possible(case: tuple[
         assert not oracle.fits(request, pin, spots), next(oracle.placements(request.shares, pin, spots))
     else:
         assert oracle.allowed(request.shares, pin, spots, places), places
+
+
+@given(cases())
+@settings(max_examples=500)
+def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request, Room]) -> None:
+    request, found = case
+    task = choose.task_of(request, found.facts.pin)
+    exists = task is not None and choose.fits(task, found, Budget(choose.UNHURRIED_LOOKS))
+    assert exists is oracle.fits(request, found.facts.pin, oracle.spots(found))
+
+
+@given(cases(), strategies.POLICIES)
+def test_a_greedy_answer_is_what_the_plan_leaves_free(case: tuple[Request, Room], policy: str) -> None:
+    """Where all pieces go to the next best GPU. Of GPUs with as much left either may be taken."""
+    request, found = case
+    task, budget = choose.task_of(request, found.facts.pin), Budget(choose.UNHURRIED_LOOKS)
+    if task is None or task.inits or request.one_share or task.cannot_fit(found, budget):
+        return
+    left, places = task.greedy(found, policy, budget), choose.plan(request, found, policy)
+    if left is not None:
+        assert places is not None
+        total = sum(amount for _, amount in choose.charges(request.shares, found.facts.gpus, places))
+        assert left <= found.sum_free - total
 
 
 @given(strategies.shares_in_order(st.sampled_from(list(Role))))

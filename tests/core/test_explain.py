@@ -53,6 +53,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "JustRefused": (_rested(), pod(4), "node(s) that refused this request just now"),
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),
                      "node(s) with a like request under way"),
+    "TooHard": (world(facts(800)), pod(*[1] * 201), "placing 201 containers takes too long to work out"),
     "NotMemory": (world(), pod(containers=[container("a", "4Gi")]), "aliyun.com/gpu-mem counts MiB, not bytes"),
     "NotWhole": (world(), pod(containers=[container("a", "-1")]), "aliyun.com/gpu-mem is not a whole number"),
     "CountNotWhole": (world(), pod(4, split="x"), "aliyun.com/gpu-count is not a whole number"),

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gpushare.core import api, choose, codec, names, request, score
 from gpushare.core.book import State
+from gpushare.core.choose import Budget
 from gpushare.core.fit import NO_SHARED_GPU, Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
@@ -639,10 +640,13 @@ class LedgerMachine(RuleBasedStateMachine):
     def kept_answers_are_fresh(self) -> None:
         """A few at a time: each step asks others, so that answers of any age are met."""
         for pod, question in PROBES[self.steps % 5 :: 5]:
-            answers = self.ledger.answers(question.request, pod.namespace).refusals
-            assert set(answers) <= set(self.ledger.nodes)
-            for node in self.ledger.nodes:
-                assert answers.get(node, NO_SHARED_GPU) == self.ledger._answer(question, node)
+            budget = Budget(choose.UNHURRIED_LOOKS)
+            answers = self.ledger.answers(question.request, pod.namespace, list(self.ledger.nodes), budget)
+            assert set(answers.refusals) == set(self.ledger.nodes)
+            for node, state in self.ledger.nodes.items():
+                alone = NO_SHARED_GPU if state.room is None else Question(question.request).refusal(state.room)
+                waits = state.like_under_way(question.request, "", budget) if state.room is not None else None
+                assert answers.refusals[node] == (alone or waits)
 
 
 def picture(ledger: Ledger) -> dict[str, object]:

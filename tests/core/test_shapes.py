@@ -1,31 +1,26 @@
 """Answers are kept for the shapes people ask, per namespace, and are never out of date."""
 
-from gpushare.core.fit import Question
-from gpushare.core.model import Refusal
 from gpushare.core.shapes import IN_ALL, PER_NAMESPACE, Shapes
 from tests.core.builders import asks
 
 
 class Asked:
-    """Counts how often a node is looked at."""
+    """Asks, and answers all that is open."""
 
     def __init__(self, *nodes: str) -> None:
         self.nodes: dict[str, object] = dict.fromkeys(nodes)
-        self.looks: list[str] = []
         self.shapes = Shapes()
 
     def ask(self, amount: int, namespace: str = "a") -> list[str]:
-        """The nodes that were looked at to answer."""
-        self.looks = []
-        self.shapes.ask(namespace, asks(amount, amount), self.nodes, self._look)
-        return sorted(self.looks)
+        """The nodes that had to be looked at to answer."""
+        answers = self.shapes.ask(namespace, asks(amount, amount), self.nodes)
+        looks = sorted(answers.open)
+        answers.refusals.update(dict.fromkeys(answers.open))
+        answers.open.clear()
+        return looks
 
     def change(self, node: str) -> None:
         self.shapes.touch(node, len(self.nodes))
-
-    def _look(self, _: Question, node: str) -> Refusal | None:
-        self.looks.append(node)
-        return None
 
 
 def test_only_nodes_that_changed_are_looked_at_again() -> None:
@@ -43,7 +38,7 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     del asked.nodes["y"]
     asked.change("y")
     assert asked.ask(1) == []
-    answers = asked.shapes.ask("a", asks(1, 1), asked.nodes, asked._look)
+    answers = asked.shapes.ask("a", asks(1, 1), asked.nodes)
     assert set(answers.refusals) == {"x"}
 
 

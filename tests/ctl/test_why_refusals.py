@@ -12,6 +12,12 @@ from tests.core import builders, codes
 from tests.ctl.why.cluster import HERE, NOW, Cluster, ask
 
 EXAMPLES: dict[str, Any] = yaml.safe_load((HERE / "refusals.yaml").read_text())
+EXAMPLES["TooHard"] = {
+    "nodes": {"a": {"gpus": [8000]}},
+    "pods": [{"name": "x", "containers": {f"c{i}": 1 for i in range(201)}}],
+    "begins": "x can never run here: placing 201 containers takes too long to work out.\n",
+    "has": "Ask for GPU memory in fewer containers",
+}
 ONLY_IN_MEMORY = {"JustRefused"}  # a node that rests is in the extender's memory, not in the API
 WORDS = {"nodes", "pods", "begins", "row", "has"}
 

@@ -543,6 +543,17 @@ async def test_a_node_that_goes_while_the_binding_is_written_harms_nobody(world:
     assert world.is_settled()
 
 
+async def test_a_gpu_that_goes_while_the_binding_is_written_harms_nobody(world: World) -> None:
+    async def lost(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+        before = world.ledger.nodes[node].facts
+        assert before is not None
+        world.ledger.set_node(msgspec.structs.replace(before, gpus=before.gpus[:1]))
+
+    assert await world.binder.bind(world.add(6000, name="first")) == ""  # GPU 0 is taken: the next gets GPU 1
+    world.api.binds = [lost]
+    assert await world.binder.bind(world.add(6000)) == ""
+
+
 # Time
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 
 from gpushare.core import choose, names
-from gpushare.core.choose import Room
+from gpushare.core.choose import Budget, Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import LIKE_UNDER_WAY
 from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Shape, Share
@@ -197,7 +197,7 @@ class NodeState:
                 return choose.charges(pod.claim.shares, facts.gpus, places)
         return ()
 
-    def like_under_way(self, request: Request, uid: str) -> Refusal | None:
+    def like_under_way(self, request: Request, uid: str, budget: Budget) -> Refusal | None:
         """On plugin nodes kubelet asks by amount only: the same amount over another number of GPUs must wait. So must
         an equal init container: kubelet never says which of the two got what."""
         if self.facts is None or self.facts.pin is not Pin.PLUGIN:
@@ -206,6 +206,7 @@ class NodeState:
         if not self.split and not inits and all(share.gpus == 1 for share in request.shares):
             return None
         wanted = {(share.units, share.gpus) for share in request.shares if share.units}
+        budget.left -= len(request.shares) + len(self.holdings)
         for holding in self.holdings.values():
             if holding.pod.uid != uid and waits_for_kubelet(holding.pod):
                 for theirs in _shares(holding.pod):

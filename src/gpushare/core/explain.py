@@ -5,12 +5,14 @@ Whose "no" it is stays apart: everything decided here is GPU memory. What kube-s
 `barred`, the nodes it would not send the pod to, from those who look at that; without it, it is not looked at.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from gpushare.core import choose, explanation, score, usage, ways
 from gpushare.core.book import EVERY_GPU_WHOLLY, Holding, NodeState, State
+from gpushare.core.choose import Budget
 from gpushare.core.explanation import (
     Explanation,
     GpuView,
@@ -31,6 +33,10 @@ VERSION = explanation.VERSION
 NO_REQUEST = "it asks no GPU memory"
 FITS = "fits"
 ENDED = "has ended ({phase})"
+STEP_NODES = 200  # looked at in one step: a few milliseconds
+
+T = TypeVar("T")
+Steps = Generator[None, None, Explanation]
 KEPT_OFF = "{place} has room, but kube-scheduler keeps the pod off {nodes}"
 
 
@@ -41,17 +47,39 @@ def explain(
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
     policy: str = choose.BINPACK,
+    budget: Budget | None = None,
 ) -> Explanation:
     """All there is to say about a pod, the closest node first.
 
     Before a pod exists no admission policy has had its say, so it may become one for either kind of node: the kind
     that does it more good is meant. `among`: the only nodes that are looked at. `policy`: by which a node is chosen
-    for a pod that names none.
+    for a pod that names none. `budget`: what it may cost where others wait.
     """
-    said = _explain(ledger, pod, barred, among, policy)
+    steps = explaining(ledger, pod, barred=barred, among=among, policy=policy, budget=budget)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            said: Explanation = end.value
+            return said
+
+
+def explaining(
+    ledger: Ledger,
+    pod: PodFacts,
+    *,
+    barred: Collection[str] = (),
+    among: Collection[str] | None = None,
+    policy: str = choose.BINPACK,
+    budget: Budget | None = None,
+) -> Steps:
+    """The same in short steps, for those who have other things to do between them."""
+    budget = budget or Budget(choose.UNHURRIED_LOOKS)
+    said = yield from _explain(ledger, pod, barred, among, policy, budget)
     if not pod.uid and isinstance(pod.claim, Request) and pod.claim.pin is Pin.PLUGIN:
         admitted = msgspec.structs.replace(pod, claim=msgspec.structs.replace(pod.claim, pin=Pin.DIRECT))
-        said = min(said, _explain(ledger, admitted, barred, among, policy), key=_how_bad)
+        other = yield from _explain(ledger, admitted, barred, among, policy, budget)
+        said = min(said, other, key=_how_bad)
     return said
 
 
@@ -60,19 +88,23 @@ def _how_bad(said: Explanation) -> tuple[int, bool]:
 
 
 def _explain(
-    ledger: Ledger, pod: PodFacts, barred: Collection[str], among: Collection[str] | None, policy: str
-) -> Explanation:
+    ledger: Ledger, pod: PodFacts, barred: Collection[str], among: Collection[str] | None, policy: str, budget: Budget
+) -> Steps:
     if pod.claim is None:
         return answer(pod, "fits", explanation.NO_REQUEST, NO_REQUEST)
     if pod.node or pod.finished:
         return _bound(ledger, pod, pod.claim)
     if isinstance(pod.claim, Refusal):
         return answer(pod, "invalid", pod.claim.code, pod.claim.message, detail=pod.claim.detail)
-    found = survey(ledger, pod, among)
-    views = [_view(ledger.nodes[name], pod.claim, pod, refused) for name, refused in found]
+    found = yield from _survey(ledger, pod, among, budget)
+    views, need = [], largest_need(pod.claim)
+    for part in _parts(found):
+        views += [_view(ledger.nodes[name], need, pod, refused) for name, refused in part if name in ledger.nodes]
+        yield
+    found = [(name, refused) for name, refused in found if name in ledger.nodes]
     verdict, first = judge(found)
     if first is not None:
-        out = ways.ways(ledger, pod, found, barred)
+        out = ways.ways(ledger, pod, found, barred, budget)
         return answer(pod, verdict, first.code, first.message, nodes=views, ways=out)
     open_to_it = [name for name, refused in found if refused is None and name not in barred]
     best = [_wait(ledger, pod, pod.claim, open_to_it, policy)] if open_to_it else []
@@ -99,7 +131,7 @@ def _bound(ledger: Ledger, pod: PodFacts, claim: Request | Refusal) -> Explanati
     if state is None or isinstance(claim, Refusal):
         why = claim.message if isinstance(claim, Refusal) else ""
         return answer(pod, "runs", explanation.BOUND, f"has {pod.node}", owner=owner, detail=why)
-    views, where = [_view(state, claim, pod, None)], _where(state, pod)
+    views, where = [_view(state, largest_need(claim), pod, None)], _where(state, pod)
     said = answer(pod, "runs", explanation.BOUND, f"has {where}", owner=owner, nodes=views)
     holding = state.holdings.get(pod.uid)
     if holding is not None and holding.charges is not None and state.room is not None:
@@ -109,21 +141,50 @@ def _bound(ledger: Ledger, pod: PodFacts, claim: Request | Refusal) -> Explanati
     return said
 
 
-def survey(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> list[tuple[str, Refusal | None]]:
-    """What each node with a GPU says to a pod, the closest first: one that only a sick GPU keeps from fitting, then
-    by how much is missing."""
+def survey(
+    ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None, budget: Budget | None = None
+) -> list[tuple[str, Refusal | None]]:
+    """What each node with a GPU says to a pod, the closest first."""
+    names = list(ledger.nodes) if among is None else list(among)
+    return nearest(closeness(ledger, pod, names, budget or Budget(choose.UNHURRIED_LOOKS)))
+
+
+def _survey(
+    ledger: Ledger, pod: PodFacts, among: Collection[str] | None, budget: Budget
+) -> Generator[None, None, list[tuple[str, Refusal | None]]]:
+    rows: list[Row] = []
+    for part in _parts(list(ledger.nodes) if among is None else list(among)):
+        rows += closeness(ledger, pod, part, budget)
+        yield
+    return nearest(rows)
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), STEP_NODES):
+        yield items[start : start + STEP_NODES]
+
+
+Row = tuple[tuple[bool, bool, bool, bool, int, str], Refusal | None]
+
+
+def closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget) -> list[Row]:
+    """How close each of the named nodes is to taking a pod: one that only a sick GPU keeps from fitting first, then by
+    how much is missing. A long survey is made of several of these."""
     assert isinstance(pod.claim, Request)
-    question = Question(pod.claim)
-    need = largest_need(pod.claim)
-    rows = []
-    for name, state in ledger.nodes.items():
-        if state.room is not None and (among is None or name in among):
-            refused = ledger.refusal(question, name, pod)
-            short = need - (state.room.rising[-1] if state.room.rising else 0)
-            never = refused is not None and refused.forever
-            off_limits = never and question.off_limits(state.room.facts) is not None  # not close, however much is free
-            full = refused is None or refused.code != "NoHealthyGpu"
-            rows.append(((refused is not None, never, off_limits, full, short, name), refused))
+    question, need, rows = Question(pod.claim), largest_need(pod.claim), []
+    with_gpus = [name for name in among if name in ledger.nodes and ledger.nodes[name].room is not None]
+    for name, refused in ledger.judged(pod.claim, pod, with_gpus, budget):
+        room = ledger.nodes[name].room
+        assert room is not None
+        short = need - (room.rising[-1] if room.rising else 0)
+        never = refused is not None and refused.forever
+        off_limits = never and question.off_limits(room.facts) is not None  # not close, however much is free
+        full = refused is None or refused.code != "NoHealthyGpu"
+        rows.append(((refused is not None, never, off_limits, full, short, name), refused))
+    return rows
+
+
+def nearest(rows: list[Row]) -> list[tuple[str, Refusal | None]]:
     rows.sort(key=lambda row: row[0])
     return [(key[-1], refused) for key, refused in rows]
 
@@ -153,13 +214,22 @@ def _holding(state: NodeState, gpu: int) -> list[Holding]:
     return [row[3] for row in sorted(there, key=lambda row: row[:3])]
 
 
+def _pods_by_gpu(state: NodeState) -> list[int]:
+    """How many pods hold something on each GPU."""
+    counts = [0] * len(state.used)
+    for holding in state.holdings.values():
+        for gpu, units in holding.charges or ():
+            counts[gpu] += units > 0
+    return counts
+
+
 def _others(state: NodeState, gpu: int, holding: Holding) -> list[Holder]:
     return [ways.holder(other, state, gpu) for other in _holding(state, gpu) if other is not holding]
 
 
-def _view(state: NodeState, request: Request, pod: PodFacts, refused: Refusal | None) -> NodeView:
+def _view(state: NodeState, need: int, pod: PodFacts, refused: Refusal | None) -> NodeView:
     room = state.room_for(pod)
-    need, over = largest_need(request), _over(state)
+    over, pods = _over(state), _pods_by_gpu(state)
     gpus = [
         GpuView(
             index=gpu.index,
@@ -167,7 +237,7 @@ def _view(state: NodeState, request: Request, pod: PodFacts, refused: Refusal | 
             free=room.free[i],
             short=max(need - room.free[i] + over[i], 0) if need else None,
             healthy=gpu.healthy,
-            pods=len(_holding(state, i)),
+            pods=pods[i],
             why=gpu.why,
         )
         for i, gpu in enumerate(state.facts.gpus if state.facts else ())

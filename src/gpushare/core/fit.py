@@ -6,8 +6,8 @@ strings, so they name the request, never the node.
 """
 
 from gpushare.core import choose
-from gpushare.core.choose import Room
-from gpushare.core.model import NodeFacts, Pin, Refusal, Request, Role, Unit
+from gpushare.core.choose import Budget, Room, Task, TooHard
+from gpushare.core.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
 
 NO_SHARED_GPU = Refusal("NoSharedGpu", "node(s) without a shared GPU", forever=True)
 COUNTS_OTHERWISE = "node(s) that count in {unit}"
@@ -28,6 +28,7 @@ NO_WHOLE_GPU = "no GPU is wholly free"
 NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
 NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
+TOO_HARD = "placing {containers} containers takes too long to work out"
 MOST_PARTS = 4  # containers named in one sentence
 
 
@@ -38,7 +39,7 @@ class Question:
         self.request = request
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
-        self._planned: dict[Pin, tuple[choose.Piece, ...] | None] = {}
+        self._tasks: dict[Pin, Task | None] = {}
         self._most: dict[Pin, tuple[int, int]] = {}  # the most GPUs, and the most units on one, that a part of it needs
         self._sentences: dict[tuple[str, Unit, int, int], Refusal] = {}
 
@@ -56,32 +57,65 @@ class Question:
             return ONE_CONTAINER
         return None
 
-    def refusal(self, room: Room) -> Refusal | None:
+    def refusal(self, room: Room, budget: Budget | None = None) -> Refusal | None:
         """The reason why the node cannot take the request, or None if it can."""
         refused = self.off_limits(room.facts)
         if refused is not None:
             return refused
-        if self._has_room(room):
-            return None
-        return self._why(room)
+        if len(self.request.shares) > choose.MOST_SHARES:
+            return self.too_hard
+        budget = budget or Budget(choose.SEARCH_LOOKS)
+        try:
+            return None if self._has_room(room, budget) else self._why(room, budget)
+        except TooHard:
+            return self.too_hard
 
-    def _has_room(self, room: Room) -> bool:
-        if self._plain is None:
-            return choose.plan(self.request, room, choose.BINPACK) is not None
+    @property
+    def too_hard(self) -> Refusal:
+        """Whether a node can take it was not found out in time."""
+        return self._say("TooHard", TOO_HARD, "MiB", forever=len(self.request.shares) > choose.MOST_SHARES)
+
+    def places(self, room: Room, policy: str, budget: Budget) -> Places | None:
+        """The GPUs it would get there, if that can be found out."""
+        try:
+            return choose.search(self.request, room, policy, budget, self._task(room.facts.pin))
+        except TooHard:
+            return None
+
+    def left_after(self, room: Room, policy: str, budget: Budget) -> int | None:
+        """What the GPUs it would get there keep free together, if that can be found out."""
+        task = self._task(room.facts.pin)
+        try:
+            if task is not None and not task.inits:  # an init container may cost more than those that stay
+                left = task.greedy(room, policy, budget)
+                if left is not None:
+                    return left
+        except TooHard:
+            return None
+        places = self.places(room, policy, budget)
+        if places is None:
+            return None
+        budget.left -= len(places)
+        taken = choose.charges(self.request.shares, room.facts.gpus, places)
+        return sum(room.free[gpu] - amount for gpu, amount in taken)
+
+    def _has_room(self, room: Room, budget: Budget) -> bool:
+        if self._plain is None or len(self._plain) > 2:
+            task = self._task(room.facts.pin)
+            return task is not None and choose.fits(task, room, budget)
+        budget.spend(1)
         if not room.rising or room.rising[-1] < self._plain[0]:
             return False
         if len(self._plain) == 1:
             return True
-        if len(self._plain) == 2:
-            # Either on two GPUs, or both on the largest: nothing else can be better than that.
-            first, second = self._plain
-            two = len(room.rising) > 1 and room.rising[-2] >= second
-            return two or room.rising[-1] >= first + second
-        return choose.plan(self.request, room, choose.BINPACK) is not None
+        # Either on two GPUs, or both on the largest: nothing else can be better than that.
+        first, second = self._plain
+        two = len(room.rising) > 1 and room.rising[-2] >= second
+        return two or room.rising[-1] >= first + second
 
-    def _why(self, room: Room) -> Refusal:
-        facts, pieces = room.facts, self._pieces(room.facts.pin)
-        if pieces is None:
+    def _why(self, room: Room, budget: Budget) -> Refusal:
+        facts, task = room.facts, self._task(room.facts.pin)
+        if task is None:
             each = max(share.units for share in self.request.shares if not share.whole)
             return self._say("NoInitGpu", NO_INIT_GPU, facts.unit, each=each, forever=True)
         gpus, each = self._most[facts.pin]
@@ -90,15 +124,17 @@ class Question:
         if each > room.largest:
             return self._say("TooLarge", TOO_LARGE, facts.unit, each=each, forever=True)
         sick = len(room.rising) < len(facts.gpus)
-        return self._full(facts, sick and self._has_room(room.healed()))
+        return self._full(facts, sick and self._has_room(room.healed(), budget))
 
-    def _pieces(self, pin: Pin) -> tuple[choose.Piece, ...] | None:
-        if pin not in self._planned:
-            pieces = self._planned[pin] = choose.pieces_of(self.request, pin)
+    def _task(self, pin: Pin) -> Task | None:
+        """What has to be placed on nodes that pin so; None if that can never be done there."""
+        if pin not in self._tasks:
+            pieces = choose.pieces_of(self.request, pin)
+            self._tasks[pin] = None if pieces is None else Task(self.request, pieces)
             asked = [(share.gpus, share.each) for share in self.request.shares]
             asked += [(piece.gpus, piece.each) for piece in pieces or ()]
             self._most[pin] = (max(gpus for gpus, _ in asked), max(each for _, each in asked))
-        return self._planned[pin]
+        return self._tasks[pin]
 
     def _full(self, facts: NodeFacts, heals: bool) -> Refusal:
         """There is no room now. `heals`: there would be, if all GPUs of the node were well."""
@@ -106,7 +142,8 @@ class Question:
         if self.request.one_share:
             template = NO_HEALTHY_GPU if heals else NO_SINGLE_GPU
             return self._say(code or "NoSingleGpu", template, unit, each=share.units)
-        pooled = next((p for p in self._pieces(facts.pin) or () if len(p.shares) > 1), None)
+        task = self._task(facts.pin)
+        pooled = next((p for p in task.pieces if len(p.shares) > 1), None) if task is not None else None
         if pooled is not None and not pooled.whole:
             return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each)
         if len(self.request.shares) > 1:
@@ -123,7 +160,8 @@ class Question:
         said = (template, unit, each, gpus)
         refused = self._sentences.get(said)
         if refused is None:
-            message = template.format(each=each, gpus=gpus, unit=unit, parts=parts(self.request, unit))
+            words = {"each": each, "gpus": gpus, "unit": unit, "containers": len(self.request.shares)}
+            message = template.format(**words, parts=parts(self.request, unit))
             refused = self._sentences[said] = Refusal(code, message, forever)
         return refused
 

@@ -8,11 +8,11 @@ units, so that nothing leaks; what is free is never below zero, so that nothing 
 No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and no method awaits.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 
 from gpushare.core import choose, codec
 from gpushare.core.book import Holding, NodeState, State, units_unknown
-from gpushare.core.choose import Room
+from gpushare.core.choose import Budget, Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Unit
@@ -220,50 +220,121 @@ class Ledger:
 
     # Questions
 
-    def fitting(self, request: Request, pod: PodFacts, among: Sequence[str]) -> list[str]:
+    def fitting(self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None) -> list[str]:
         """Those of the named nodes that can take the pod now. A look-up: nothing is computed per GPU."""
+        budget = budget or Budget(choose.UNHURRIED_LOOKS)
         share = request.shares[0]
         if request.one_share and share.role is Role.APP:
             need = share.units
             largest = self._largest.get((request.pin, request.unit), {}).get
             fits = [node for node in among if largest(node, -1) >= need]
         else:
-            refusals = self.answers(request, pod.namespace).refusals.get
+            refusals = self.answers(request, pod.namespace, among, budget).refusals.get
             fits = [node for node in among if refusals(node, NO_SHARED_GPU) is None]
         if self.special:
-            question = Question(request)
-            special = {n for n in self.special.intersection(fits) if self.refusal(question, n, pod) is not None}
-            fits = [node for node in fits if node not in special] if special else fits
+            special = self.special.intersection(fits)
+            refused = {node for node, reason in self._special(request, pod, special, budget) if reason is not None}
+            fits = [node for node in fits if node not in refused] if refused else fits
         return fits
 
-    def answers(self, request: Request, namespace: str) -> Answers:
-        return self.shapes.ask(namespace, request, self.nodes, self._answer)  # type: ignore[arg-type]
+    def answers(self, request: Request, namespace: str, among: Collection[str], budget: Budget) -> Answers:
+        """What is kept about such requests, up to date for the named nodes as far as the budget goes."""
+        answers = self.shapes.ask(namespace, request, self.nodes)
+        if answers.open:
+            self._look_at(answers, among, budget)
+        return answers
 
-    def refusals(self, request: Request, pod: PodFacts, among: Sequence[str]) -> dict[str, Refusal]:
+    def study(self, budget: Budget) -> None:
+        """Look at nodes that calls had no time for, while somebody waits for the answer."""
+        for answers in self.shapes.wanted():
+            self.shapes.renew(answers, self.nodes)
+            self.grown.update(self._look_at(answers, answers.open, budget))
+            answers.wanted = bool(answers.open)
+            if budget.left <= 0:
+                break
+
+    def _look_at(self, answers: Answers, among: Collection[str], budget: Budget) -> list[str]:
+        """Answer what is open of the named nodes, the emptiest first, and return those that fit."""
+        if budget.left <= 0:
+            return []
+        states = [self.nodes[node] for node in among if node in answers.open]
+        states.sort(key=lambda state: state.room.sum_free if state.room is not None else -1, reverse=True)
+        fits = []
+        for state in states:
+            refused: Refusal | None = NO_SHARED_GPU
+            if state.room is not None:
+                refused = answers.judge(state.room, budget)
+                if answers.is_open(refused, budget):
+                    break
+                refused = refused or state.like_under_way(answers.question.request, "", budget)
+            del answers.open[state.name]
+            answers.refusals[state.name] = refused
+            if refused is None:
+                fits.append(state.name)
+        return fits
+
+    def refusals(
+        self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None
+    ) -> dict[str, Refusal]:
         """Why none of the named nodes can take the pod."""
-        question = Question(request)
-        reasons = {}
-        for node in among:
-            refused = self.refusal(question, node, pod)
-            if refused is not None:
-                reasons[node] = refused
-        return reasons
+        said = self.judged(request, pod, among, budget or Budget(choose.UNHURRIED_LOOKS))
+        return {node: refused for node, refused in said if refused is not None}
 
-    def refusal(self, question: Question, node: str, pod: PodFacts) -> Refusal | None:
+    def judged(
+        self, request: Request, pod: PodFacts, among: Collection[str], budget: Budget
+    ) -> Iterator[tuple[str, Refusal | None]]:
+        """What each of the named nodes says to the pod: all there is to say, pledges and rests included."""
+        if request.one_share and request.shares[0].role is Role.APP:
+            question = Question(request)
+            for node in among:
+                yield node, self.refusal(question, node, pod, budget)
+            return
+        answers = self.answers(request, pod.namespace, among, budget)
+        answers.wanted = answers.wanted or bool(answers.open)
+        special = dict(self._special(request, pod, self.special.intersection(among), budget))
+        for node in among:
+            if node in special:
+                yield node, special[node]
+            elif node in answers.open:
+                yield node, answers.question.too_hard
+            else:
+                yield node, answers.refusals.get(node, NO_SHARED_GPU)
+
+    def _special(
+        self, request: Request, pod: PodFacts, nodes: Collection[str], budget: Budget
+    ) -> Iterator[tuple[str, Refusal | None]]:
+        """What nodes say whose answer depends on the pod."""
+        if nodes:
+            question = self._question(request, pod.namespace)
+            for node in nodes:
+                yield node, self.refusal(question, node, pod, budget)
+
+    def _question(self, request: Request, namespace: str) -> Question | Answers:
+        """Whom to ask about a request: one share needs no table."""
+        return Question(request) if request.one_share else self.shapes.ask(namespace, request, self.nodes)
+
+    def refusal(
+        self, question: Question | Answers, node: str, pod: PodFacts, budget: Budget | None = None
+    ) -> Refusal | None:
         """Why a node cannot take the pod, or None if it can: all there is to say, pledges and rests included."""
         state = self.nodes.get(node)
         if state is None or state.room is None:
             return NO_SHARED_GPU
         room = state.room_for(pod) if state.pledges else state.room
-        refused = question.refusal(room) if room else NO_SHARED_GPU
-        refused = refused or state.like_under_way(question.request, pod.uid)
-        return refused or (JUST_REFUSED if state.rests_from(question.request) else None)
-
-    def _answer(self, question: Question, node: str) -> Refusal | None:
-        state = self.nodes[node]
-        if state.room is None:
+        if room is None:
             return NO_SHARED_GPU
-        return question.refusal(state.room) or state.like_under_way(question.request, "")
+        budget = budget or Budget(choose.SEARCH_LOOKS)
+        if isinstance(question, Answers):
+            refused, request = question.judge(room, budget), question.question.request
+        else:
+            refused, request = question.refusal(room, budget), question.request
+        return refused or self.puts_off(request, node, pod.uid, budget)
+
+    def puts_off(self, request: Request, node: str, uid: str, budget: Budget) -> Refusal | None:
+        """Why a node that has room takes such a pod only later."""
+        state = self.nodes[node]
+        waits = state.like_under_way(request, uid, budget)
+        return waits or (JUST_REFUSED if state.rests_from(request) else None)
 
     def _plan(self, pod: PodFacts, node: str, policy: str) -> Places | Refusal:
         assert isinstance(pod.claim, Request)
@@ -276,7 +347,7 @@ class Ledger:
             return NO_SHARED_GPU
         # A long search may give up in one order and not in the other; that there is room was found by binpack.
         places = choose.plan(pod.claim, room, policy) or choose.plan(pod.claim, room, choose.BINPACK)
-        return NO_SHARED_GPU if places is None else places
+        return question.too_hard if places is None else places
 
     def _is_decided(self, uid: str) -> bool:
         holding = self.holdings.get(uid)

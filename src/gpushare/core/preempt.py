@@ -4,18 +4,21 @@ Pure. kube-scheduler has chosen victims by totals; some may be needed for CPU or
 chose is kept, and as few as possible of lower priority are added until a plan exists. Called by the preempt verb.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection
 
 from gpushare.core import choose
 from gpushare.core.book import NodeState, State
+from gpushare.core.choose import Budget
 from gpushare.core.fit import Question
 from gpushare.core.model import PodFacts, Request
 
 
-def victims(state: NodeState, pod: PodFacts, chosen: Collection[str]) -> list[str] | None:
+def victims(state: NodeState, pod: PodFacts, chosen: Collection[str], budget: Budget | None = None) -> list[str] | None:
     """The uids to add to those already chosen, or None if nothing that may be evicted makes room."""
+    budget = budget or Budget(choose.UNHURRIED_LOOKS)
     gone = {uid for uid in chosen if uid in state.holdings}
-    if would_fit(state, pod, gone):
+    if would_fit(state, pod, gone, budget):
         return []
     lower = [
         holding
@@ -24,28 +27,34 @@ def victims(state: NodeState, pod: PodFacts, chosen: Collection[str]) -> list[st
     ]
     # The least important first and, among equals, the largest: fewer have to go.
     lower.sort(key=lambda h: (h.pod.priority, -sum(units for _, units in h.charges or ()), h.pod.uid))
-    added: list[str] = []
-    for holding in lower:
-        added.append(holding.pod.uid)
-        if would_fit(state, pod, gone.union(added)):
-            return _spared(state, pod, gone, added)
-    return None
+    uids = [holding.pod.uid for holding in lower]
+    if not uids or not would_fit(state, pod, gone.union(uids), budget):
+        return None
+    # The more go, the more is free: the shortest list that is enough is found by halving.
+    enough = bisect_left(
+        range(1, len(uids)), True, key=lambda count: would_fit(state, pod, gone.union(uids[:count]), budget)
+    )
+    return _spared(state, pod, gone, uids[: enough + 1], budget)
 
 
-def _spared(state: NodeState, pod: PodFacts, gone: set[str], added: list[str]) -> list[str]:
+def _spared(state: NodeState, pod: PodFacts, gone: set[str], added: list[str], budget: Budget) -> list[str]:
     """Let off whoever turns out not to be needed, the most important first."""
     needed = list(added)
     for uid in reversed(added):
         without = [other for other in needed if other != uid]
-        if would_fit(state, pod, gone.union(without)):
+        if would_fit(state, pod, gone.union(without), budget):
             needed = without
     return needed
 
 
-def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str]) -> bool:
-    """Whether the pod had room if these were gone, and others that wait for their room before it had theirs."""
+def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str], budget: Budget) -> bool:
+    """Whether the pod had room if these were gone, and others that wait for their room before it had theirs. What the
+    budget does not allow to find out is no."""
     request, facts = pod.claim, state.facts
     if facts is None or not isinstance(request, Request) or Question(request).off_limits(facts) is not None:
         return False
+    if budget.left <= 0:
+        return False
+    budget.left -= len(state.used) + len(gone)
     room = state.room_for(pod, gone)
-    return room is not None and choose.plan(request, room, choose.BINPACK) is not None
+    return room is not None and choose.plan(request, room, choose.BINPACK, budget) is not None

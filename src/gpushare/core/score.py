@@ -11,20 +11,25 @@ from heapq import nsmallest
 from itertools import repeat
 
 from gpushare.core import choose
+from gpushare.core.choose import Budget, Room
+from gpushare.core.fit import Question
 from gpushare.core.ledger import IMPOSSIBLE, SUM_BITS, Ledger
 from gpushare.core.model import PodFacts, Request, Role
+from gpushare.core.shapes import PICTURES, Answers
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 NOWHERE = (-1, IMPOSSIBLE)
 
 
-def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> list[tuple[str, int]]:
+def best(
+    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget | None = None
+) -> list[tuple[str, int]]:
     """The best of the named nodes that fit with their scores, the best first.
 
     Exactly one node gets the top score: it is the one that will be held for the pod, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
-    among, keys = _keys(ledger, request, pod, among, policy)
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(choose.UNHURRIED_LOOKS))
     scores, rank, before = [], BEST, None
     for position, i in enumerate(nsmallest(BEST, range(len(keys)), key=keys.__getitem__)):
         if keys[i] == IMPOSSIBLE:
@@ -36,23 +41,25 @@ def best(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], 
     return scores
 
 
-def first(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> str | None:
+def first(
+    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget | None = None
+) -> str | None:
     """The one that `best` would name first, or None if it would name none."""
-    among, keys = _keys(ledger, request, pod, among, policy)
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(choose.UNHURRIED_LOOKS))
     least = min(keys, default=IMPOSSIBLE)
     return None if least == IMPOSSIBLE else among[keys.index(least)]
 
 
 def _keys(
-    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str
+    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget
 ) -> tuple[Sequence[str], list[int]]:
     """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
     plain = request.one_share and request.shares[0].role is Role.APP
     if not plain or ledger.special:
-        among = ledger.fitting(request, pod, among)
+        among = ledger.fitting(request, pod, among, budget)
     if plain:
         return among, _one_share_keys(ledger, request, among, policy)
-    return among, _planned_keys(ledger, request, pod, among, policy)
+    return among, _planned_keys(ledger, request, pod, among, policy, budget)
 
 
 def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], policy: str) -> list[int]:
@@ -64,26 +71,43 @@ def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], poli
     return [spot[bisect_left(spot, least)] for spot in spots]
 
 
-def _planned_keys(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str) -> list[int]:
-    ranks = ledger.answers(request, pod.namespace).ranks.setdefault(policy, {})
+def _planned_keys(
+    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget
+) -> list[int]:
+    """A node that the budget does not reach any more counts as impossible: there are others to choose from."""
+    answers = ledger.answers(request, pod.namespace, (), budget)
+    ranks = answers.ranks.setdefault(policy, {})
     keys = []
     for node in among:
-        if node not in ranks:
-            ranks[node] = _rank(ledger, request, node, policy)
-        rank = ranks[node]
+        rank = ranks.get(node)
+        if rank is None and node not in ranks and budget.left > 0:
+            rank = _rank(ledger, answers, node, policy, budget)
+            if rank is not None or budget.left > 0:
+                ranks[node] = rank
         keys.append(IMPOSSIBLE if rank is None else rank)
     return keys
 
 
-def _rank(ledger: Ledger, request: Request, node: str, policy: str) -> int | None:
+def _rank(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budget) -> int | None:
     """What the chosen GPUs keep free together, and the node; smaller is better."""
     state = ledger.nodes.get(node)
     if state is None or state.room is None:
         return None
-    places = choose.plan(request, state.room, policy)
-    if places is None:
+    known, picture = answers.pictured_ranks.setdefault(policy, {}), state.room.picture
+    if picture not in known:
+        rank = _planned_rank(answers.question, state.room, policy, budget)
+        if rank is None and budget.left <= 0:
+            return None  # not found out
+        if len(known) >= PICTURES:
+            known.clear()
+        known[picture] = rank
+    budget.left -= 1
+    return known[picture]
+
+
+def _planned_rank(question: Question, room: Room, policy: str, budget: Budget) -> int | None:
+    left = question.left_after(room, policy, budget)
+    if left is None:
         return None
-    taken = choose.charges(request.shares, state.room.facts.gpus, places)
-    left = sum(state.room.free[gpu] - amount for gpu, amount in taken)
-    key = (left << SUM_BITS) + state.room.sum_free
+    key = (left << SUM_BITS) + room.sum_free
     return -key if policy == choose.SPREAD else key

@@ -3,29 +3,56 @@
 A request of one share needs nothing of this: one number per node decides it. Any other shape has a table
 `node -> refusal or None`, brought up to date when it is asked by looking again at the nodes that changed since. A
 change costs one append, however many shapes are kept. Each namespace keeps its own few, so that no tenant can crowd
-out another's. Owned by the ledger.
+out another's. A call looks at as many nodes as its budget allows; the others stay open, and the ledger works them off
+beside the calls while somebody waits for the answer. Owned by the ledger.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
 
+from gpushare.core.choose import Budget, Room
 from gpushare.core.fit import Question
 from gpushare.core.model import Refusal, Request, Shape
 
 PER_NAMESPACE = 32
 IN_ALL = 512  # tables hold an entry per node; this bounds them at a few hundred MB on the largest clusters
-
-Evaluate = Callable[[Question, str], Refusal | None]
+PICTURES = 20_000  # answers kept by what a node looks like, for one shape
 
 
 class Answers:
-    """What every node says to one shape, as of `seen` changes."""
+    """What every node says to one shape, as of `seen` changes. `open`: nodes that have not been looked at since."""
 
     def __init__(self, request: Request) -> None:
         self.question = Question(request)
         self.refusals: dict[str, Refusal | None] = {}
         self.ranks: dict[str, dict[str, int | None]] = {}  # by policy; filled when asked
+        self.pictured_ranks: dict[str, dict[tuple[int, ...], int | None]] = {}  # the same by what a node looks like
+        self.open: dict[str, None] = {}
+        self.wanted = False  # somebody was refused while nodes were open
         self.seen = -1
+        self._pictured: dict[tuple[int, ...], Refusal | None] = {}
+
+    def judge(self, room: Room, budget: Budget) -> Refusal | None:
+        """What a node in this state says. Nodes that look the same share one answer. Check `is_open` on a refusal."""
+        refused = self.question.off_limits(room.facts)
+        if refused is not None:
+            budget.left -= 1
+            return refused
+        try:
+            found = self._pictured[room.picture]
+        except KeyError:
+            found = self.question.refusal(room, budget)
+            if not self.is_open(found, budget):
+                if len(self._pictured) >= PICTURES:
+                    self._pictured.clear()
+                self._pictured[room.picture] = found
+            return found
+        budget.left -= 1
+        return found
+
+    def is_open(self, refused: Refusal | None, budget: Budget) -> bool:
+        """Whether that refusal says only that the budget is used up: another call may find out more."""
+        return budget.left <= 0 and refused is self.question.too_hard
 
 
 class Shapes:
@@ -42,21 +69,30 @@ class Shapes:
             del self._changes[:half]
             self._forgotten += half
 
-    def ask(self, namespace: str, request: Request, nodes: dict[str, object], evaluate: Evaluate) -> Answers:
-        """The up-to-date answers to a request."""
-        answers = self._find(namespace, request)
+    def ask(self, namespace: str, request: Request, nodes: Mapping[str, object]) -> Answers:
+        """The answers to a request; whatever changed since they were given is open."""
+        return self.renew(self._find(namespace, request), nodes)
+
+    def renew(self, answers: Answers, nodes: Mapping[str, object]) -> Answers:
         if answers.seen < self._forgotten:
-            answers.refusals = {node: evaluate(answers.question, node) for node in nodes}
+            answers.refusals.clear()
             answers.ranks.clear()
+            answers.open = dict.fromkeys(nodes)
         else:
-            for node in set(self._changes[answers.seen - self._forgotten :]):
+            for node in self._changes[answers.seen - self._forgotten :]:
                 answers.refusals.pop(node, None)
                 if node in nodes:
-                    answers.refusals[node] = evaluate(answers.question, node)
+                    answers.open[node] = None
+                else:
+                    answers.open.pop(node, None)
                 for ranks in answers.ranks.values():
                     ranks.pop(node, None)
         answers.seen = self._forgotten + len(self._changes)
         return answers
+
+    def wanted(self) -> Collection[Answers]:
+        """Those that somebody waits for."""
+        return [answers for kept in self._kept.values() for answers in kept.values() if answers.wanted]
 
     def _find(self, namespace: str, request: Request) -> Answers:
         kept = self._kept.setdefault(namespace, OrderedDict())

@@ -10,7 +10,7 @@ import msgspec
 
 from gpushare.core import choose, preempt
 from gpushare.core.book import Holding, NodeState, State
-from gpushare.core.choose import Room
+from gpushare.core.choose import Budget, Room
 from gpushare.core.explanation import Holder, Way
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
@@ -25,7 +25,11 @@ Near = Sequence[tuple[NodeState, Refusal]]
 
 
 def ways(
-    ledger: Ledger, pod: PodFacts, found: Iterable[tuple[str, Refusal | None]], barred: Collection[str]
+    ledger: Ledger,
+    pod: PodFacts,
+    found: Iterable[tuple[str, Refusal | None]],
+    barred: Collection[str],
+    budget: Budget,
 ) -> list[Way]:
     """`found`: what each node says, the closest first. `barred`: nodes kube-scheduler keeps the pod off."""
     assert isinstance(pod.claim, Request)
@@ -34,18 +38,20 @@ def ways(
         return []
     result: list[Way] = []
     if pod.claim.one_share and near[0][1].code in _ABOUT_ONE_GPU:
-        result += _shrink(pod, near) + _split(pod, pod.claim, near)
+        result += _shrink(pod, near) + _split(pod, pod.claim, near, budget)
     for state, refused in near[:MOST_NODES]:
         if refused.code == "NoHealthyGpu":
-            result += _heal(state, pod, pod.claim)
+            result += _heal(state, pod, pod.claim, budget)
         if refused.forever:
             continue
-        if preempt.would_fit(state, pod, ()):  # there is room: the node only wants to be left alone for a moment
+        if preempt.would_fit(
+            state, pod, (), budget
+        ):  # there is room: the node only wants to be left alone for a moment
             result.append(Way("wait", node=state.name))
         else:
-            result += _wait(state, pod) + _end(state, pod) + _evict(state, pod)
+            result += _wait(state, pod, budget) + _end(state, pod, budget) + _evict(state, pod, budget)
     if not any(way.way == "evict" for way in result):  # kube-scheduler looks for victims on every node
-        further = (_evict(state, pod) for state, refused in near[MOST_NODES:] if not refused.forever)
+        further = (_evict(state, pod, budget) for state, refused in near[MOST_NODES:] if not refused.forever)
         result += next(filter(None, further), [])
     return result
 
@@ -68,7 +74,7 @@ def _shrink(pod: PodFacts, near: Near) -> list[Way]:
     return [Way("shrink", node=room.facts.name, gpu=room.facts.gpus[at].index, units=most)]
 
 
-def _split(pod: PodFacts, request: Request, near: Near) -> list[Way]:
+def _split(pod: PodFacts, request: Request, near: Near, budget: Budget) -> list[Way]:
     """Several GPUs instead of one. For what fits no GPU a node that has enough large ones, full or not, will do."""
     share = request.shares[0]
     never = near[0][1].forever
@@ -80,12 +86,12 @@ def _split(pod: PodFacts, request: Request, near: Near) -> list[Way]:
             room = state.room_for(pod)
             if room is not None and never:
                 room = Room.of(room.facts, [0] * len(room.free))
-            if room is not None and question.refusal(room) is None:
+            if room is not None and question.refusal(room, budget) is None:
                 return [Way("split", node=state.name, units=share.units // gpus, gpus=gpus)]
     return []
 
 
-def _heal(state: NodeState, pod: PodFacts, request: Request) -> list[Way]:
+def _heal(state: NodeState, pod: PodFacts, request: Request, budget: Budget) -> list[Way]:
     """The sick GPUs any one of which would do if it came back or, if one is not enough, all of them."""
     room = state.room_for(pod)
     if room is None:
@@ -95,24 +101,28 @@ def _heal(state: NodeState, pod: PodFacts, request: Request) -> list[Way]:
     for i, gpu in enumerate(facts.gpus):
         well = msgspec.structs.replace(gpu, healthy=True)
         healed = msgspec.structs.replace(facts, gpus=(*facts.gpus[:i], well, *facts.gpus[i + 1 :]))
-        if not gpu.healthy and question.refusal(Room.of(healed, used)) is None:
+        if not gpu.healthy and question.refusal(Room.of(healed, used), budget) is None:
             alone.append(Way("heal", node=state.name, gpu=gpu.index, why=gpu.why or None))
     return alone or [Way("heal", node=state.name)]
 
 
-def _wait(state: NodeState, pod: PodFacts) -> list[Way]:
+def _wait(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods that are going already, and will leave room enough."""
     going = {uid for uid, holding in state.holdings.items() if holding.pod.terminating}
-    if not going or not preempt.would_fit(state, pod, going):
+    if not going or not preempt.would_fit(state, pod, going, budget):
         return []
     return [_with_pods("wait", state, [state.holdings[uid] for uid in going], _gpu_of(state, pod, going))]
 
 
-def _end(state: NodeState, pod: PodFacts) -> list[Way]:
+def _end(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods any one of which would make room by ending; and the GPU, if it is the same whoever ends."""
     enough, gpus = [], set(range(len(state.used)))
     for uid, holding in state.holdings.items():
-        if holding.state is State.BOUND and not holding.pod.terminating and preempt.would_fit(state, pod, {uid}):
+        if (
+            holding.state is State.BOUND
+            and not holding.pod.terminating
+            and preempt.would_fit(state, pod, {uid}, budget)
+        ):
             enough.append(holding)
             gpus &= _able(state, pod, {uid})
     if not enough:
@@ -122,12 +132,12 @@ def _end(state: NodeState, pod: PodFacts) -> list[Way]:
     return [_with_pods("end", state, enough, closest)]
 
 
-def _evict(state: NodeState, pod: PodFacts) -> list[Way]:
+def _evict(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods of lower priority that may have to give way."""
     lower = {uid for uid, h in state.holdings.items() if h.state is State.BOUND and h.pod.priority < pod.priority}
-    if not lower or not preempt.would_fit(state, pod, lower):  # which of them is only worth finding out if all do
+    if not lower or not preempt.would_fit(state, pod, lower, budget):  # only if all of them do
         return []
-    uids = preempt.victims(state, pod, ())
+    uids = preempt.victims(state, pod, (), budget)
     if not uids:
         return []
     return [_with_pods("evict", state, [state.holdings[uid] for uid in uids], _gpu_of(state, pod, uids))]

@@ -28,6 +28,7 @@ HINTS = {
     "JustRefused": "kubelet refused such a pod there a moment ago. It is tried again by itself, within 5 minutes.",
     "LikeUnderWay": "kubelet could not tell the two apart. It is tried again by itself once the other has started.",
     "TooFewGpus": "Ask for fewer GPUs.",
+    "TooHard": "Ask for GPU memory in fewer containers, or in equal amounts: those are placed quickly.",
     "NoSharedGpu": "Label the nodes that have GPUs gpushare=true, and see that the plugin runs there: docs/install.md",
 }
 POOLED = "kubelet hands the units of init containers on to the others: with a device plugin all must be on one GPU."

@@ -30,8 +30,10 @@ class Announcer:
 
     def assigned(self, pod: PodFacts, claim: Request, facts: NodeFacts, places: Places) -> None:
         state = self._ledger.nodes.get(facts.name)
-        room = state.room if state is not None else None  # a node may go while the binding is written
-        left = list(room.free) if room is not None else [0] * len(facts.gpus)
+        room = state.room if state is not None else None
+        # A node may go, or lose GPUs, while the binding is written.
+        free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
+        left = [free.get(gpu.key, 0) for gpu in facts.gpus]
         self._say(pod, "Normal", sentences.ASSIGNED, sentences.assigned(facts, claim, places, left))
 
     def waits(self, pod: PodFacts) -> None:

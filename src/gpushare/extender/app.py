@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gpushare.core import api as objects
 from gpushare.core import names
+from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Unit
 from gpushare.extender import listen, server, sync
@@ -120,6 +121,7 @@ class Extender:
                 self.nodes.tick()
                 if self.not_ready():
                     continue
+                self.ledger.study(Budget(CALL_LOOKS))
                 for pod in self.waiting.due(self.ledger, now):
                     touches.create_task(self._touch(pod, slots))
                 while self.pods.unsure:

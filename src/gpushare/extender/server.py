@@ -17,7 +17,7 @@ import gpushare
 from gpushare.extender import wire
 from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.verbs import Verbs
+from gpushare.extender.verbs import Steps, Verbs
 from gpushare.obs import log
 from gpushare.obs import metrics as exposition
 
@@ -101,14 +101,27 @@ class Handlers:
 
     async def _explain(self, req: web.Request) -> web.Response:
         namespace, pod = req.query.get("namespace", "default"), req.query.get("pod", "")
-        return self._tell("explain", lambda: self._verbs.explain(namespace, pod))
+        return await self._tell_by_and_by(self._verbs.explain(namespace, pod))
 
     async def _explain_pod(self, req: web.Request) -> web.Response:
         try:
             body = await _body(req)
         except wire.BadRequest as error:
             return _closing(wire.encode({"version": 1, "error": str(error)}))
-        return self._tell("explain", lambda: self._verbs.explain_pod(body))
+        return await self._tell_by_and_by(self._verbs.explain_pod(body))
+
+    async def _tell_by_and_by(self, steps: Steps) -> web.Response:
+        """An answer for people that takes a while: between its steps everybody else has a turn."""
+        with _Timed(self._metrics.latency["explain"]):
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    status, body = end.value
+                    return web.Response(status=status, body=body, content_type=JSON)
+                except Exception as error:  # noqa: BLE001 - as above
+                    return _sorry("explain", error)
+                await asyncio.sleep(0)
 
     def _tell(self, verb: str, answer: Callable[[], tuple[int, bytes]]) -> web.Response:
         """An answer for people."""
@@ -116,8 +129,7 @@ class Handlers:
             try:
                 status, body = answer()
             except Exception as error:  # noqa: BLE001 - as above
-                logger.error("request failed", verb=verb, error=repr(error))
-                status, body = 200, wire.encode({"version": 1, "nodes": [], "error": OUR_FAULT})
+                return _sorry(verb, error)
         return web.Response(status=status, body=body, content_type=JSON)
 
     async def _version(self, _: web.Request) -> web.Response:
@@ -182,6 +194,11 @@ def _safely(verb: str, answer: Answer, failed: Callable[[str], bytes], body: byt
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like a network problem
         logger.error("request failed", verb=verb, error=repr(error))
         return failed(OUR_FAULT)
+
+
+def _sorry(verb: str, error: Exception) -> web.Response:
+    logger.error("request failed", verb=verb, error=repr(error))
+    return web.Response(body=wire.encode({"version": 1, "nodes": [], "error": OUR_FAULT}), content_type=JSON)
 
 
 def _closing(body: bytes) -> web.Response:

@@ -6,10 +6,12 @@ from the moment it is made: the node that will be chosen is held before the answ
 `binder` does the one verb that writes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from gpushare.core import explain, preempt, request, score, usage
 from gpushare.core.book import NodeState, State
+from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.explanation import Explanation
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request, Unit
 from gpushare.extender import wire
@@ -20,6 +22,7 @@ from gpushare.extender.wire import BadRequest, FilterResult, HostPriority, MetaP
 
 BOUND_ALREADY = "it is bound to {node} already"
 NO_SUCH_NODE = 'no node "{name}"'
+Steps = Generator[None, None, tuple[int, bytes]]
 NO_SUCH_POD = 'no pod "{name}" in namespace "{namespace}" waits for GPU memory or has some'
 
 
@@ -48,7 +51,7 @@ class Verbs:
         """As filter, but only the best node: the scheduler need not ask for scores, nor compute any itself."""
         return self._filter(body, self._best)
 
-    def _filter(self, body: bytes, pick: Callable[[Request, PodFacts, Sequence[str]], list[str]]) -> bytes:
+    def _filter(self, body: bytes, pick: Callable[[Request, PodFacts, Sequence[str], Budget], list[str]]) -> bytes:
         try:
             sent, offer = wire.read_args(body)
         except BadRequest as error:
@@ -60,18 +63,19 @@ class Verbs:
         if not isinstance(pod.claim, Request):
             return wire.encode(self._without_request(pod, offer))
         self._ledger.release(pod.uid)
-        fits = pick(pod.claim, pod, offer.names)
+        budget = Budget(CALL_LOOKS)
+        fits = pick(pod.claim, pod, offer.names, budget)
         if not fits:
-            return wire.encode(self._refuse(pod, pod.claim, offer))
+            return wire.encode(self._refuse(pod, pod.claim, offer, budget))
         self._remember(pod)
         if len(fits) == 1:
             self._hold(pod, pod.claim, fits[0])  # prioritize is not asked about a single node
         return wire.encode(offer.result(fits, {}, {}))
 
-    def _best(self, claim: Request, pod: PodFacts, among: Sequence[str]) -> list[str]:
-        best = score.first(self._ledger, claim, pod, among, claim.policy or self._policy)
+    def _best(self, claim: Request, pod: PodFacts, among: Sequence[str], budget: Budget) -> list[str]:
+        best = score.first(self._ledger, claim, pod, among, claim.policy or self._policy, budget)
         # A long search may give up in the order of a policy although there is room: then all that fit are answered.
-        return [best] if best is not None else self._ledger.fitting(claim, pod, among)
+        return [best] if best is not None else self._ledger.fitting(claim, pod, among, budget)
 
     def prioritize(self, body: bytes) -> bytes:
         try:
@@ -83,7 +87,7 @@ class Verbs:
             return b"[]"
         self._ledger.release(pod.uid)
         policy = pod.claim.policy or self._policy
-        scores = score.best(self._ledger, pod.claim, pod, offer.names, policy)
+        scores = score.best(self._ledger, pod.claim, pod, offer.names, policy, Budget(CALL_LOOKS))
         if scores:
             self._remember(pod)
             self._hold(pod, pod.claim, scores[0][0])
@@ -100,11 +104,11 @@ class Verbs:
             return b"{}"
         if pod.claim is None:
             return wire.encode(PreemptResult(args.victims()))
-        answer = {}
+        answer, budget = {}, Budget(CALL_LOOKS)
         for node, given in args.victims().items():
             state = self._ledger.nodes.get(node)
             chosen = [victim.uid for victim in given.pods or ()]
-            added = preempt.victims(state, pod, chosen) if state is not None else None
+            added = preempt.victims(state, pod, chosen, budget) if state is not None else None
             if added is not None:
                 # No budgets are read here: each pod we add counts as if it broke one.
                 pods = [MetaPod(uid) for uid in (*chosen, *added)]
@@ -122,20 +126,24 @@ class Verbs:
         views = [usage.inspected(state) for state in states if state.facts is not None]
         return 200, wire.encode({"nodes": sorted(views, key=lambda view: str(view["name"]))})
 
-    def explain(self, namespace: str, name: str) -> tuple[int, bytes]:
+    def explain(self, namespace: str, name: str) -> Steps:
+        """All there is to say about a pod, in short steps: a scheduler may ask something meanwhile."""
         pod = self._known.find(namespace, name) or self._holder(namespace, name)
         if pod is None:
             message = NO_SUCH_POD.format(name=name[:253], namespace=namespace[:253])
             return 404, wire.encode({"version": explain.VERSION, "error": message})
-        return 200, wire.encode(explain.explain(self._ledger, pod, policy=self._policy))
+        return 200, wire.encode((yield from self._explain(pod)))
 
-    def explain_pod(self, body: bytes) -> tuple[int, bytes]:
+    def explain_pod(self, body: bytes) -> Steps:
         """A pod that may not exist yet: what would become of it?"""
         try:
             pod = request.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:
             return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
-        return 200, wire.encode(explain.explain(self._ledger, pod, policy=self._policy))
+        return 200, wire.encode((yield from self._explain(pod)))
+
+    def _explain(self, pod: PodFacts) -> Generator[None, None, Explanation]:
+        return explain.explaining(self._ledger, pod, policy=self._policy, budget=Budget(CALL_LOOKS))
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it
@@ -152,13 +160,13 @@ class Verbs:
         self._metrics.refused(pod.claim.code)
         return offer.result([], {}, dict.fromkeys(offer.names, pod.claim.message))
 
-    def _refuse(self, pod: PodFacts, claim: Request, offer: wire.Offer) -> FilterResult:
-        refusals = self._ledger.refusals(claim, pod, offer.names)
+    def _refuse(self, pod: PodFacts, claim: Request, offer: wire.Offer, budget: Budget) -> FilterResult:
+        refusals = self._ledger.refusals(claim, pod, offer.names, budget)
         for code in {refused.code for refused in refusals.values()}:
             self._metrics.refused(code)
         if _can_be_remembered(pod):
             self._known.tell(pod)
-            self._waiting.refuse(pod)
+            self._waiting.refuse(pod, offer.names)
         # Nodes in FailedNodes are tried for preemption, always without result; only the pod's own nominated node
         # must stay there, or the scheduler drops the nomination.
         resolvable = refusals.pop(pod.nominated, None)

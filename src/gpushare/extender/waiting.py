@@ -3,130 +3,244 @@
 kube-scheduler asks again about a refused pod only when something it sees has changed, and it may ask a moment before
 we have seen memory come free; a hold that ends it never sees at all. So whenever a node's free memory grows, those
 that now fit are touched, which makes the scheduler ask: by priority, then age, only as many as fit together, each
-once per refusal. A woken pod that does not come (another rule keeps it off the node) passes the offer on.
+once per refusal. Pods that the node is closed to are passed over; those the scheduler did not offer that node last time
+come after the others. A woken pod that does not come within a second passes the offer on.
+
+A turn looks at as many pods as its budget allows, and the next turn goes on from there.
 Pure but for what it remembers; `app` sends the touches.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpushare.core import choose
-from gpushare.core.choose import Room
+from gpushare.core.choose import Budget, Room
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Shape
+from gpushare.core.model import PodFacts, Request, Role, Shape
 
-Taken = dict[str, list[int]]  # by node and GPU: units offered to pods that have not come yet
+OFFER_SECONDS = 1.0  # in which a woken pod should have been asked about; later its offer counts for others, too
+TURN_LOOKS = 20_000  # GPUs looked at in one turn: about 5 ms
+CANDIDATE_LOOKS = 2  # what passing over a pod costs, in the same measure
+OFFERS_KEPT = 64  # different lists of nodes that schedulers offered
 
-PATIENCE = 12.0  # seconds in which a woken pod should have been asked about: schedulers back off up to 10
+Turn = tuple[int, str, str]  # priority, age, uid: in which order pods are woken
+OpenTo = Callable[[PodFacts, str], bool]
 
 
 class Refused:
     """One refused pod. `offered`: the node it was woken for, since `woken`."""
 
-    __slots__ = ("offered", "pod", "woken")
+    __slots__ = ("kind", "most", "names", "offered", "pod", "question", "total", "turn", "woken")
 
-    def __init__(self, pod: PodFacts) -> None:
+    def __init__(self, pod: PodFacts, claim: Request, names: frozenset[str] | None) -> None:
         self.pod = pod
+        self.question = Question(claim)
+        self.kind: tuple[Shape, int] = (claim.shape, pod.priority)
+        self.turn: Turn = (-pod.priority, pod.created, pod.uid)
+        self.most = max(share.each for share in claim.shares)  # on one GPU
+        self.total = sum(share.units for share in claim.shares if share.role is not Role.INIT)
+        self.names = names  # the nodes that passed all other checks of the scheduler; None: not known
         self.offered = ""
         self.woken = 0.0
 
 
+class Pass:
+    """One look through all waiting pods for some nodes. `done`: whose turn was last."""
+
+    def __init__(self, nodes: Iterable[tuple[int, str]]) -> None:
+        self.nodes = sorted(
+            nodes, key=lambda node: (-node[0], node[1])
+        )  # largest free GPU and name, the emptiest first
+        self.taken: dict[str, list[int]] = {}  # by node and GPU: units offered to pods that have not come yet
+        self.rests: dict[str, tuple[Room, Room]] = {}  # what a node has free, and what of that is not offered yet
+        self.hopeless: set[tuple[Shape, int]] = set()  # free memory only shrinks while a pass lasts
+        self.late: list[Refused] = []  # they fit, but were not offered the node last time
+        self.done: Turn | None = None
+
+
 class Waiting:
-    def __init__(self) -> None:
+    def __init__(self, open_to: OpenTo = lambda pod, node: True) -> None:
         self.refused: dict[str, Refused] = {}
+        self._open_to = open_to
+        self._order: list[Turn] = []  # of those that have not been woken
+        self._offers: dict[str, Refused] = {}  # those that were, and have not come yet
         self._declined: dict[str, set[str]] = {}  # by node: pods that were woken for it and did not come
         self._again: set[str] = set()  # nodes whose offer was declined
+        self._pass: Pass | None = None
+        self._names: dict[frozenset[str], frozenset[str]] = {}
 
-    def refuse(self, pod: PodFacts) -> None:
-        """The scheduler was told that no node fits. If the pod had been woken, its offer goes to the next."""
-        before = self.refused.get(pod.uid)
-        if before is not None and before.offered:
-            self._decline(before)
-        self.refused[pod.uid] = Refused(pod)
+    def refuse(self, pod: PodFacts, names: Sequence[str] | None = None) -> None:
+        """The scheduler was told that none of these nodes fits. If the pod had been woken, its offer goes on."""
+        self._decline(pod.uid)
+        self._forget(pod.uid)
+        if isinstance(pod.claim, Request):
+            entry = self.refused[pod.uid] = Refused(pod, pod.claim, self._kept(names))
+            insort(self._order, entry.turn)
 
     def gone(self, uid: str) -> None:
         """A node is held for it, or it is bound or deleted: nothing to wake. Where it was woken for, more or less than
         was thought may be left to others: it may have gone elsewhere, or to another GPU."""
-        entry = self.refused.pop(uid, None)
-        if entry is not None and entry.offered:
+        entry = self._offers.get(uid)
+        if entry is not None:
             self._again.add(entry.offered)
+        for declined in self._declined.values():
+            declined.discard(uid)
+        self._forget(uid)
 
     def failed_to_wake(self, uid: str) -> None:
         """The touch did not get through: it has to be tried again."""
-        entry = self.refused.get(uid)
-        if entry is not None and entry.offered:
+        entry = self._offers.pop(uid, None)
+        if entry is not None:
             self._again.add(entry.offered)
             entry.offered = ""
+            insort(self._order, entry.turn)
 
-    def due(self, ledger: Ledger, now: float) -> list[PodFacts]:
+    def due(self, ledger: Ledger, now: float, budget: Budget | None = None) -> list[PodFacts]:
         """Whom to wake now. Looks only at nodes where something came free, or where an offer was declined."""
-        for uid, entry in list(self.refused.items()):
-            if entry.offered and now - entry.woken > PATIENCE:
-                self._decline(entry)
-                del self.refused[uid]  # woken once for that refusal; the next one brings it back
+        for uid in [uid for uid, entry in self._offers.items() if now - entry.woken > OFFER_SECONDS]:
+            self._decline(uid)
+            self._forget(uid)  # woken once for that refusal; the next one brings it back
+        if self._pass is None:
+            self._pass = self._next_pass(ledger)
+        if self._pass is None:
+            return []
+        woken = []
+        for entry, node in self._look_through(ledger, self._pass, budget or Budget(TURN_LOOKS)):
+            entry.offered, entry.woken = node, now
+            self._offers[entry.pod.uid] = entry
+            woken.append(entry)
+        for entry in woken:
+            del self._order[bisect_right(self._order, entry.turn) - 1]
+        return [entry.pod for entry in woken]
+
+    def _next_pass(self, ledger: Ledger) -> Pass | None:
         for node in ledger.grown:
             self._declined.pop(node, None)
         nodes = ledger.grown | self._again
         ledger.grown, self._again = set(), set()
-        candidates = [entry for entry in self.refused.values() if not entry.offered]
-        if not nodes or not candidates:
-            return []
-        candidates.sort(key=lambda entry: (-entry.pod.priority, entry.pod.created, entry.pod.uid))
-        return [entry.pod for entry in self._offer(ledger, nodes, candidates, now)]
+        if not nodes or not self._order:
+            return None
+        rooms = [(node, ledger.nodes[node].room) for node in nodes if node in ledger.nodes]
+        begun = Pass((max(room.rising, default=-1), node) for node, room in rooms if room is not None)
+        for entry in self._offers.values():  # not to be offered a second time
+            if entry.offered in nodes:
+                self._take(ledger, begun, entry, entry.offered, Budget(choose.SEARCH_LOOKS))
+        return begun
 
-    def _offer(self, ledger: Ledger, grown: set[str], candidates: Iterable[Refused], now: float) -> Iterable[Refused]:
-        nodes, taken = sorted(grown), self._offered(ledger, grown)
-        hopeless: set[tuple[Shape, int]] = set()  # free memory only shrinks from here on
-        for entry in candidates:
-            claim, pod = entry.pod.claim, entry.pod
-            if not isinstance(claim, Request):
+    def _look_through(self, ledger: Ledger, begun: Pass, budget: Budget) -> Iterator[tuple[Refused, str]]:
+        most, total = self._largest(ledger, begun)
+        start = bisect_right(self._order, begun.done) if begun.done is not None else 0
+        for turn in self._order[start:]:
+            if budget.left <= 0:
+                return
+            begun.done = turn
+            entry = self.refused[turn[2]]
+            budget.left -= CANDIDATE_LOOKS
+            if entry.most > most or entry.total > total:
                 continue
-            kind = (claim.shape, pod.priority)
-            if kind in hopeless and pod.uid not in ledger.pledged:  # what is pledged to it is no use to its like
-                continue
-            node = self._first_fit(ledger, nodes, pod, claim, taken)
+            node = self._place(ledger, begun, entry, budget, late=False)
             if node:
-                entry.offered, entry.woken = node, now
-                yield entry
-            elif not any(pod.uid in self._declined.get(name, ()) for name in nodes):
-                hopeless.add(kind)
+                yield entry, node
+                most, total = self._largest(ledger, begun)
+                budget.left -= len(begun.nodes)
+        while begun.late and budget.left > 0:
+            entry = begun.late.pop(0)
+            still = self.refused.get(entry.pod.uid) is entry and not entry.offered
+            node = self._place(ledger, begun, entry, budget, late=True) if still else ""
+            if node:
+                yield entry, node
+        if not begun.late:
+            self._pass = None
 
-    def _offered(self, ledger: Ledger, nodes: set[str]) -> Taken:
-        """What pods woken earlier have not come for yet: not to be offered a second time."""
-        taken: Taken = {}
-        for entry in self.refused.values():
-            if entry.offered in nodes and isinstance(entry.pod.claim, Request):
-                _take(ledger, entry.offered, entry.pod, Question(entry.pod.claim), taken)
-        return taken
+    def _largest(self, ledger: Ledger, begun: Pass) -> tuple[int, int]:
+        """The largest free GPU and the most free in all on one of these nodes: whoever wants more is passed over."""
+        rooms = [room for room in (_rest(ledger, begun, None, node) for _, node in begun.nodes) if room is not None]
+        # A node where something is pledged may have more for the pod it is pledged to, never more than this.
+        most = max([room.rising[-1] for room in rooms if room.rising], default=-1)
+        return most, max([room.sum_free for room in rooms], default=-1)
 
-    def _first_fit(self, ledger: Ledger, nodes: list[str], pod: PodFacts, claim: Request, taken: Taken) -> str:
-        question = Question(claim)
-        for node in nodes:
-            if pod.uid in self._declined.get(node, ()) or ledger.refusal(question, node, pod) is not None:
-                continue
-            if _take(ledger, node, pod, question, taken):
+    def _place(self, ledger: Ledger, begun: Pass, entry: Refused, budget: Budget, *, late: bool) -> str:
+        """The first node that the pod fits, beside those that were woken for it. What it would get is counted there."""
+        pod, passed_over = entry.pod, False
+        if (
+            entry.kind in begun.hopeless and pod.uid not in ledger.pledged
+        ):  # what is pledged to it is no use to its like
+            return ""
+        for largest, node in begun.nodes:
+            if largest < entry.most:
+                break  # so are all that follow
+            offered = entry.names is None or node in entry.names
+            if pod.uid in self._declined.get(node, ()) or (late and offered) or not self._open_to(pod, node):
+                passed_over = True
+            elif not offered and not late:
+                passed_over = True
+                if not begun.late or begun.late[-1] is not entry:
+                    begun.late.append(entry)
+            elif self._take(ledger, begun, entry, node, budget):
                 return node
+        if not passed_over and budget.left > 0:
+            begun.hopeless.add(entry.kind)
         return ""
 
-    def _decline(self, entry: Refused) -> None:
-        self._declined.setdefault(entry.offered, set()).add(entry.pod.uid)
-        self._again.add(entry.offered)
-        entry.offered = ""
+    def _take(self, ledger: Ledger, begun: Pass, entry: Refused, node: str, budget: Budget) -> bool:
+        """Whether a pod fits a node beside those that were woken for it. If so, it is counted with them."""
+        budget.left -= choose.NODE_LOOKS
+        room = _rest(ledger, begun, entry.pod, node)
+        if room is None or not room.rising or room.rising[-1] < entry.most:
+            return False
+        question, pod = entry.question, entry.pod
+        if question.off_limits(room.facts) is not None or ledger.puts_off(question.request, node, pod.uid, budget):
+            return False
+        places = question.places(room, choose.BINPACK, budget)
+        if places is None:
+            return False
+        if ledger.pledged.get(pod.uid) != node:  # a pledge counts against the others as it is
+            extra = begun.taken.setdefault(node, [0] * len(room.free))
+            for gpu, amount in choose.charges(question.request.shares, room.facts.gpus, places):
+                extra[gpu] += amount
+            begun.rests.pop(node, None)
+        return True
+
+    def _kept(self, names: Sequence[str] | None) -> frozenset[str] | None:
+        """The nodes a scheduler offered, the same list kept once. Of too many different ones nothing is known."""
+        if names is None:
+            return None
+        offered = frozenset(names)
+        known = self._names.get(offered)
+        if known is None and len(self._names) < OFFERS_KEPT:
+            known = self._names[offered] = offered
+        return known
+
+    def _decline(self, uid: str) -> None:
+        entry = self._offers.get(uid)
+        if entry is not None:
+            self._declined.setdefault(entry.offered, set()).add(uid)
+            self._again.add(entry.offered)
+
+    def _forget(self, uid: str) -> None:
+        entry = self.refused.pop(uid, None)
+        if entry is None:
+            return
+        if self._offers.pop(uid, None) is None:
+            del self._order[bisect_right(self._order, entry.turn) - 1]
+        if not self.refused:
+            self._names.clear()  # nodes come and go; so do the lists of them
 
 
-def _take(ledger: Ledger, node: str, pod: PodFacts, question: Question, taken: Taken) -> bool:
-    """Whether a pod fits a node beside those that were woken for it. If so, it is counted with them."""
+def _rest(ledger: Ledger, begun: Pass, pod: PodFacts | None, node: str) -> Room | None:
+    """What a node has free for a pod, or for the luckiest, beside those that were woken for it."""
     state = ledger.nodes.get(node)
-    room = state.room_for(pod) if state is not None else None
-    if room is None:
-        return False
-    extra = taken.setdefault(node, [0] * len(room.free))
+    if state is None or state.room is None:
+        return None
+    room = state.room_for(pod) if pod is not None and state.pledges else state.room
+    extra = begun.taken.get(node)
+    if room is None or extra is None or len(extra) != len(room.free):
+        return room
+    known = begun.rests.get(node)
+    if known is not None and known[0] is room:
+        return known[1]
     used = [gpu.total - free + more for gpu, free, more in zip(room.facts.gpus, room.free, extra, strict=True)]
     rest = Room.of(room.facts, used)
-    places = choose.plan(question.request, rest, choose.BINPACK) if question.refusal(rest) is None else None
-    if places is None:
-        return False
-    if ledger.pledged.get(pod.uid) != node:  # a pledge counts against the others as it is
-        for gpu, amount in choose.charges(question.request.shares, room.facts.gpus, places):
-            extra[gpu] += amount
-    return True
+    begun.rests[node] = room, rest
+    return rest

@@ -1,0 +1,174 @@
+"""A pod may be made hard to place, or be so by chance. It must not cost the others their scheduler.
+
+Cost is counted in function calls, which no machine is too busy for. What it comes to in milliseconds: `make bench`.
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpushare.core import choose, explain
+from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
+from gpushare.extender.known import KnownPods
+from gpushare.extender.metrics import Metrics
+from gpushare.extender.verbs import Verbs
+from gpushare.extender.waiting import Waiting
+
+MOST_CALLS = 60_000  # about 20 ms
+NODES = 200
+
+
+def nodes(pin: Pin, count: int = NODES) -> Ledger:
+    """No two alike, so that no answer serves two of them."""
+    dice, ledger = random.Random(1), Ledger()
+    for number in range(count):
+        gpus = tuple(Gpu(i, f"G{number}-{i}", 15_900 + dice.randint(0, 99)) for i in range(8))
+        ledger.set_node(NodeFacts(f"n{number}", "MiB", pin, gpus))
+    ledger.grown.clear()
+    return ledger
+
+
+def asks(pin: Pin, apps: list[int], inits: tuple[int, ...] = ()) -> PodFacts:
+    shares = [Share(f"i{i}", len(apps) + i, Role.INIT, units, visible=f"init-{i}") for i, units in enumerate(inits)]
+    shares += [Share(f"c{i}", i, Role.APP, units, visible=f"app-{i}") for i, units in enumerate(apps)]
+    return PodFacts("hard", "tenant", "hard", Request(tuple(shares), pin), unschedulable="x", spec_units=sum(apps))
+
+
+def nearly_packs() -> list[int]:
+    """Thirty-three containers of about 3,600 MiB: four to a GPU, and one is left over."""
+    dice = random.Random(7)
+    return [3_850 + dice.randint(-250, 250) for _ in range(33)]
+
+
+HARD = {
+    "an init container that fits no GPU": (Pin.DIRECT, asks(Pin.DIRECT, [900, 901, 902, 903], (16_500,))),
+    "many init containers": (Pin.DIRECT, asks(Pin.DIRECT, [100 + i for i in range(5)], (16_500, *[1] * 190))),
+    "containers that just do not pack": (Pin.PLUGIN, asks(Pin.PLUGIN, nearly_packs())),
+    "two hundred containers": (Pin.PLUGIN, asks(Pin.PLUGIN, [620 + i % 60 for i in range(200)])),
+}
+
+
+def calls(work: Callable[[], object]) -> int:
+    count = 0
+
+    def counts(_frame: FrameType, event: str, _arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counts)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("verb", ["filter", "choose", "prioritize"])
+def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
+    pin, pod = HARD[name]
+    ledger = nodes(pin)
+    verbs = Verbs(
+        ledger, KnownPods(), Waiting(), Metrics(ledger),
+        policy="binpack", unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "",
+    )  # fmt: skip
+    body = msgspec.json.encode({"Pod": wire(pod), "NodeNames": list(ledger.nodes)})
+    assert calls(lambda: getattr(verbs, verb)(body)) < MOST_CALLS
+
+
+def wire(pod: PodFacts) -> dict[str, Any]:
+    assert isinstance(pod.claim, Request)
+    containers: dict[Role, list[dict[str, Any]]] = {Role.INIT: [], Role.APP: []}
+    for share in pod.claim.shares:
+        path = f"metadata.annotations['gpushare.io/visible-{share.visible}']"
+        env = {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        limits = {"aliyun.com/gpu-mem": str(share.units)}
+        made = {"name": share.container, "resources": {"limits": limits}}
+        containers[share.role].append({**made, "env": [env]} if pod.claim.pin is Pin.DIRECT else made)
+    meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    return {"metadata": meta, "spec": {"containers": containers[Role.APP], "initContainers": containers[Role.INIT]}}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_neither_its_reasons_nor_its_explanation_cost_more(name: str) -> None:
+    pin, pod = HARD[name]
+    ledger = nodes(pin)
+    claim = pod.claim
+    assert isinstance(claim, Request)
+    assert calls(lambda: ledger.refusals(claim, pod, list(ledger.nodes), Budget(CALL_LOOKS))) < MOST_CALLS
+    for step in steps_of(explain.explaining(ledger, pod, budget=Budget(CALL_LOOKS))):
+        assert step < MOST_CALLS
+
+
+def steps_of(steps: Any) -> list[int]:
+    costs, end = [], object()
+    going = True
+
+    def step() -> None:
+        nonlocal going
+        going = next(steps, end) is not end
+
+    while going:
+        costs.append(calls(step))
+    return costs
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_waking_it_costs_no_more_in_one_turn(name: str) -> None:
+    pin, pod = HARD[name]
+    ledger, waiting = nodes(pin), Waiting()
+    waiting.refuse(pod)
+    ledger.grown.update(ledger.nodes)
+    for _ in range(20):
+        assert calls(lambda: waiting.due(ledger, 1.0)) < MOST_CALLS
+
+
+def test_what_the_call_has_no_time_for_is_found_out_beside_it() -> None:
+    """Some nodes of many fit. The call may not get as far; then the pod is told so, and is woken when it is known."""
+    ledger = nodes(Pin.PLUGIN, 60)
+    dice = random.Random(3)
+    pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])
+    assert isinstance(pod.claim, Request)
+    everywhere = list(ledger.nodes)
+    reasons = ledger.refusals(pod.claim, pod, everywhere, Budget(40))
+    assert {refused.code for refused in reasons.values()} == {"TooHard"}
+    for _ in range(60):
+        ledger.study(Budget(CALL_LOOKS))
+    fits = [node for node in everywhere if _fits(ledger, node, pod.claim)]
+    assert 0 < len(fits) < 60
+    assert ledger.grown == set(fits)
+    assert not ledger.shapes.wanted()
+
+
+def _fits(ledger: Ledger, node: str, claim: Request) -> bool:
+    room = ledger.nodes[node].room
+    assert room is not None
+    return choose.plan(claim, room, choose.BINPACK) is not None
+
+
+def test_a_pod_that_is_too_hard_is_told_so() -> None:
+    dice = random.Random(3)
+    pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])  # three to a GPU, with next to no slack
+    ledger = nodes(Pin.PLUGIN, 1)
+    assert isinstance(pod.claim, Request)
+    refused = ledger.refusals(pod.claim, pod, ["n0"])["n0"]
+    assert refused == Refusal("TooHard", "placing 24 containers takes too long to work out")
+
+
+def test_nodes_that_look_the_same_are_looked_at_once() -> None:
+    ledger = Ledger()
+    for number in range(500):
+        gpus = tuple(Gpu(i, f"G{number}-{i}", 16_000) for i in range(8))
+        ledger.set_node(NodeFacts(f"n{number}", "MiB", Pin.PLUGIN, gpus))
+    pod = asks(Pin.PLUGIN, [3_300] * 31)
+    assert isinstance(pod.claim, Request)
+    budget = Budget(CALL_LOOKS)
+    assert len(ledger.fitting(pod.claim, pod, list(ledger.nodes), budget)) == 500
+    assert CALL_LOOKS - budget.left < 1_500

@@ -1,0 +1,123 @@
+"""Whom to wake: those who can come, in order, without waiting for those who cannot."""
+
+import pytest
+
+from gpushare.core.choose import Budget
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
+from gpushare.extender.waiting import OFFER_SECONDS, Waiting
+
+
+def pod(name: str, units: int = 8000, created: int = 0, priority: int = 0) -> PodFacts:
+    claim = Request((Share("main", 0, Role.APP, units),), Pin.PLUGIN)
+    age = f"2026-01-01T00:{created // 60:02}:{created % 60:02}Z"
+    return PodFacts(name, "team", name, claim, created=age, priority=priority, unschedulable="x")
+
+
+def node(name: str, *gpus: int, healthy: bool = True) -> NodeFacts:
+    return NodeFacts(
+        name, "MiB", Pin.PLUGIN, tuple(Gpu(i, f"{name}-{i}", size, healthy) for i, size in enumerate(gpus))
+    )
+
+
+def recovered(*names: str, gpus: tuple[int, ...] = (8000,)) -> Ledger:
+    """Nodes whose GPUs have just become healthy again."""
+    ledger = Ledger()
+    for name in names:
+        ledger.set_node(node(name, *gpus, healthy=False))
+    ledger.grown.clear()
+    for name in names:
+        ledger.set_node(node(name, *gpus))
+    return ledger
+
+
+def woken(waiting: Waiting, ledger: Ledger, now: float = 0.0) -> list[str]:
+    return [found.name for found in waiting.due(ledger, now)]
+
+
+@pytest.mark.parametrize("older", [1, 20])
+def test_pods_that_the_node_is_closed_to_delay_nobody(older: int) -> None:
+    waiting = Waiting(lambda asked, where: asked.name == "good")
+    for i in range(older):
+        waiting.refuse(pod(f"barred-{i}", created=i))
+    waiting.refuse(pod("good", created=1000))
+    assert woken(waiting, recovered("n")) == ["good"]
+
+
+def test_pods_that_were_not_offered_the_node_come_after_those_who_were() -> None:
+    waiting = Waiting()
+    waiting.refuse(pod("elsewhere", created=0), ["other"])
+    waiting.refuse(pod("offered", created=1), ["n", "other"])
+    assert woken(waiting, recovered("n")) == ["offered"]
+
+
+def test_pods_that_were_not_offered_the_node_are_woken_for_what_is_left() -> None:
+    """A scheduler may offer a sample of the nodes only, and what kept it off may have changed."""
+    waiting = Waiting()
+    waiting.refuse(pod("elsewhere", created=0), ["other"])
+    waiting.refuse(pod("offered", created=1), ["n", "other"])
+    assert woken(waiting, recovered("n", gpus=(8000, 8000))) == ["offered", "elsewhere"]
+
+
+def test_everybody_who_fits_beside_the_others_is_woken_at_once() -> None:
+    waiting = Waiting()
+    for i in range(10):
+        waiting.refuse(pod(f"p{i}", 3000, created=i))
+    assert woken(waiting, recovered("n", gpus=(8000, 8000))) == ["p0", "p1", "p2", "p3"]
+
+
+def test_an_offer_that_nobody_answers_goes_on_within_a_second() -> None:
+    """Twenty that never come, and whom nothing tells apart from the others, cost a second each and no more."""
+    waiting, ledger = Waiting(), recovered("n")
+    for i in range(5):
+        waiting.refuse(pod(f"p{i}", created=i))
+    times = {}
+    for tick in range(120):
+        for name in woken(waiting, ledger, tick * 0.05):
+            times[name] = tick * 0.05
+    assert list(times) == [f"p{i}" for i in range(5)]
+    gaps = [times[f"p{i + 1}"] - times[f"p{i}"] for i in range(4)]
+    assert max(gaps) <= OFFER_SECONDS + 0.11
+
+
+def test_a_pod_is_woken_once_for_a_refusal() -> None:
+    waiting, ledger = Waiting(), recovered("n")
+    waiting.refuse(pod("one"))
+    assert woken(waiting, ledger) == ["one"]
+    assert [woken(waiting, ledger, now) for now in (0.5, 1.5, 60.0)] == [[], [], []]
+
+
+def test_a_turn_that_ran_out_of_time_is_gone_on_with() -> None:
+    waiting, ledger = Waiting(), recovered("n", gpus=(8000,) * 8)
+    for i in range(500):
+        waiting.refuse(pod(f"large-{i:03}", 9000 + i, created=0))
+    for i in range(8):
+        waiting.refuse(pod(f"fits-{i}", created=1 + i))
+    turns = [[found.name for found in waiting.due(ledger, 0.0, Budget(100))] for _ in range(30)]
+    assert [name for names in turns for name in names] == [f"fits-{i}" for i in range(8)]
+    assert turns[0] == []
+
+
+def test_what_comes_free_meanwhile_is_offered_afterwards() -> None:
+    waiting, ledger = Waiting(), recovered("a")
+    ledger.set_node(node("b", 8000, healthy=False))
+    for i in range(100):
+        waiting.refuse(pod(f"large-{i:03}", 9000 + i))
+    waiting.refuse(pod("one", created=1))
+    waiting.refuse(pod("two", created=2))
+    first = [found.name for found in waiting.due(ledger, 0.0, Budget(50))]
+    ledger.set_node(node("b", 8000))
+    later = [name for _ in range(20) for name in woken(waiting, ledger)]
+    assert first + later == ["one", "two"]
+
+
+def test_nothing_is_kept_of_pods_that_are_gone() -> None:
+    waiting, ledger = Waiting(), recovered("n")
+    for i in range(100):
+        waiting.refuse(pod(f"p{i}", created=i), [f"n{i}", "n"])
+    woken(waiting, ledger)
+    for i in range(100):
+        waiting.gone(f"p{i}")
+    woken(waiting, ledger, 5.0)
+    kept = [waiting.refused, waiting._order, waiting._offers, waiting._names]
+    assert not any(kept)
