@@ -167,7 +167,7 @@ def test_a_hold_on_a_node_that_may_not_take_the_pod_any_more_is_refused(change: 
 def test_a_hold_gives_way_to_a_stranger_on_its_gpu() -> None:
     books, who = ledger(facts(8)), pod(5)
     hold(books, who)
-    books.observe(pod(4, on="n"), 0.0)  # bound by hand, and nobody says to which GPU
+    books.observe(pod(4, on="n", direct=False), 0.0)  # bound by hand, and nobody says to which GPU
     assert isinstance(books.reserve(who, "n", PACK), Refusal)
 
 
@@ -265,9 +265,9 @@ def test_memory_is_free_once_the_containers_have_ended(phase: str) -> None:
 
 
 def test_a_pod_bound_by_hand_counts_on_every_gpu_until_somebody_says_which() -> None:
-    node = facts(8, 6)
+    node = facts(8, 6, pin="plugin")
     books = ledger(node)
-    stranger = pod(5, name="p", on="n")
+    stranger = pod(5, name="p", on="n", direct=False)
     books.observe(stranger, 0.0)
     assert free(books) == [3, 1]
     books.observe(bound(stranger, node, ((1,),)), 1.0)
@@ -276,7 +276,7 @@ def test_a_pod_bound_by_hand_counts_on_every_gpu_until_somebody_says_which() -> 
 
 def test_a_pod_with_whole_gpus_somewhere_leaves_nothing() -> None:
     books = ledger(facts(8, 6))
-    books.observe(pod(whole=1, on="n"), 0.0)
+    books.observe(pod(whole=1, on="n", direct=False), 0.0)
     assert free(books) == [0, 0]
 
 

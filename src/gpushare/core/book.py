@@ -6,11 +6,11 @@ Data with a few questions about itself; only the `ledger` changes it.
 from collections.abc import Collection, Sequence
 from enum import Enum
 
-from gpushare.core import choose, codec, names
+from gpushare.core import choose, codec, names, units
 from gpushare.core.choose import Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import LIKE_UNDER_WAY
-from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
+from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share, Unit
 
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
@@ -42,10 +42,22 @@ class Holding:
         self.charges = charges
         self.unit = facts.unit if facts is not None else None  # that the node counted in when this was decided
         self.keys: tuple[tuple[str, ...], ...] = ()  # GPUs by share, by uuid: how it is found again if indices shift
-        self.vague = 0 if charges is not None else units_unknown(pod, facts)
+        self.vague = 0 if charges is not None else self.somewhere(facts)
         self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in _shares(pod))
         self.since = self.until = 0.0
         self.seen = False  # the API server has shown it bound
+
+    def somewhere(self, facts: NodeFacts | None) -> int:
+        """What it counts on every GPU while nobody says which it has."""
+        if self.pod.spec_whole:
+            return EVERY_GPU_WHOLLY
+        return units.converted(self.pod.spec_units, self.unit_on(facts), facts.unit) if facts else self.pod.spec_units
+
+    def unit_on(self, facts: NodeFacts) -> Unit:
+        """The unit its amounts are in. What is not bound yet never counts as less because its node counts anew."""
+        if self.state is State.BOUND:
+            return codec.counted_in(self.pod, facts)
+        return self.unit if self.unit == "GiB" else facts.unit
 
 
 class Ghost(Data, frozen=True):
@@ -231,13 +243,6 @@ class NodeState:
 def _turn(pod: PodFacts) -> tuple[int, str, str]:
     """Whose turn it is among pods that wait for the same: the most important, then the oldest."""
     return (-pod.priority, pod.created, pod.uid)
-
-
-def units_unknown(pod: PodFacts, facts: NodeFacts | None) -> int:
-    """What a pod counts on every GPU while nobody says which it has."""
-    if pod.spec_whole:
-        return EVERY_GPU_WHOLLY
-    return codec.units_unknown(pod, facts) if facts is not None and pod.node else pod.spec_units
 
 
 def waits_for_kubelet(pod: PodFacts) -> bool:

@@ -160,11 +160,6 @@ def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: U
     return tuple([(gpu, units.converted(amount, unit, facts.unit)) for gpu, amount in held])
 
 
-def units_unknown(pod: PodFacts, facts: NodeFacts) -> int:
-    """The gpu-mem units of a bound pod of which nobody says where they are."""
-    return units.converted(pod.spec_units, counted_in(pod, facts), facts.unit)
-
-
 def counted_in(pod: PodFacts, facts: NodeFacts) -> Unit:
     """The unit of a bound pod's amounts: the node's, unless it was surely bound in the other."""
     unit = written_in(pod, facts) or facts.unit

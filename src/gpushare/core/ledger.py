@@ -11,7 +11,7 @@ No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and n
 from collections.abc import Sequence, Set
 
 from gpushare.core import choose, codec
-from gpushare.core.book import Holding, NodeState, State, units_unknown
+from gpushare.core.book import Holding, NodeState, State
 from gpushare.core.choose import Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
@@ -65,7 +65,7 @@ class Ledger:
         state.begin_anew(facts)
         for holding in holdings:
             holding.charges = self._charges(holding, facts) if facts else None
-            holding.vague = 0 if holding.charges is not None else units_unknown(holding.pod, facts)
+            holding.vague = 0 if holding.charges is not None else holding.somewhere(facts)
             if holding.charges is None and holding.state is State.HELD:
                 del self.holdings[holding.pod.uid], self._held[holding.pod.uid]  # its GPU is gone; nothing is promised
             else:
@@ -81,7 +81,7 @@ class Ledger:
         places = tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
         if holding.unit != facts.unit and holding.state is State.HELD:
             return None  # it was found to fit in another unit
-        return codec.charges(holding.pod.claim.shares, facts, places, holding.unit or facts.unit)
+        return codec.charges(holding.pod.claim.shares, facts, places, holding.unit_on(facts))
 
     # Pods, as the API server shows them
 
