@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.core import names
-from gpushare.core.book import State
+from gpushare.core.book import MOST_RESTS, RECALL_SECONDS, State
 from gpushare.core.fit import JUST_REFUSED, LIKE_UNDER_WAY, Question
 from gpushare.core.ledger import DECIDED, Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
@@ -532,6 +532,38 @@ def test_rests_double_up_to_five_minutes() -> None:
         books.expire(now + length)
         assert refusal(books, pod(5, direct=False)) is None
         now += length + 1
+
+
+def test_a_rest_that_ended_long_ago_is_forgotten() -> None:
+    node = facts(8, pin="plugin")
+    books = ledger(node)
+    refuse(books, node, 0.0)
+    books.expire(10.0)
+    books.expire(10.0 + RECALL_SECONDS - 0.1)
+    assert len(books.nodes["n"].rests) == 1
+    books.expire(10.0 + RECALL_SECONDS)
+    assert (books.nodes["n"].rests, books._timed) == ({}, set())
+    refuse(books, node, 1000.0)
+    books.expire(1010.0)
+    assert refusal(books, pod(5, direct=False)) is None  # as if it were the first
+
+
+def test_refusals_of_ever_new_shapes_are_not_all_remembered() -> None:
+    books = ledger(facts(8, pin="plugin"))
+    for units in range(1, MOST_RESTS + 100):
+        books.observe(pod(units, name="p", direct=False, on="n"), 0.0)
+        books.observe(
+            pod(units, name="p", direct=False, on="n", phase="Failed", reason="UnexpectedAdmissionError"), 0.0
+        )
+    assert len(books.nodes["n"].rests) == MOST_RESTS
+    assert refusal(books, pod(1, direct=False)) is None
+
+
+def test_a_pod_that_names_its_unit_rests_with_those_that_do_not() -> None:
+    node = facts(8, pin="plugin")
+    books = ledger(node)
+    refuse(books, node, 0.0)
+    assert refusal(books, pod(5, direct=False, unit="MiB")) is JUST_REFUSED
 
 
 def test_pods_refused_together_are_one_refusal() -> None:

@@ -40,11 +40,10 @@ GIVEN_OTHERWISE = (
     "{unit}. Make it anew with an amount in {unit}."
 )
 SEES_NONE = (
-    "Pod {pod} was bound here by hand or by another scheduler: it sees no GPU and counts on none. Delete it, and "
-    "create it without nodeName."
+    "Pod {pod} was not bound by gpushare: it sees no GPU and counts on none. Delete it, and create it without nodeName."
 )
 COUNTS_ON_ALL = (
-    "Pod {pod} was bound here by hand or by another scheduler: nobody knows its GPU, so it counts on every one. "
+    "Pod {pod} was not bound by gpushare: nobody knows its GPU, it counts on every one. "
     "Delete it, and create it without nodeName."
 )
 MOST_NAMED = 3  # pods, or GPUs, in one sentence
