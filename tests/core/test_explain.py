@@ -161,7 +161,7 @@ def test_a_sick_gpu_is_named_only_if_its_return_would_be_enough() -> None:
 
 
 def test_a_pod_of_which_nobody_knows_the_gpu_is_on_none() -> None:
-    stray = pod(6, name="stray", on="n", priority=-1)
+    stray = pod(6, name="stray", on="n", direct=False, priority=-1)
     found = [way for way in ways(explain.explain(world(facts(8, 8), pods=(stray,)), pod(4))) if "pods" in way]
     assert [(way["way"], "gpu" in way) for way in found] == [("end", False), ("evict", False)]
 
@@ -174,10 +174,10 @@ def test_eviction_is_looked_for_on_every_node_as_kube_scheduler_does() -> None:
 
 
 def test_on_a_gpu_that_is_more_than_full_more_has_to_come_free() -> None:
-    strays = pod(6, name="a", on="n"), pod(6, name="b", on="n")
+    strays = pod(6, name="a", on="n", direct=False), pod(6, name="b", on="n", direct=False)
     (gpu,) = explain.explain(world(facts(8), pods=strays), pod(4)).nodes[0].gpus
     assert (gpu.free, gpu.short) == (0, 8)
-    (gpu,) = explain.explain(world(facts(8), pods=(pod(whole=1, on="n"),)), pod(4)).nodes[0].gpus
+    (gpu,) = explain.explain(world(facts(8), pods=(pod(whole=1, on="n", direct=False),)), pod(4)).nodes[0].gpus
     assert (gpu.free, gpu.short) == (0, 4)
 
 

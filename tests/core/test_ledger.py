@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.core import names
-from gpushare.core.book import State
+from gpushare.core.book import MOST_RESTS, RECALL_SECONDS, State
 from gpushare.core.choose import Budget
 from gpushare.core.fit import JUST_REFUSED, LIKE_UNDER_WAY, Question
 from gpushare.core.ledger import DECIDED, Ledger
@@ -168,7 +168,7 @@ def test_a_hold_on_a_node_that_may_not_take_the_pod_any_more_is_refused(change: 
 def test_a_hold_gives_way_to_a_stranger_on_its_gpu() -> None:
     books, who = ledger(facts(8)), pod(5)
     hold(books, who)
-    books.observe(pod(4, on="n"), 0.0)  # bound by hand, and nobody says to which GPU
+    books.observe(pod(4, on="n", direct=False), 0.0)  # bound by hand, and nobody says to which GPU
     assert isinstance(books.reserve(who, "n", PACK), Refusal)
 
 
@@ -266,9 +266,9 @@ def test_memory_is_free_once_the_containers_have_ended(phase: str) -> None:
 
 
 def test_a_pod_bound_by_hand_counts_on_every_gpu_until_somebody_says_which() -> None:
-    node = facts(8, 6)
+    node = facts(8, 6, pin="plugin")
     books = ledger(node)
-    stranger = pod(5, name="p", on="n")
+    stranger = pod(5, name="p", on="n", direct=False)
     books.observe(stranger, 0.0)
     assert free(books) == [3, 1]
     books.observe(bound(stranger, node, ((1,),)), 1.0)
@@ -277,7 +277,7 @@ def test_a_pod_bound_by_hand_counts_on_every_gpu_until_somebody_says_which() -> 
 
 def test_a_pod_with_whole_gpus_somewhere_leaves_nothing() -> None:
     books = ledger(facts(8, 6))
-    books.observe(pod(whole=1, on="n"), 0.0)
+    books.observe(pod(whole=1, on="n", direct=False), 0.0)
     assert free(books) == [0, 0]
 
 
@@ -533,6 +533,38 @@ def test_rests_double_up_to_five_minutes() -> None:
         books.expire(now + length)
         assert refusal(books, pod(5, direct=False)) is None
         now += length + 1
+
+
+def test_a_rest_that_ended_long_ago_is_forgotten() -> None:
+    node = facts(8, pin="plugin")
+    books = ledger(node)
+    refuse(books, node, 0.0)
+    books.expire(10.0)
+    books.expire(10.0 + RECALL_SECONDS - 0.1)
+    assert len(books.nodes["n"].rests) == 1
+    books.expire(10.0 + RECALL_SECONDS)
+    assert (books.nodes["n"].rests, books._timed) == ({}, set())
+    refuse(books, node, 1000.0)
+    books.expire(1010.0)
+    assert refusal(books, pod(5, direct=False)) is None  # as if it were the first
+
+
+def test_refusals_of_ever_new_shapes_are_not_all_remembered() -> None:
+    books = ledger(facts(8, pin="plugin"))
+    for units in range(1, MOST_RESTS + 100):
+        books.observe(pod(units, name="p", direct=False, on="n"), 0.0)
+        books.observe(
+            pod(units, name="p", direct=False, on="n", phase="Failed", reason="UnexpectedAdmissionError"), 0.0
+        )
+    assert len(books.nodes["n"].rests) == MOST_RESTS
+    assert refusal(books, pod(1, direct=False)) is None
+
+
+def test_a_pod_that_names_its_unit_rests_with_those_that_do_not() -> None:
+    node = facts(8, pin="plugin")
+    books = ledger(node)
+    refuse(books, node, 0.0)
+    assert refusal(books, pod(5, direct=False, unit="MiB")) is JUST_REFUSED
 
 
 def test_pods_refused_together_are_one_refusal() -> None:

@@ -313,13 +313,18 @@ class LedgerMachine(RuleBasedStateMachine):
             self.pod_events(100)
 
     @when()
-    @rule(number=NUMBERS, split=st.sampled_from([None, "1", "2", "many"]))
-    def ask_otherwise(self, number: int, split: str | None) -> None:
-        """A tenant changes what the pod asks, which is allowed at any time."""
+    @rule(
+        number=NUMBERS,
+        key=st.sampled_from([names.GPU_COUNT, names.GPU_COUNT, names.POLICY, names.MEMORY_UNIT]),
+        value=st.sampled_from([None, "1", "2", "many"]),
+    )
+    def ask_otherwise(self, number: int, key: str, value: str | None) -> None:
+        """A tenant changes what the pod asks, which is allowed at any time, and means nothing once it is bound."""
         pod = self.pick(number)
         if pod is not None:
-            self.api.put(world.annotated(pod, {names.GPU_COUNT: split}))
-            self.grants.pop(pod.metadata.uid, None)
+            self.api.put(world.annotated(pod, {key: value}))
+            if not pod.spec.node_name:
+                self.grants.pop(pod.metadata.uid, None)
 
     # Our watch
 

@@ -81,7 +81,7 @@ def test_room_that_is_pledged_to_another_is_not_freed_for_this_one() -> None:
 
 def test_a_pod_that_nobody_knows_where_it_is_may_have_to_go() -> None:
     made = builders.ledger(facts(8))
-    made.observe(pod(5, name="stray", on="n"), 0.0)
+    made.observe(pod(5, name="stray", on="n", direct=False), 0.0)
     assert added(made, pod(6, priority=9)) == ["stray"]
 
 

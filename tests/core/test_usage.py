@@ -42,7 +42,7 @@ def test_a_node_says_unit_health_and_pods_of_each_gpu() -> None:
 def test_a_pod_whose_gpu_nobody_knows_counts_on_every_gpu_and_never_beyond_it() -> None:
     where = facts(8000, 2000)
     book = ledger(where)
-    book.observe(pod(3000, on="n"), 0.0)
+    book.observe(pod(3000, on="n", direct=False), 0.0)
     view = usage.inspected(book.nodes["n"])
     assert view["usedGPU"] == 5000
     devices = msgspec.convert(view["devs"], list[dict[str, object]])

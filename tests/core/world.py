@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gpushare.core import api, choose, codec, names, request
-from gpushare.core.book import MOVE_SECONDS, REST_SECONDS
+from gpushare.core.book import MOVE_SECONDS, RECALL_SECONDS, REST_SECONDS
 from gpushare.core.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
-from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Shape, Share
+from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
 from tests.core import oracle
 from tests.core.builders import bound
 
@@ -83,8 +83,10 @@ def node_facts(node: api.Node | None) -> NodeFacts | None:
 class Decision:
     """A hold, or a reservation whose binding may be under way."""
 
-    def __init__(self, pod: PodFacts, node: str, keys: tuple[tuple[str, ...], ...], since: float, held: bool) -> None:
-        self.pod, self.node, self.keys, self.since, self.held = pod, node, keys, since, held
+    def __init__(
+        self, pod: PodFacts, node: str, keys: tuple[tuple[str, ...], ...], since: float, held: bool, unit: Unit
+    ) -> None:
+        self.pod, self.node, self.keys, self.since, self.held, self.unit = pod, node, keys, since, held, unit
 
     def ends(self) -> float:
         slow = self.pod.slow_volumes or self.pod.nominated == self.node
@@ -112,7 +114,7 @@ class Mirror:
         self.decided: dict[str, Decision] = {}
         self.ghosts: dict[str, Ghost] = {}
         self.pledged: dict[str, PodFacts] = {}
-        self.rests: dict[tuple[str, Shape], Resting] = {}
+        self.rests: dict[tuple[str, object], Resting] = {}
 
     # What it is told
 
@@ -129,7 +131,7 @@ class Mirror:
     def observe(self, pod: PodFacts, now: float) -> None:
         if pod.finished:
             if pod.uid in self.holders(pod.node) and pod.failed_reason == REFUSED and isinstance(pod.claim, Request):
-                self._refused(pod.node, pod.claim.shape, now)
+                self._refused(pod.node, shape(pod.claim), now)
             self.forget(pod.uid)
         elif pod.node:
             self._bound(pod, now)
@@ -151,7 +153,7 @@ class Mirror:
     def decide(self, pod: PodFacts, node: str, places: Places, now: float, *, held: bool) -> None:
         gpus = self.facts[node].gpus
         keys = tuple(tuple(gpus[gpu].key for gpu in chosen) for chosen in places)
-        self.decided[pod.uid] = Decision(pod, node, keys, now, held)
+        self.decided[pod.uid] = Decision(pod, node, keys, now, held, self.facts[node].unit)
 
     def end_hold(self, uid: str) -> None:
         if uid in self.decided and self.decided[uid].held:
@@ -166,6 +168,7 @@ class Mirror:
         self.ghosts = {uid: ghost for uid, ghost in self.ghosts.items() if ghost.until > now}
         for rest in self.rests.values():
             rest.active = rest.active and rest.until > now
+        self.rests = {key: rest for key, rest in self.rests.items() if rest.until + RECALL_SECONDS > now}
 
     def _bound(self, pod: PodFacts, now: float) -> None:
         self.pledged.pop(pod.uid, None)
@@ -173,7 +176,7 @@ class Mirror:
         decided = self.decided.pop(pod.uid, None)
         ran = before is not None and before.running
         if pod.running and not ran and isinstance(pod.claim, Request):
-            self.rests.pop((pod.node, pod.claim.shape), None)
+            self.rests.pop((pod.node, shape(pod.claim)), None)
         if before is not None and decided is None:
             self._moved(before, pod, now)
         self.bound[pod.uid] = pod
@@ -202,7 +205,7 @@ class Mirror:
         else:
             self.pledged.pop(pod.uid, None)
 
-    def _refused(self, node: str, shape: Shape, now: float) -> None:
+    def _refused(self, node: str, shape: object, now: float) -> None:
         first, longest = REST_SECONDS
         before = self.rests.get((node, shape))
         length = first
@@ -232,7 +235,7 @@ class Mirror:
         for uid, pod in self.holders(node).items():
             amounts = self.amounts(uid)
             if amounts is None:
-                everywhere = ALL_OF_IT if pod.spec_whole else pod.spec_units
+                everywhere = ALL_OF_IT if pod.spec_whole else pod.spec_units * self._factor(uid, node)
                 used = [taken + everywhere for taken in used]
             for gpu, amount in (amounts or {}).items():
                 used[gpu] += amount
@@ -242,6 +245,11 @@ class Mirror:
                     used[i] += ghost.amounts.get(one.key, 0)
         return used
 
+    def _factor(self, uid: str, node: str) -> int:
+        """What was decided in GiB holds that much, whatever its node counts in when the binding arrives."""
+        decision, unit = self.decided.get(uid), self.facts[node].unit
+        return 1024 if decision is not None and (decision.unit, unit) == ("GiB", "MiB") else 1
+
     def room(self, node: str) -> choose.Room:
         return choose.Room.of(self.facts[node], self.used(node))
 
@@ -250,7 +258,7 @@ class Mirror:
         facts = self.facts.get(node)
         if facts is None or room is None or not may_go(claim, facts) or self._like_under_way(claim, uid, facts):
             return False
-        rest = self.rests.get((node, claim.shape))
+        rest = self.rests.get((node, shape(claim)))
         if rest is not None and rest.active:
             return False
         return oracle.fits(claim, facts.pin, oracle.spots(room))
@@ -272,8 +280,12 @@ class Mirror:
             or any(k not in position for ks in decision.keys for k in ks)
         ):
             return None
+        if decision.held and decision.unit != facts.unit:
+            return None
         places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
-        return dict(choose.charges(claim.shares, facts.gpus, places))
+        factor = self._factor(decision.pod.uid, decision.node)
+        shares = [replace(share, units=share.units * factor) for share in claim.shares]
+        return dict(choose.charges(shares, facts.gpus, places))
 
     def _bound_amounts(self, pod: PodFacts) -> dict[str, int] | None:
         facts = self.facts.get(pod.node)
@@ -308,6 +320,11 @@ def may_go(claim: Request, facts: NodeFacts) -> bool:
         return False
     one = len(claim.shares) == 1 and claim.shares[0].gpus == 1 and not claim.shares[0].whole
     return facts.pin is not Pin.ORIGINAL or (one and claim.shares[0].role == "app")
+
+
+def shape(claim: Request) -> object:
+    """All that kubelet's refusal of such a pod says: the unit is the node's."""
+    return claim.pin, tuple((s.role, s.units, s.gpus, s.whole) for s in claim.shares)
 
 
 def signature(facts: NodeFacts | None) -> object:

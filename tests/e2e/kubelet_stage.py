@@ -78,6 +78,13 @@ class Stage:
         self.show(gpus)
         await self.install()
 
+    async def count_in(self, unit: Unit) -> None:
+        """The manifest says another unit from now on. Returns when the component is ready, whatever it counts in."""
+        self.unit = unit
+        self.show(self._shown)
+        await self._apply([document for name in self._component for document in self._documents(name)])
+        await self._rolled_out(f"daemonset/{self.daemonset}")
+
     async def have(self, gpus: Sequence[int], unit: Unit) -> None:
         """These, and all of them well. Not again what is there already: it takes seconds."""
         if (list(gpus), unit) != (self._shown, self.unit):

@@ -11,7 +11,7 @@ import pytest
 
 from gpushare.core import names
 from tests.devcluster.support import Api
-from tests.e2e import kubelet_stage
+from tests.e2e import events, kubelet_stage
 from tests.e2e.cluster import NODE
 from tests.e2e.figures import Figures
 from tests.e2e.kubelet import Node
@@ -91,9 +91,45 @@ async def test_a_tenants_own_variable_has_no_effect(world: Tenants) -> None:
     assert len(await world.sees("greedy")) == 1
 
 
-async def test_a_pod_bound_by_hand_sees_no_gpu(world: Tenants) -> None:
-    await world.run({"name": "stray", "containers": {"main": 1000}, "node": NODE})
+async def test_a_pod_bound_by_hand_sees_no_gpu_and_takes_nothing_from_others(world: Tenants) -> None:
+    await world.run({"name": "stray", "containers": {"main": 2 * max(GPUS)}, "node": NODE})
     assert (await world.environment("stray"))[names.VISIBLE_DEVICES] == ""
+    await world.run(
+        {"name": "solo", "containers": {"main": {"count": 3}}}, {"name": "share", "containers": {"main": 16276}}
+    )
+    seen = [*await world.sees("solo"), *await world.sees("share")]
+    assert sorted(seen) == sorted(await world.stage.uuids())
+    pod = f"Pod {world.api.namespace}/stray"
+    assert "sees no GPU and counts on none" in await events.until_said(world, NODE, "BoundByHand", pod)
+
+
+async def test_what_its_owner_writes_on_a_running_pod_closes_no_gpu_to_others(world: Tenants) -> None:
+    await world.run({"name": "mine", "containers": {"main": {"count": 1}}}, {"name": "too", "containers": {"main": 9}})
+    broken = {names.POLICY: "x", names.GPU_COUNT: "7", names.MEMORY_UNIT: "x"}
+    for pod in ("mine", "too"):
+        await world.patch(
+            f"{world.api.pods}/{pod}", {"metadata": {"annotations": broken, "labels": {names.GPU_COUNT: "7"}}}
+        )
+    await world.run({"name": "others", "containers": {"main": {"count": 2}}})
+    seen = [await world.sees(pod) for pod in ("mine", "too", "others")]
+    assert sorted(uuid for uuids in seen for uuid in uuids) == sorted(await world.stage.uuids())
+
+
+async def test_a_unit_that_changes_under_a_running_pod_is_kept_until_it_has_ended(world: Tenants) -> None:
+    await world.stage.have(GPUS, "GiB")
+    await world.run({"name": "gib", "unit": "GiB", "containers": {"main": 15}})
+    first = await world.sees("gib")
+    await world.stage.count_in("MiB")
+    assert "so this node counts GiB until they are gone" in await events.until_said(world, NODE, "UnitKept")
+    assert [gpu["total"] for gpu in (await world.stage.published())["gpus"]] == [15, 15, 39, 39]
+    await world.make_pods({"name": "mib", "unit": "MiB", "containers": {"main": 16000}})
+    await world.sight.until_refused("mib")
+    await world.run({"name": "beside", "unit": "GiB", "containers": {"main": 15}})
+    assert await world.sees("beside") != first
+    await world.delete("gib", "beside")
+    await world.stage.until_published()
+    await world.until_running("mib")
+    assert gpus_of(world.sight.pods["mib"]) == {0: 16000}
 
 
 # What happens to nodes

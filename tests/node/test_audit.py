@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gpushare.core import api, names, request
-from gpushare.core.model import Request
+from gpushare.core.model import Request, Unit
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import audit, pods
-from gpushare.node.audit import NVIDIA_TOO, OVERCOMMITTED, WRONG_GPU
+from gpushare.node.audit import BOUND_BY_HAND, NVIDIA_TOO, OTHER_UNIT, OVERCOMMITTED, UNIT_KEPT, WRONG_GPU
 from gpushare.node.pods import NodePod
 from tests.core import builders
 from tests.extender import cluster
@@ -48,8 +48,58 @@ def own(value: str) -> list[world.Object]:
     return [{"name": names.VISIBLE_DEVICES, "value": value}]
 
 
-def found(*seen: NodePod, facts: Any = DIRECT, node: api.Node = PLAIN) -> list[tuple[str, str]]:
-    return [(finding.code, finding.message) for finding in audit.findings(facts, seen, node, {})]
+def found(*seen: NodePod, facts: Any = DIRECT, node: api.Node = PLAIN, unit: Unit = "MiB") -> list[tuple[str, str]]:
+    return [(finding.code, finding.message) for finding in audit.findings(facts, seen, node, {}, unit)]
+
+
+def only_bound(name: str, memory: int, *, direct: bool, namespace: str = "default", **status: Any) -> NodePod:
+    """By hand: nothing but the node's name."""
+    made = cluster.pod(name, memory, direct=direct)
+    made["metadata"] |= {"uid": f"uid-{name}", "annotations": {"gpushare.io/woken": "x"}, "namespace": namespace}
+    made["spec"]["nodeName"], made["status"] = "n", status
+    seen = msgspec.convert(made, pods.Pod)
+    return NodePod(request.facts(seen, None), seen)
+
+
+def test_a_pod_bound_by_hand_is_named_on_the_node() -> None:
+    (finding,) = audit.findings(DIRECT, [only_bound("mine", 3000, direct=True)], PLAIN, {}, "MiB")
+    assert (finding.code, finding.pod) == (BOUND_BY_HAND, None)
+    assert finding.message == (
+        "Pod default/mine was not bound by gpushare: it sees no GPU and counts on none. "
+        "Delete it, and create it without nodeName."
+    )
+    ((_, message),) = found(only_bound("mine", 3000, direct=False), facts=PLUGIN)
+    assert message == (
+        "Pod default/mine was not bound by gpushare: nobody knows its GPU, it counts on every one. "
+        "Delete it, and create it without nodeName."
+    )
+    ((_, message),) = found(only_bound("p" * 253, 3000, direct=False, namespace="n" * 63), facts=PLUGIN)
+    assert message.endswith("create it without nodeName.")
+    assert len(message) <= 200
+    assert found(only_bound("mine", 3000, direct=True, phase="Failed")) == []
+
+
+def test_a_pod_given_memory_in_another_unit_is_found_with_what_it_is_charged() -> None:
+    noted = {names.ALIYUN_IDX: "0", names.ALIYUN_DEV: "15", names.ALLOCATION: '{"0":{"0":8}}'}
+    ((code, message),) = found(pod("old", 8, 0, direct=False, annotations=noted), facts=PLUGIN)
+    assert code == OTHER_UNIT
+    assert message == (
+        "It was given GPU memory in GiB on a node that now counts MiB: 8 GiB are charged as 8192 MiB. "
+        "Make it anew with an amount in MiB."
+    )
+    more = [pod(f"p{i}", 5000, 0, direct=False) for i in range(2)]
+    codes = [code for code, _ in found(pod("old", 8, 0, direct=False, annotations=noted), *more, facts=PLUGIN)]
+    assert codes == [OVERCOMMITTED, OTHER_UNIT]
+
+
+def test_a_node_that_keeps_its_unit_says_so_in_one_sentence() -> None:
+    gib = builders.facts(15, 7, unit="GiB", pin="plugin")
+    said = (
+        "Pods here were given memory in GiB, so this node counts GiB until they are gone, and MiB from then on. "
+        "Drain it to change that now: docs/nodes.md."
+    )
+    assert found(facts=gib) == [(UNIT_KEPT, said)]
+    assert found(facts=gib, unit="GiB") == []
 
 
 def test_a_node_on_which_all_is_well_has_no_findings() -> None:
@@ -80,7 +130,7 @@ def test_the_largest_are_named_and_the_sentence_stays_short() -> None:
     ],
 )
 def test_who_holds_nothing_takes_nothing(seen: NodePod) -> None:
-    assert found(seen, pod("other", 9000, 0)) == []
+    assert OVERCOMMITTED not in [code for code, _ in found(seen, pod("other", 9000, 0))]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +164,8 @@ def test_a_tenants_own_variable_before_ours_does_not_count() -> None:
 
 def test_a_pod_bound_around_us_that_takes_all_gpus_is_found() -> None:
     seen = pod("around", 3000, 0, direct=False, env=own("all"), annotations={"x": "y"})
-    ((code, message),) = found(seen)
-    assert code == WRONG_GPU
+    ((code, message), (more, _)) = found(seen)
+    assert (code, more) == (WRONG_GPU, BOUND_BY_HAND)
     assert "sees GPU 0 and GPU 1, its share is on no GPU" in message
 
 
@@ -132,7 +182,7 @@ def moved(seen: NodePod, *history: NodePod) -> list[str]:
     known: audit.Starts = {}
     for former in (*history, seen):
         known = audit.starts(former, known)
-    return [finding.message for finding in audit.findings(DIRECT, [seen], PLAIN, {seen.facts.uid: known})]
+    return [finding.message for finding in audit.findings(DIRECT, [seen], PLAIN, {seen.facts.uid: known}, "MiB")]
 
 
 def test_an_annotation_changed_after_the_start_is_found() -> None:
@@ -175,7 +225,8 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await until(server, lambda: (WRONG_GPU, "moves") in [found[:2] for found in warnings(server)])
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
         await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
-        assert await eventually(lambda: node.sight.found() == {OVERCOMMITTED: 1, WRONG_GPU: 1, NVIDIA_TOO: 1})
+        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in audit.CODES}
+        assert await eventually(lambda: node.sight.found() == three)
         for name in ("large", "larger", "moves"):
             cluster.delete(server, name)
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "0"}}}, "status")

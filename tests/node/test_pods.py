@@ -16,7 +16,7 @@ def pod(name: str, *memory: int | str, **status: object) -> pods.Pod:
 
 
 def test_only_pods_that_ask_are_kept_in_the_order_first_seen() -> None:
-    kept = NodePods("MiB")
+    kept = NodePods()
     told: list[str] = []
     kept.listeners.append(told.append)
     for item in (pod("b", 100), pod("none"), pod("a", 200), pod("b", 100, phase="Running")):
@@ -27,13 +27,13 @@ def test_only_pods_that_ask_are_kept_in_the_order_first_seen() -> None:
 
 
 def test_a_pod_that_asks_nonsense_is_kept_with_its_refusal() -> None:
-    kept = NodePods("MiB")
+    kept = NodePods()
     kept.upsert(pod("bytes", "4Gi"))
     assert isinstance(kept.pods["uid-bytes"].facts.claim, Refusal)
 
 
 def test_what_is_gone_is_forgotten_and_said_once() -> None:
-    kept = NodePods("MiB")
+    kept = NodePods()
     for name in ("a", "b", "c"):
         kept.upsert(pod(name, 100))
     told: list[str] = []
@@ -61,7 +61,7 @@ def test_it_knows_the_values_of_variables_and_the_states_of_containers() -> None
 
 
 def test_what_it_reads_is_enough_for_the_core() -> None:
-    kept = NodePods("MiB")
+    kept = NodePods()
     kept.upsert(pod("p", 100))
     claim = kept.pods["uid-p"].facts.claim
     assert isinstance(claim, Request)

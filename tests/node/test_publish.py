@@ -165,14 +165,55 @@ def test_only_what_is_wrong_is_written(
     [
         (builders.node(10000, 6000), ["GPU-n-0", "GPU-n-1"]),
         (builders.node(10000, 6000, pin="plugin"), ["GPU-n-0", "GPU-n-1"]),
-        (builders.node(10, 6, unit="GiB"), []),  # another unit: totals cannot be compared
+        (builders.node(10, 6, unit="GiB"), ["GPU-n-0", "GPU-n-1"]),
         (builders.node(10000, 6000, pin="original"), []),
         (api.Node(), []),
         (api.Node(api.Metadata("n", annotations={names.NODE_GPUS: "nonsense"})), []),
     ],
 )
-def test_what_the_predecessor_published_is_believed_if_it_counted_alike(node: api.Node, found: list[str]) -> None:
-    assert [gpu.uuid for gpu in publish.published(node, DIRECT)] == found
+def test_what_the_predecessor_published_is_believed(node: api.Node, found: list[str]) -> None:
+    before = publish.published(node)
+    assert [gpu.uuid for gpu in (before.gpus if before else ())] == found
+
+
+def test_what_was_published_in_another_unit_is_counted_anew() -> None:
+    assert [gpu.total for gpu in publish.recounted(builders.facts(10, 6, unit="GiB"), "MiB")] == [10240, 6144]
+    assert [gpu.total for gpu in publish.recounted(FACTS, "GiB")] == [9, 5]
+    assert publish.recounted(FACTS, "MiB") == FACTS.gpus
+
+
+IN_GIB = builders.facts(9, 5, unit="GiB")
+GIB, MIB = on(0, 4, facts=IN_GIB), on(1, 4000)
+BY_HAND, OLD = builders.pod(4, on="n"), builders.pod(4, on="n", direct=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "last", "pods", "counts"),
+    [
+        ("MiB", "GiB", [], "MiB"),
+        ("MiB", "GiB", [GIB], "GiB"),
+        ("MiB", "GiB", [on(0, 4, facts=IN_GIB, terminating=True)], "GiB"),
+        ("MiB", "GiB", [on(0, 4, facts=IN_GIB, phase="Succeeded")], "MiB"),
+        ("MiB", "GiB", [GIB, MIB], "GiB"),
+        ("MiB", "GiB", [MIB], "MiB"),
+        ("MiB", "GiB", [OLD], "GiB"),  # nobody says when it came: its number means what the node said last
+        ("MiB", "GiB", [BY_HAND], "MiB"),  # holds nothing, and must not keep the node from changing
+        ("MiB", None, [], "MiB"),
+        ("MiB", None, [GIB], "GiB"),  # the original's pods, or a node object that was made anew
+        ("MiB", None, [GIB, MIB], "MiB"),
+        ("MiB", None, [OLD], "MiB"),
+        ("MiB", "MiB", [GIB, MIB], "MiB"),
+        ("MiB", "MiB", [GIB], "GiB"),  # bound while the node changed
+        ("GiB", "MiB", [MIB], "MiB"),
+        ("GiB", "MiB", [on(0, 4)], "MiB"),
+        ("GiB", "MiB", [], "GiB"),
+        ("GiB", "GiB", [GIB], "GiB"),
+    ],
+)
+def test_the_unit_that_running_pods_were_given_is_kept_until_none_is_left(
+    asked: Unit, last: Unit | None, pods: list[PodFacts], counts: Unit
+) -> None:
+    assert publish.unit(Way("n", asked, Pin.DIRECT), TWO, last, pods) == counts
 
 
 def test_the_drivers_words_are_cut() -> None:

@@ -6,15 +6,20 @@ Data with a few questions about itself; only the `ledger` changes it.
 from collections.abc import Collection, Sequence
 from enum import Enum
 
-from gpushare.core import choose, names
+from gpushare.core import choose, codec, names, units
 from gpushare.core.choose import Budget, Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import LIKE_UNDER_WAY
-from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Shape, Share
+from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share, Unit
 
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
 REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a shape
+RECALL_SECONDS = 600.0  # after its end: a refusal within that time rests longer
+MOST_RESTS = 1_000  # on one node; more would be a tenant's work, who has pods of all sizes refused
+
+Shares = tuple[Pin | None, tuple[tuple[Role, int, int, bool], ...]]
+"""A shape without its unit: on one node all that fit count in the node's."""
 
 
 class State(Enum):
@@ -26,18 +31,33 @@ class State(Enum):
 class Holding:
     """One pod on one node. `charges` None: it holds something there, but nobody says on which GPU."""
 
-    __slots__ = ("charges", "keys", "node", "pod", "seen", "since", "splits", "state", "until", "vague")
+    __slots__ = ("charges", "keys", "node", "pod", "seen", "since", "splits", "state", "unit", "until", "vague")
 
-    def __init__(self, pod: PodFacts, node: str, state: State, charges: Charges | None) -> None:
+    def __init__(
+        self, pod: PodFacts, node: str, state: State, charges: Charges | None, facts: NodeFacts | None
+    ) -> None:
         self.pod = pod
         self.node = node
         self.state = state
         self.charges = charges
+        self.unit = facts.unit if facts is not None else None  # that the node counted in when this was decided
         self.keys: tuple[tuple[str, ...], ...] = ()  # GPUs by share, by uuid: how it is found again if indices shift
-        self.vague = 0 if charges is not None else units_unknown(pod)
+        self.vague = 0 if charges is not None else self.somewhere(facts)
         self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in _shares(pod))
         self.since = self.until = 0.0
         self.seen = False  # the API server has shown it bound
+
+    def somewhere(self, facts: NodeFacts | None) -> int:
+        """What it counts on every GPU while nobody says which it has."""
+        if self.pod.spec_whole:
+            return EVERY_GPU_WHOLLY
+        return units.converted(self.pod.spec_units, self.unit_on(facts), facts.unit) if facts else self.pod.spec_units
+
+    def unit_on(self, facts: NodeFacts) -> Unit:
+        """The unit its amounts are in. What is not bound yet never counts as less because its node counts anew."""
+        if self.state is State.BOUND:
+            return codec.counted_in(self.pod, facts)
+        return self.unit if self.unit == "GiB" else facts.unit
 
 
 class Ghost(Data, frozen=True):
@@ -69,7 +89,7 @@ class NodeState:
         self.holdings: dict[str, Holding] = {}
         self.ghosts: dict[str, Ghost] = {}
         self.pledges: dict[str, PodFacts] = {}
-        self.rests: dict[Shape, Rest] = {}
+        self.rests: dict[Shares, Rest] = {}
         self.used: list[int] = []  # by GPU: units of holdings and ghosts that say where
         self.vague = 0  # units of those that do not, counted on every GPU
         self.split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
@@ -124,16 +144,18 @@ class NodeState:
             if key in position:
                 self.used[position[key]] += sign * amount
 
-    def rest(self, shape: Shape, now: float) -> None:
+    def rest(self, request: Request, now: float) -> None:
         """kubelet refused such a pod. While the node rests, only those sent before are refused: that is one refusal."""
         length, longest = REST_SECONDS
-        before = self.rests.get(shape)
+        before = self.rests.pop(_shape(request), None)
         if before is not None:
             length = before.length if before.active else min(before.length * 2, longest)
-        self.rests[shape] = Rest(now + length, length)
+        while len(self.rests) >= MOST_RESTS:
+            del self.rests[next(iter(self.rests))]  # the oldest
+        self.rests[_shape(request)] = Rest(now + length, length)
 
     def rests_from(self, request: Request) -> bool:
-        rest = self.rests.get(request.shape) if self.rests else None
+        rest = self.rests.get(_shape(request)) if self.rests else None
         return rest is not None and rest.active
 
     def expire(self, now: float) -> bool:
@@ -143,7 +165,9 @@ class NodeState:
             self.lay_ghost(uid)
         ended = [rest for rest in self.rests.values() if rest.active and rest.until <= now]
         for rest in ended:
-            rest.active = False  # remembered, so that the next refusal rests longer
+            rest.active = False  # remembered for a while, so that the next refusal rests longer
+        for shape in [shape for shape, rest in self.rests.items() if rest.until + RECALL_SECONDS <= now]:
+            del self.rests[shape]
         return bool(over or ended)
 
     def is_news(self, before: PodFacts | None, now: PodFacts) -> bool:
@@ -151,7 +175,7 @@ class NodeState:
         it has started, or kubelet cannot mistake it for another any more."""
         proven = False
         if isinstance(now.claim, Request) and now.running and not (before is not None and before.running):
-            proven = self.rests.pop(now.claim.shape, None) is not None
+            proven = self.rests.pop(_shape(now.claim), None) is not None
         if before is None or self.facts is None or self.facts.pin is not Pin.PLUGIN:
             return proven
         told_apart = not waits_for_kubelet(now) or before.claim != now.claim
@@ -222,11 +246,6 @@ def _turn(pod: PodFacts) -> tuple[int, str, str]:
     return (-pod.priority, pod.created, pod.uid)
 
 
-def units_unknown(pod: PodFacts) -> int:
-    """What a pod counts on every GPU while nobody says which it has."""
-    return EVERY_GPU_WHOLLY if pod.spec_whole else pod.spec_units
-
-
 def waits_for_kubelet(pod: PodFacts) -> bool:
     """Its containers have not got their GPUs from a device plugin yet."""
     return not pod.running and not (pod.node and pod.note(names.ALIYUN_ASSIGNED) == "true")
@@ -234,6 +253,11 @@ def waits_for_kubelet(pod: PodFacts) -> bool:
 
 def _shares(pod: PodFacts) -> tuple[Share, ...]:
     return pod.claim.shares if isinstance(pod.claim, Request) else ()
+
+
+def _shape(request: Request) -> Shares:
+    pin, _, shares = request.shape
+    return pin, shares
 
 
 def _amount(share: Share) -> tuple[bool, int, int]:

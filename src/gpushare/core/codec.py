@@ -2,7 +2,8 @@
 
 Reads every variant there is (the original's index, the allocation of its successor, our own by uuid) and writes what
 all of their readers understand. Annotations only *choose* GPUs: amounts come from the spec, and one that does not
-match the spec, names no GPU of the node or contradicts another means nothing. Called by the ledger and at bind.
+match the spec, names no GPU of the node or contradicts another means nothing. A pod that was bound while its node
+counted in another unit is charged by what it really holds. Called by the ledger and at bind.
 """
 
 import msgspec
@@ -16,6 +17,7 @@ Allocation = dict[str, dict[str, int]]
 
 MOST_GPUS_OF_A_NODE = 1024
 MIB_ABOVE = 1024  # units a GPU: nodes of the original plugin do not say their unit, and no GPU has 1 TiB
+OTHER_UNIT = 32  # times larger or smaller: a GPU's size is off by 1024 in the other unit, by far less for other reasons
 
 
 class _PublishedGpu(msgspec.Struct):
@@ -133,8 +135,55 @@ def _equal_gpus(node: api.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], 
 
 def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:
     """What a bound pod holds on each GPU of its node, or None if nothing usable says which GPUs."""
+    if sees_nothing(pod, facts):
+        return ()
     found = planned(pod, facts)
-    return None if found is None else choose.charges(found[0], facts.gpus, found[1])
+    return None if found is None else charges(found[0], facts, found[1], counted_in(pod, facts))
+
+
+def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
+    """Whether a pod was bound to a directly pinned node by somebody who wrote none of the annotations its containers
+    learn their GPUs from. If any annotation of ours is there, we did bind it: then its containers may have started
+    with others than there are now, and it counts."""
+    return facts.pin is Pin.DIRECT and pod.pinned and not pod.notes
+
+
+def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: Unit) -> Charges:
+    """What shares that were given in that unit hold in the node's. Only the sum on a GPU is rounded."""
+    if unit == facts.unit:
+        return choose.charges(shares, facts.gpus, places)
+    if unit == "GiB":
+        larger = [msgspec.structs.replace(s, units=units.converted(s.units, unit, facts.unit)) for s in shares]
+        return choose.charges(larger, facts.gpus, places)
+    finer = [msgspec.structs.replace(gpu, total=units.converted(gpu.total, facts.unit, unit)) for gpu in facts.gpus]
+    held = choose.charges(shares, finer, places)
+    return tuple([(gpu, units.converted(amount, unit, facts.unit)) for gpu, amount in held])
+
+
+def counted_in(pod: PodFacts, facts: NodeFacts) -> Unit:
+    """The unit of a bound pod's amounts: the node's, unless it was surely bound in the other."""
+    unit = written_in(pod, facts) or facts.unit
+    if unit == "GiB" or unit == facts.unit:
+        return unit
+    # Read as MiB it counts as less, so its amount must say so as well: no GPU here has that many GiB.
+    asked = max([share.each for share in pod.claim.shares]) if isinstance(pod.claim, Request) else pod.spec_units
+    return unit if asked > max([gpu.total for gpu in facts.gpus], default=0) else facts.unit
+
+
+def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
+    """The unit that the node counted in when a pod was bound, as far as its annotations tell: they say how large its
+    first GPU was. None if they do not."""
+    said = pod.note(names.ALIYUN_DEV)
+    if said is None or not (said.isascii() and said.isdigit() and len(said) < 10):
+        return None
+    first = _position(pod.note(names.ALIYUN_IDX), facts)
+    size, largest = int(said), max([gpu.total for gpu in facts.gpus], default=0)
+    now = (facts.gpus[first].total if first is not None else 0) or largest
+    if not size or not now:
+        return None
+    if facts.unit == "MiB":
+        return "GiB" if size * OTHER_UNIT < now and size <= MIB_ABOVE else "MiB"
+    return "MiB" if size > now * OTHER_UNIT else "GiB"
 
 
 def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places] | None:

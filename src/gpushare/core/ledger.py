@@ -11,7 +11,7 @@ No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and n
 from collections.abc import Collection, Iterator, Sequence, Set
 
 from gpushare.core import choose, codec
-from gpushare.core.book import Holding, NodeState, State, units_unknown
+from gpushare.core.book import Holding, NodeState, State
 from gpushare.core.choose import Budget, Room
 from gpushare.core.codec import Charges
 from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
@@ -65,7 +65,7 @@ class Ledger:
         state.begin_anew(facts)
         for holding in holdings:
             holding.charges = self._charges(holding, facts) if facts else None
-            holding.vague = 0 if holding.charges is not None else units_unknown(holding.pod)
+            holding.vague = 0 if holding.charges is not None else holding.somewhere(facts)
             if holding.charges is None and holding.state is State.HELD:
                 del self.holdings[holding.pod.uid], self._held[holding.pod.uid]  # its GPU is gone; nothing is promised
             else:
@@ -79,7 +79,9 @@ class Ledger:
         if not isinstance(holding.pod.claim, Request) or any(k not in position for keys in holding.keys for k in keys):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
-        return choose.charges(holding.pod.claim.shares, facts.gpus, places)
+        if holding.unit != facts.unit and holding.state is State.HELD:
+            return None  # it was found to fit in another unit
+        return codec.charges(holding.pod.claim.shares, facts, places, holding.unit_on(facts))
 
     # Pods, as the API server shows them
 
@@ -116,7 +118,7 @@ class Ledger:
     def _observe_refused(self, pod: PodFacts, now: float) -> None:
         holding = self.holdings.get(pod.uid)
         if holding is not None and holding.node == pod.node and isinstance(pod.claim, Request):
-            self.nodes[pod.node].rest(pod.claim.shape, now)
+            self.nodes[pod.node].rest(pod.claim, now)
             self._timed.add(pod.node)
 
     def _observe_waiting(self, pod: PodFacts) -> None:
@@ -215,7 +217,7 @@ class Ledger:
         for state in [self.nodes[name] for name in self._timed if name in self.nodes]:
             if state.expire(now):
                 self._refresh(state, changed=True)
-            if not state.ghosts and not state.is_resting:
+            if not state.ghosts and not state.rests:
                 self._timed.discard(state.name)
 
     # Questions
@@ -373,7 +375,8 @@ class Ledger:
         state = self.nodes[node]
         assert state.facts is not None
         assert isinstance(pod.claim, Request)
-        holding = Holding(pod, node, to, choose.charges(pod.claim.shares, state.facts.gpus, places))
+        held = choose.charges(pod.claim.shares, state.facts.gpus, places)
+        holding = Holding(pod, node, to, held, state.facts)
         holding.keys = tuple([tuple([state.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
         self._put(state, holding)
         self._refresh(state)
@@ -460,7 +463,8 @@ class Ledger:
 
 
 def _bound(pod: PodFacts, state: NodeState) -> Holding:
-    return Holding(pod, state.name, State.BOUND, codec.read(pod, state.facts) if state.facts else None)
+    charges = codec.read(pod, state.facts) if state.facts else None
+    return Holding(pod, state.name, State.BOUND, charges, state.facts)
 
 
 def hold_seconds(pod: PodFacts, node: str) -> float:

@@ -137,7 +137,8 @@ class PodFacts(Data, frozen=True):
     slow_volumes: bool = False
     spec_units: int = 0  # gpu-mem of all containers, whatever is wrong with the request
     spec_whole: bool = False
-    notes: tuple[tuple[str, str], ...] = ()  # the annotations that choose GPUs, as they stand
+    pinned: bool = False  # every container that asks learns its GPUs from an annotation of ours, and from nothing else
+    notes: tuple[tuple[str, str], ...] = ()  # the annotations only gpushare writes, as they stand
 
     @property
     def running(self) -> bool:

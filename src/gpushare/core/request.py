@@ -1,10 +1,13 @@
 """What a pod asks for: parsed once, into a `Request` or a `Refusal` with its sentence.
 
-Amounts come from here, that is from the spec, and from nowhere else. Called whenever a pod arrives, by the watch or
-with a scheduler's call. The sentences below are what people read in `kubectl describe pod`.
+Amounts come from here, that is from the spec, and from nowhere else. What users may write beside them (policy, unit,
+split) counts until the pod is bound: after that its owner must not be able to change what it holds, so only the spec
+and the annotations that gpushare alone may write mean something. Called whenever a pod arrives, by the watch or with a
+scheduler's call. The sentences below are what people read in `kubectl describe pod`.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +25,15 @@ POLICY_NAMES = ("binpack", "spread")
 MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
 FINISHED = ("Succeeded", "Failed")
 _FIELD = "metadata.annotations['"
+_allocation = msgspec.json.Decoder(dict[str, dict[str, int]])
+
+
+class _Wishes(NamedTuple):
+    """What a user may say beside the amounts."""
+
+    unit: Unit | None = None
+    policy: str | None = None
+    split: int = 1
 
 
 def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
@@ -50,14 +62,16 @@ def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
         spec_units=sum(units.number(_limits(c), names.GPU_MEM) for c in containers),
         spec_whole=any(units.number(_limits(c), names.GPU_COUNT) for c in containers),
+        pinned=all(_visible(container) for container in containers if _asks(container)),
         notes=_notes(meta.annotations),
     )
 
 
 def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
-    """The pod as it stands once a binding with these annotations was made."""
+    """The pod as it stands once a binding with these annotations was made: as `facts` will read it."""
     notes = dict(pod.notes) | dict(_notes(annotations))
-    return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()))
+    claim = Request(pod.claim.shares, pod.claim.pin) if isinstance(pod.claim, Request) else pod.claim
+    return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()), claim=claim)
 
 
 def sharing(pod: PodFacts, claim: Request | Refusal | None, strings: dict[str, str]) -> PodFacts:
@@ -72,24 +86,59 @@ def parse(pod: api.Pod, default_unit: Unit | None) -> Request | Refusal | None:
     apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
     if not any(_asks(container) for container in (*inits, *apps)):
         return None
-    annotations = pod.metadata.annotations or {}
+    wishes = _Wishes() if pod.spec.node_name else _wishes(pod.metadata, default_unit)
+    if isinstance(wishes, Refusal):
+        return wishes
+    shares = []
+    for container, position, role in _in_start_order(apps, inits):
+        share = _share(container, position, role, wishes.split, wishes.unit)
+        if isinstance(share, Refusal):
+            return share
+        if share is not None:
+            shares.append(share)
+    if pod.spec.node_name:
+        shares = _as_given(shares, pod.metadata.annotations or {})
+    return Request(tuple(shares), _pin(shares), wishes.unit, wishes.policy) if shares else None
+
+
+def _wishes(metadata: api.Metadata, default_unit: Unit | None) -> _Wishes | Refusal:
+    annotations = metadata.annotations or {}
     unit = _unit(annotations, default_unit)
     if isinstance(unit, Refusal):
         return unit
     policy = annotations.get(names.POLICY)
     if policy is not None and policy not in POLICY_NAMES:
         return Refusal("UnknownPolicy", UNKNOWN_POLICY, forever=True, detail=f"it says {_quoted(policy)}.")
-    split = _split(annotations, pod.metadata.labels or {})
-    if isinstance(split, Refusal):
-        return split
-    shares = []
-    for container, position, role in _in_start_order(apps, inits):
-        share = _share(container, position, role, split, unit)
-        if isinstance(share, Refusal):
-            return share
-        if share is not None:
-            shares.append(share)
-    return Request(tuple(shares), _pin(shares), unit, policy) if shares else None
+    split = _split(annotations, metadata.labels or {})
+    return split if isinstance(split, Refusal) else _Wishes(unit, policy, split)
+
+
+def _as_given(shares: list[Share], annotations: dict[str, str]) -> list[Share]:
+    """The shares of a bound pod, each over as many GPUs as the binding gave it: one unless that says otherwise."""
+    if not any(key in annotations for key in (names.ALLOCATION, *(share.visible for share in shares))):
+        return shares
+    try:
+        allocation = _allocation.decode(annotations.get(names.ALLOCATION, "{}"))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        allocation = {}
+    given = []
+    for share in shares:
+        gpus = 1 if share.whole else _gpus_given(share, annotations, allocation.get(str(share.position), {}))
+        given.append(share if gpus == 1 else msgspec.structs.replace(share, gpus=gpus))
+    return given
+
+
+def _gpus_given(share: Share, annotations: dict[str, str], entry: dict[str, int]) -> int:
+    """How many GPUs a container's memory is split over; 1 if what says so does not match its amount."""
+    if share.visible in annotations:
+        listed = annotations[share.visible].split(",")
+        gpus, even = len(listed), len(set(listed)) == len(listed)
+    else:  # an init container's entry is only what it holds beyond the others, and is never split
+        gpus, even = (
+            len(entry),
+            share.role is not Role.INIT and set(entry.values()) == {share.units // max(len(entry), 1)},
+        )
+    return gpus if even and 1 <= gpus <= MOST_GPUS and share.units % gpus == 0 else 1
 
 
 def _in_start_order(
@@ -209,7 +258,7 @@ def _visible(container: api.Container) -> str:
     return ""
 
 
-_CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_ASSIGNED, names.EXTENDER)
+_CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.EXTENDER)
 
 
 def _notes(annotations: dict[str, str] | None) -> tuple[tuple[str, str], ...]:

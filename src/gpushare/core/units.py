@@ -70,3 +70,8 @@ def number(quantities: dict[str, Quantity] | None, name: str) -> int:
 def in_unit(size_in_bytes: int, unit: str) -> int:
     """How many units hold that many bytes, rounded up: what somebody who wrote `4Gi` should have written."""
     return -(-size_in_bytes // BYTES_IN[unit])  # in whole numbers: `1e999` is more than a float can hold
+
+
+def converted(amount: int, given: str, wanted: str) -> int:
+    """The same memory in another unit, rounded up: what somebody holds must never count as less."""
+    return in_unit(amount * BYTES_IN[given], wanted)

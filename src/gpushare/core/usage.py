@@ -50,7 +50,7 @@ def gpus_of(pod: PodFacts, facts: NodeFacts) -> dict[str, list[int]]:
     gpus: dict[str, list[int]] = {}
     for share in pod.claim.shares:
         if direct:
-            chosen = [index_of[uuid] for uuid in (pod.note(share.visible) or "").split(",")]
+            chosen = [index_of[uuid] for uuid in (pod.note(share.visible) or "").split(",") if uuid in index_of]
         elif said is not None:
             chosen = [int(index) for index in said.get(str(share.position), {})]
         else:

@@ -15,6 +15,7 @@ from gpushare.extender.metrics import Metrics
 from gpushare.extender.waiting import Waiting
 
 CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
+MOST_REQUESTS, MOST_NAMES = 100_000, 20_000  # kept once; then sharing begins anew, so that what is gone is let go
 SETTLE_SECONDS = 10.0  # after the first list; only what is bound later can be a second extender's work
 
 Clock = Callable[[], float]
@@ -97,9 +98,11 @@ class Pods:
         """Strings and requests that many pods share are kept once."""
         claim = pod.claim
         if isinstance(claim, Request):
-            if len(self._shared) > 100_000:
+            if len(self._shared) >= MOST_REQUESTS:
                 self._shared.clear()
             claim = self._shared.setdefault(claim, claim)
+        if len(self._names) >= MOST_NAMES:
+            self._names.clear()
         return request.sharing(pod, claim, self._names)
 
 

@@ -69,7 +69,7 @@ class Node:
     def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
         self.config, self.api = config, api
         self.gpus = Gpus(backend)
-        self.own, self.pods = OwnNode(config.node), NodePods(config.unit)
+        self.own, self.pods = OwnNode(config.node), NodePods()
         self.watches: dict[str, Reflector[Any]] = {
             "node": Reflector(
                 api, own.PATH, objects.Node, self.own, key=lambda n: n.metadata.name, params=own.params(config.node)
@@ -118,7 +118,7 @@ class Node:
             way = Way(self.config.node, self.config.unit, pin, self.config.reserve_mib)
             publisher = self.publisher = Publisher(self.api, way, self.gpus, self.pods, self.own)
             assigner = Assigner(self.api, self.pods)
-            auditor = Auditor(self.recorder, self.pods, self.own)
+            auditor = Auditor(self.recorder, self.pods, self.own, unit=self.config.unit)
             publisher.listeners.append(auditor.see)
             self.sight.wants, self.sight.found = lambda: publisher.wants, auditor.counts
             self.sight.done = lambda: {"node": publisher.writes, "pods": assigner.marked}

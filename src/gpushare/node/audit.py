@@ -7,13 +7,16 @@ about what is found: whoever reads the event decides.
 from collections.abc import Iterable, Mapping
 
 from gpushare.core import api, codec, names, sentences, units, usage
-from gpushare.core.model import Data, NodeFacts, PodFacts, Request, Share
+from gpushare.core.model import Data, NodeFacts, PodFacts, Request, Share, Unit
 from gpushare.node.pods import Container, ContainerStatus, NodePod
 
 OVERCOMMITTED = "GPUOvercommitted"
 WRONG_GPU = "WrongGPU"
 NVIDIA_TOO = "NvidiaPluginToo"
-CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)
+UNIT_KEPT = "UnitKept"
+OTHER_UNIT = "OtherUnit"
+BOUND_BY_HAND = "BoundByHand"
+CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO, UNIT_KEPT, OTHER_UNIT, BOUND_BY_HAND)
 
 HOLDS_TOO_MUCH = "GPU {gpu}: its pods hold {held} of {total} {unit}: {pods}. Delete one of them."
 OWN_VALUE = (
@@ -27,6 +30,21 @@ MOVED = (
 SOLD_TWICE = (
     "NVIDIA's device plugin also hands out this node's GPUs (nvidia.com/gpu: {count}); nothing new is sent here. "
     "Keep it off: label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator."
+)
+KEPT = (
+    "Pods here were given memory in {unit}, so this node counts {unit} until they are gone, and {asked} from then on. "
+    "Drain it to change that now: docs/nodes.md."
+)
+GIVEN_OTHERWISE = (
+    "It was given GPU memory in {given} on a node that now counts {unit}: {amount} {given} are charged as {charged} "
+    "{unit}. Make it anew with an amount in {unit}."
+)
+SEES_NONE = (
+    "Pod {pod} was not bound by gpushare: it sees no GPU and counts on none. Delete it, and create it without nodeName."
+)
+COUNTS_ON_ALL = (
+    "Pod {pod} was not bound by gpushare: nobody knows its GPU, it counts on every one. "
+    "Delete it, and create it without nodeName."
 )
 MOST_NAMED = 3  # pods, or GPUs, in one sentence
 LONGEST_VALUE = 24  # characters of a tenant's own
@@ -46,11 +64,45 @@ Starts = Mapping[str, tuple[str, str]]
 """By container: which start of it is meant, and what its annotation said when that was first seen."""
 
 
-def findings(facts: NodeFacts, pods: Iterable[NodePod], node: api.Node, begun: Mapping[str, Starts]) -> list[Finding]:
-    """All that is wrong now. `begun`: the starts of each pod's containers, by uid."""
+def findings(
+    facts: NodeFacts, pods: Iterable[NodePod], node: api.Node, begun: Mapping[str, Starts], unit: Unit
+) -> list[Finding]:
+    """All that is wrong now. `begun`: the starts of each pod's containers, by uid. `unit`: what the node was asked to
+    count in."""
+    pods = list(pods)
+    bound = [seen.facts for seen in pods if not seen.facts.finished]
     live = [seen for seen in pods if isinstance(seen.facts.claim, Request) and not seen.facts.finished]
     wrong = [finding for seen in live for finding in _wrong_gpus(facts, seen, begun.get(seen.facts.uid, {}))]
-    return [*_nvidia_too(node), *_overcommitted(facts, [seen.facts for seen in live]), *wrong]
+    counted = [*_unit_kept(facts, unit), *_other_units(facts, bound), *_by_hand(facts, bound)]
+    return [*_nvidia_too(node), *_overcommitted(facts, [seen.facts for seen in live]), *wrong, *counted]
+
+
+def _unit_kept(facts: NodeFacts, asked: Unit) -> list[Finding]:
+    """The same sentence as long as it lasts, whoever comes and goes: it would else be an event for each pod."""
+    return [] if facts.unit == asked else [Finding(UNIT_KEPT, KEPT.format(unit=facts.unit, asked=asked))]
+
+
+def _other_units(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
+    """Pods whose numbers mean something else than the node's."""
+    found = []
+    for pod in pods:
+        given = codec.counted_in(pod, facts)
+        if given != facts.unit and pod.spec_units:
+            charged = units.converted(pod.spec_units, given, facts.unit)
+            message = GIVEN_OTHERWISE.format(given=given, unit=facts.unit, amount=pod.spec_units, charged=charged)
+            found.append(Finding(OTHER_UNIT, message, pod))
+    return found
+
+
+def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
+    """Pods that no extender of ours, and no plugin, has said anything about. The node is told: their owner did it."""
+    found = []
+    for pod in pods:
+        if not pod.notes:
+            name = f"{sentences.short_name(pod.namespace)}/{sentences.short_name(pod.name)}"
+            words = SEES_NONE if codec.sees_nothing(pod, facts) else COUNTS_ON_ALL
+            found.append(Finding(BOUND_BY_HAND, sentences.cut(words.format(pod=name))))
+    return found
 
 
 def _nvidia_too(node: api.Node) -> list[Finding]:

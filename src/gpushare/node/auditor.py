@@ -7,7 +7,7 @@ wrong is said again and again, but not often.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gpushare.core.model import NodeFacts
+from gpushare.core.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
 from gpushare.node import audit
 from gpushare.node.audit import Finding
@@ -22,7 +22,7 @@ logger = log.get(__name__)
 
 
 class Auditor:
-    """`found` is what is wrong now."""
+    """`unit`: what the node was asked to count in. `found` is what is wrong now."""
 
     def __init__(
         self,
@@ -30,10 +30,11 @@ class Auditor:
         pods: NodePods,
         own: OwnNode,
         *,
+        unit: Unit,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.found: list[Finding] = []
-        self._recorder, self._pods, self._own, self._sleep = recorder, pods, own, sleep
+        self._recorder, self._pods, self._own, self._unit, self._sleep = recorder, pods, own, unit, sleep
         self._facts: NodeFacts | None = None
         self._starts: dict[str, audit.Starts] = {}  # by uid
         self._wake = asyncio.Event()
@@ -74,7 +75,7 @@ class Auditor:
     def _audit(self) -> None:
         if self._facts is None or self._own.node is None:
             return
-        found = audit.findings(self._facts, self._pods.pods.values(), self._own.node, self._starts)
+        found = audit.findings(self._facts, self._pods.pods.values(), self._own.node, self._starts, self._unit)
         known = {finding.message for finding in self.found}
         for finding in found:
             if finding.message not in known:

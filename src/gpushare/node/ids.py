@@ -184,6 +184,10 @@ class Catalog:
         self.numbered = ""
         self._unit = unit
 
+    def count_in(self, unit: Unit) -> None:
+        """From now on the node counts in another unit: all ids are new ones."""
+        self._unit, self.keys = unit, {}
+
     def know(self, gpus: Iterable[Gpu]) -> None:
         self.totals = {gpu.uuid: gpu.total for gpu in gpus}
         self.keys = keys(self.totals, self._unit, self.keys)

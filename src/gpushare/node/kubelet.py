@@ -46,8 +46,8 @@ class Kubelet(Data, frozen=True):
     cgpu_disabled: bool
 
 
-async def read(api: Api, node: str, unit: Unit) -> Kubelet:
-    return judge(await api.get(f"/api/v1/nodes/{node}", Node), unit)
+async def read(api: Api, node: str) -> Node:
+    return await api.get(f"/api/v1/nodes/{node}", Node)
 
 
 def judge(node: Node, unit: Unit) -> Kubelet:

@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from gpushare.core import request
-from gpushare.core.model import PodFacts, Unit
+from gpushare.core.model import PodFacts
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.node import pods
@@ -23,8 +23,8 @@ logger = log.get(__name__)
 
 
 class Looker:
-    def __init__(self, api: Api, node: str, unit: Unit, desk: Desk) -> None:
-        self._api, self._node, self._unit, self._desk = api, node, unit, desk
+    def __init__(self, api: Api, node: str, desk: Desk) -> None:
+        self._api, self._node, self._desk = api, node, desk
         self._touched: set[str] = set()  # pods the watch told about since the look began: that is newer
         self._heard = asyncio.Event()
 
@@ -54,7 +54,7 @@ class Looker:
         # A list is in no order. Pods that kubelet has not taken were last changed when they were bound, and in that
         # order kubelet gets them.
         found.sort(key=lambda item: _number(item.metadata.resource_version))
-        return {item.metadata.uid: request.facts(item, self._unit) for item in found}
+        return {item.metadata.uid: request.facts(item, None) for item in found}
 
     async def _listen_until(self, end: float) -> None:
         try:

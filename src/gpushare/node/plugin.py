@@ -57,7 +57,7 @@ class Plugin:
     ) -> None:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
         self.desk, self.catalog = Desk(), Catalog(unit)
-        self._looker = Looker(api, node, unit, self.desk)
+        self._looker = Looker(api, node, self.desk)
         self._pod_resources = kubelet / POD_RESOURCES
         self._office = Office(self.desk, self.catalog, self._look, time.monotonic)
         self._office.visible = visible
@@ -74,6 +74,7 @@ class Plugin:
         )
         self._office.catch_up, self._office.make_sure = self.truth.catch_up, self.truth.make_sure
         self._kubelet: Identity | None = None
+        self._shown: kubelets.Node | None = None  # the node, as far as it says what its kubelet is like
         self._office.listeners += [self._relist, self.truth.due]
         self.truth.listeners.append(self._relist)
         for uid in pods.pods:
@@ -81,11 +82,21 @@ class Plugin:
         pods.listeners.append(self._changed)
 
     def set_gpus(self, facts: NodeFacts) -> None:
-        """Whenever GPUs or their health changed. Refuses a node with more units than kubelet takes."""
-        listing.check(self._node, self._unit, facts.gpus)
+        """Whenever GPUs or their health changed, or the unit. Refuses a node with more units than kubelet takes."""
+        listing.check(self._node, facts.unit, facts.gpus)
+        if facts.unit != self._unit:
+            self._count_in(facts.unit)
         self.desk.set_gpus(facts)
         self.catalog.know(facts.gpus)
         self._relist()
+
+    def _count_in(self, unit: Unit) -> None:
+        """No pod that was given memory in the former unit is left, so kubelet need not know its ids any more."""
+        self._unit = unit
+        self.catalog.count_in(unit)
+        self.truth.due()
+        if self._shown is not None:
+            self._heed_kubelet(self._shown)
 
     def held(self) -> dict[str, int]:
         """Units that pods hold, by GPU."""
@@ -142,10 +153,15 @@ class Plugin:
 
     async def _know_kubelet(self) -> bool:
         try:
-            known = await kubelets.read(self._api, self._node, self._unit)
+            self._shown = await kubelets.read(self._api, self._node)
         except (ApiError, Unreachable, Malformed, KubeError) as error:
             logger.warn("cannot read the node", why=str(error))
             return False
+        self._heed_kubelet(self._shown)
+        return True
+
+    def _heed_kubelet(self, node: kubelets.Node) -> None:
+        known = kubelets.judge(node, self._unit)
         self.desk.most, self._office.cgpu_disabled = known.most, known.cgpu_disabled
         if known.warning:
             self._events.record(
@@ -153,7 +169,6 @@ class Plugin:
                 type="Warning", reason=kubelets.COSTLY, message=known.warning,
             )  # fmt: skip
             logger.warn(known.warning)
-        return True
 
     async def _know_kubelet_at_last(self) -> None:
         retry, known = Backoff(random.random), False

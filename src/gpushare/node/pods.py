@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 import msgspec
 
 from gpushare.core import api, request
-from gpushare.core.model import PodFacts, Unit
+from gpushare.core.model import PodFacts
 
 PATH = "/api/v1/pods"
 
@@ -89,14 +89,13 @@ class NodePod(msgspec.Struct, frozen=True, gc=False):
 class NodePods:
     """`pods` by uid, in the order in which they were first seen. Listeners are told the uid after each change."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self) -> None:
         self.pods: dict[str, NodePod] = {}
         self.listeners: list[Callable[[str], None]] = []
-        self._unit = unit
 
     def upsert(self, item: Pod) -> None:
         uid = item.metadata.uid
-        seen = NodePod(request.facts(item, self._unit), item)
+        seen = NodePod(request.facts(item, None), item)
         if seen.facts.claim is None:
             return
         self.pods[uid] = seen

@@ -17,13 +17,14 @@ from gpushare.gpu.health import LOST
 
 NOTHING = "no memory of it can be given out"
 MIB_IN = {names.MIB: 1, names.GIB: 1024}
+OTHER: dict[Unit, Unit] = {"MiB": "GiB", "GiB": "MiB"}
 LONGEST_WHY = 200  # characters; the driver's words, and no place for a story
 
 State = Literal["ready", "draining"]
 
 
 class Way(Data, frozen=True):
-    """How a node is published, decided once at start."""
+    """How a node is published, decided once at start; but for the unit, see `unit`."""
 
     node: str
     unit: Unit
@@ -88,11 +89,30 @@ def changes(wants: Wanted, node: api.Node) -> Changes:
     )
 
 
-def published(node: api.Node, way: Way) -> tuple[Gpu, ...]:
-    """What our predecessor published here, if it counted as we do: so are GPUs found again that are lost by now."""
+def published(node: api.Node) -> NodeFacts | None:
+    """What our predecessor published here, if there was one: so are GPUs found again that are lost by now."""
     facts = codec.node_facts(node, frozenset())
-    same = facts is not None and facts.pin is not Pin.ORIGINAL and facts.unit == way.unit
-    return facts.gpus if facts is not None and same else ()
+    return facts if facts is not None and facts.pin is not Pin.ORIGINAL else None
+
+
+def unit(way: Way, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
+    """The unit to count in: the one that is asked for, unless pods here were given their memory in the other.
+
+    A number on a pod means what it meant when the pod was bound. In another unit kube-scheduler would add it to numbers
+    that mean something else, and kubelet would not know the ids it has of it any more. So what was published `last`
+    stays until no such pod is left, and comes back if there are none but such pods.
+    """
+    facts = NodeFacts(way.node, way.unit, way.pin, _listed(way, devices, {}, (), sticky=False))
+    holding = [pod for pod in pods if not pod.finished and not codec.sees_nothing(pod, facts)]
+    given = {codec.written_in(pod, facts) or last or way.unit for pod in holding}
+    other = OTHER[way.unit]
+    return other if other in given and (last == other or way.unit not in given) else way.unit
+
+
+def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
+    """The GPUs of a node as it would have published them in that unit."""
+    sizes = MIB_IN[facts.unit], MIB_IN[unit]
+    return tuple([msgspec.structs.replace(gpu, total=gpu.total * sizes[0] // sizes[1]) for gpu in facts.gpus])
 
 
 def read(node: str, annotation: str, capacity: Mapping[str, int]) -> NodeFacts | None:

@@ -9,9 +9,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from gpushare.core import api as objects
 from gpushare.core import names
-from gpushare.core.model import Gpu, NodeFacts
+from gpushare.core.model import NodeFacts, Unit
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff, Failure
@@ -48,7 +50,7 @@ class Publisher:
         self._api, self._way, self._gpus, self._pods, self._own = api, way, gpus, pods, own
         self._sleep = sleep
         self._state: State = "ready"
-        self._before: tuple[Gpu, ...] | None = None  # what was published last, by us or our predecessor
+        self._before: NodeFacts | None = None  # what was published last, by us or our predecessor
         self._wake = asyncio.Event()
         self._wake.set()
         self._one_at_a_time = asyncio.Lock()  # a former state must not be written over a later one
@@ -103,15 +105,27 @@ class Publisher:
             return PAUSE
 
     def _work_out(self, node: objects.Node) -> Wanted:
-        if self._before is None:
-            self._before = publish.published(node, self._way)
+        before = self._before or publish.published(node)
         pods = [seen.facts for seen in self._pods.pods.values()]
-        wants = publish.wanted(self._way, self._gpus.devices, self._gpus.sick, self._before, pods, self._state)
+        unit = publish.unit(self._way, self._gpus.devices, before.unit if before else None, pods)
+        self._say_unit(unit)
+        way = msgspec.structs.replace(self._way, unit=unit)
+        known = publish.recounted(before, unit) if before else ()
+        wants = publish.wanted(way, self._gpus.devices, self._gpus.sick, known, pods, self._state)
         news = self.wants is None or self.wants.facts != wants.facts
-        self.wants, self._before = wants, wants.facts.gpus
+        self.wants, self._before = wants, wants.facts
         for listener in self.listeners if news else ():
             listener(wants.facts)
         return wants
+
+    def _say_unit(self, unit: Unit) -> None:
+        counted = self.wants.facts.unit if self.wants is not None else self._way.unit
+        if unit != counted and unit != self._way.unit:
+            logger.warn(
+                "pods run here that were given memory in another unit: it is kept", unit=unit, asked=self._way.unit
+            )
+        elif unit != counted:
+            logger.info("no pod is left that was given memory in another unit: it is changed", unit=unit)
 
     async def _write(self, missing: publish.Changes) -> None:
         # The annotation first: a capacity without it would be taken for a node of the original plugin.

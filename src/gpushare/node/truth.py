@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
-from gpushare.core import codec, names
+from gpushare.core import codec, names, units
 from gpushare.core.model import PodFacts, Request, Role, Share
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
@@ -58,17 +58,19 @@ def _held(desk: Desk, keys: Mapping[str, str], entry: Listed, uid: str) -> Held:
         return Held(owner, {uuid: 1 for uuid in entry.ids if uuid in desk.table.gpus}, True, {})
     totals = {uuid: gpu.total for uuid, gpu in desk.table.gpus.items()}
     reader = Reader(Ids.of(entry.ids), keys)
-    units = reader.all(totals)
-    unknown = len(entry.ids) - sum(bits.bit_count() for bits in units.values())
-    return Held(owner, units, False, _strange(desk, owner, reader.unknown(totals)) if unknown else {})
+    known = reader.all(totals)
+    unknown = len(entry.ids) - sum(bits.bit_count() for bits in known.values())
+    return Held(owner, known, False, _strange(desk, owner, reader.unknown(totals)) if unknown else {})
 
 
 def _strange(desk: Desk, owner: Owner | None, unknown: list[str]) -> dict[str, int]:
     """On which GPUs units under foreign ids are: the annotation says it. The original lets kubelet choose any ids and
     gives the container the annotated GPU, so the GPU an id names is only a second best."""
     gpus = desk.plans.planned(owner) if owner is not None else None
-    if gpus:
-        return dict.fromkeys(gpus, -(-len(unknown) // len(gpus)))
+    if owner is not None and gpus:
+        each = -(-len(unknown) // len(gpus))
+        given_in = codec.counted_in(desk.plans.pods[owner.uid], desk.facts)
+        return dict.fromkeys(gpus, units.converted(each, given_in, desk.facts.unit))
     named = [id.partition(ORIGINAL)[0] for id in unknown]
     if all(uuid in desk.table.gpus for uuid in named):
         return {uuid: named.count(uuid) for uuid in sorted(set(named))}

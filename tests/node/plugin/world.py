@@ -55,7 +55,7 @@ class World:
     def start_plugin(self) -> None:
         """Its pods are listed anew; `settle` has to be awaited."""
         self.news.clear()
-        self.watched = NodePods(self.facts.unit)
+        self.watched = NodePods()
         for uid in self.server.pods:
             self.watched.upsert(msgspec.convert(self.server.pods[uid], Pod))
         self.plugin = Plugin(
