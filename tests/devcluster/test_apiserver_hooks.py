@@ -97,7 +97,7 @@ async def test_a_server_without_watch_lists_says_so_as_a_real_one(api: Api) -> N
 async def test_what_only_a_real_server_can_do_is_refused_with_a_sentence(api: Api) -> None:
     await api.create(api.pods, pod())
     evict = await api.call("POST", f"{api.pods}/train/eviction", {})
-    dry = await api.call("POST", api.pods, pod("b"), dryRun="All")
+    dry = await api.call("DELETE", f"{api.pods}/train", dryRun="All")
     for answer in (evict, dry):
         assert (answer.code, answer.reason) == (501, "NotImplemented")
         assert "is not part of gpushare's test API server" in answer.message
