@@ -8,11 +8,13 @@ import yaml
 
 from gpushare.ctl import manifests
 from gpushare.ctl.source import Forbidden
+from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from tests.ctl.why.cluster import HERE, Cluster, ask, world
 
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "files.yaml").read_text())
-WORDS = {"name", "only", "file", "text", "exit", "says", "begins", "has", "not", "notes", "classes", "hidden"}
+WORDS = {"name", "only", "file", "text", "exit", "says", "begins", "has", "not", "notes", "classes", "hidden",
+         "policy", "namespaces", "refuses", "posts"}  # fmt: skip
 CONTAINER = "{name: main, resources: {limits: {aliyun.com/gpu-mem: 3000}}}"
 POD = f"{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{CONTAINER}]}}}}"
 
@@ -28,6 +30,8 @@ def test_each_kind_of_file(case: dict[str, Any]) -> None:
     Path(case["file"]).write_text(case["text"])
     cluster = Cluster(case["only"], []) if "only" in case else world()
     cluster.classes, cluster.hidden = case.get("classes", {}), tuple(case.get("hidden", ()))
+    cluster.policy, cluster.namespaces = case.get("policy"), case.get("namespaces", {})
+    cluster.refuses = ApiError(*case["refuses"]) if "refuses" in case else None
     answer = ask(cluster, filename=case["file"])
     assert answer.out == case.get("says", answer.out)
     assert answer.out.startswith(case.get("begins", ""))
@@ -37,6 +41,8 @@ def test_each_kind_of_file(case: dict[str, Any]) -> None:
         assert line not in answer.out
     assert answer.err == "".join(f"note: {note}\n" for note in case.get("notes", []))
     assert answer.code == case["exit"]
+    posted = [path for path in cluster.asked if path.startswith("POST ")]
+    assert len(posted) == case.get("posts", len(posted))
 
 
 def test_stdin_is_a_file_too() -> None:
@@ -52,10 +58,11 @@ def test_the_namespace_of_a_file_wins_over_that_of_the_option_and_that_over_the_
     assert ask(world(), stdin=POD, **asked).json["items"][0]["pod"]["namespace"] == "context"
 
 
-def test_nothing_is_written_and_the_cluster_is_read_once() -> None:
+def test_the_cluster_is_read_once_and_asked_about_each_pod() -> None:
     cluster = world()
     ask(cluster, filename="-", stdin=f"{POD}\n---\n{POD}\n---\n{POD}")
-    assert cluster.asked == ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"]
+    read = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"]
+    assert cluster.asked == [*read, *["POST /api/v1/namespaces/default/pods"] * 3]
 
 
 def test_what_needs_no_cluster_is_answered_without_one() -> None:

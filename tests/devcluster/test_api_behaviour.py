@@ -38,7 +38,9 @@ async def test_a_name_can_be_taken_only_once(api: Api) -> None:
 
 async def test_a_dry_run_answers_what_would_be_created_and_creates_nothing(api: Api) -> None:
     await api.create(api.configmaps, configmap())
-    tried = await api.call("POST", api.configmaps, {"metadata": {"generateName": "part-"}, "data": {"n": "1"}}, dryRun="All")
+    tried = await api.call(
+        "POST", api.configmaps, {"metadata": {"generateName": "part-"}, "data": {"n": "1"}}, dryRun="All"
+    )
     assert (tried.code, tried.body["kind"], tried.body["data"]) == (201, "ConfigMap", {"n": "1"})
     assert tried.body["metadata"]["name"].startswith("part-")
     assert tried.body["metadata"]["uid"]
