@@ -1,5 +1,6 @@
 """`gpushare why -f FILE`: every kind that holds pods, replicas one by one, and files that are no good."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,53 @@ def test_what_needs_no_cluster_is_answered_without_one() -> None:
     assert cluster.asked == []
 
 
+def test_what_is_written_is_what_is_tried_without_what_a_cluster_adds() -> None:
+    cluster = world()
+    spec = (
+        f"{{nodeName: gpu-a, schedulerName: null, volumes: [{{name: v, emptyDir: {{}}}}], containers: [{CONTAINER}]}}"
+    )
+    meta = "{name: p, uid: u, resourceVersion: '7', labels: {a: b}, ownerReferences: [{name: x}]}"
+    ask(cluster, filename="-", stdin=f"{{kind: Pod, metadata: {meta}, spec: {spec}, status: {{phase: Running}}}}")
+    (tried,) = cluster.tried
+    assert {key: value for key, value in tried["metadata"].items() if value} == {
+        "name": "p", "namespace": "default", "labels": {"a": "b"}
+    }  # fmt: skip
+    assert tried["spec"]["volumes"] == [{"name": "v", "emptyDir": {}}]
+    assert not {"nodeName", "schedulerName", "status"} & {*tried, *tried["spec"]}
+
+
+@pytest.mark.parametrize("name", ["web", "web.", "x" * 63, "y" * 56 + "-z"])
+def test_pods_of_a_template_are_tried_under_a_generated_name(name: str) -> None:
+    cluster = world()
+    text = f"{{kind: Job, metadata: {{name: {name}}}, spec: {{template: {{spec: {{containers: [{CONTAINER}]}}}}}}}}"
+    assert ask(cluster, filename="-", stdin=text).out.startswith(f"{name} (stdin) would fit now")
+    (tried,) = cluster.tried
+    assert re.fullmatch(r"[a-z][a-z-]*[a-z]-", tried["metadata"]["generateName"])
+    assert len(tried["metadata"]["generateName"]) <= 58
+
+
+def test_a_pod_with_a_claim_is_a_pod_like_any_other() -> None:
+    claim = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]"
+    assert ask(world(), filename="-", stdin=POD.replace("spec: {", f"spec: {{{claim}, ")).code == 0
+
+
+def test_the_pods_of_a_stateful_set_have_the_volumes_of_its_claims() -> None:
+    cluster = world()
+    template = f"{{spec: {{volumes: [{{name: tmp}}, {{name: data}}], containers: [{CONTAINER}]}}}}"
+    claims = "[{metadata: {name: data}}, {metadata: {name: logs}}]"
+    spec = f"{{volumeClaimTemplates: {claims}, template: {template}}}"
+    ask(cluster, filename="-", stdin=f"{{kind: StatefulSet, metadata: {{name: db}}, spec: {spec}}}")
+    volumes = cluster.tried[0]["spec"]["volumes"]
+    assert [volume["name"] for volume in volumes] == ["tmp", "data", "logs"]
+    assert volumes[1] == {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def test_who_may_not_create_pods_is_told_so_once() -> None:
+    cluster = world()
+    cluster.hidden = ("POST",)
+    assert ask(cluster, filename="-", stdin=f"{POD}\n---\n{POD}").err.count("without a dry run") == 1
+
+
 def test_the_worst_answer_decides_the_exit_code() -> None:
     large = POD.replace("3000", "50000")
     assert ask(world(), filename="-", stdin=f"{POD}\n---\n{large}").code == 1
@@ -108,6 +156,10 @@ BAD = {
     POD.replace("name: p", "name: p, annotations: {aliyun.com/gpu-count: 2}"): (
         "pod.yaml: Pod p is not a valid pod",
         "Expected `str`, got `int` - at `$.metadata.annotations[...]`",
+    ),
+    POD.replace("{name: main", "{args: {true: x}, name: main"): (
+        "pod.yaml: Pod p is not a valid pod",
+        "Only dicts with str-like or number-like keys are supported",
     ),
     POD.replace("[{name: main", "[main, {name: main"): ("pod.yaml: Pod p is not a valid pod", "Expected `object`"),
     "{kind: Pod, metadata: {name: p}, spec: {containers: {name: a}}}": (

@@ -182,17 +182,15 @@ def _pod(meta: Object, spec: Object, file: str, who: str) -> tuple[seen.Pod, msg
     file."""
     kept = {key: meta.get(key) for key in ("name", "namespace", "annotations", "labels")}
     try:
-        made = _without_nulls(
-            {"metadata": kept, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
-        )
-        pod = msgspec.convert(made, type=seen.Pod)
-        written = msgspec.Raw(msgspec.json.encode(made["spec"]))
-    except (msgspec.ValidationError, RecursionError, TypeError, ValueError) as error:
+        written = msgspec.json.encode(_without_nulls({key: spec[key] for key in spec if key != "nodeName"}))
+        made = {"metadata": _without_nulls(kept), "spec": msgspec.Raw(written)}
+        pod = msgspec.json.decode(msgspec.json.encode(made), type=seen.Pod)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
         way = f'quote it if it is text, as in "2"; {_UNSURE.replace("FILE", file)}'
         raise UserError(f"{file}: {who} is not a valid pod", str(error), way) from None
     if not pod.spec.containers:
         raise UserError(f"{file}: {who} has no containers", "spec.containers is empty", _UNSURE.replace("FILE", file))
-    return pod, written
+    return pod, msgspec.Raw(written)
 
 
 def _without_nulls(value: Any) -> Any:
