@@ -159,7 +159,7 @@ class ApiServer:
             return answers.reply(200, found)
         target = paths.parse(request.path)
         if request.query.get("dryRun") and not writing.is_trial(request, target):
-            raise status.not_in_the_double("dryRun, but for creating,")
+            raise status.not_in_the_double(answers.NO_TRIAL)
         if request.method == "GET":
             return await self._read(request, target)
         if request.method not in WRITES:
