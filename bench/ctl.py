@@ -1,23 +1,30 @@
 """`inspect` and `why`: CPU of the whole process for a small cluster, what it starts (kubectl) apart.
 
 As kubectl's plugin data come through `kubectl`, here a script that prints files; otherwise from an API server. The
-median of several runs: a process that starts is at the mercy of whatever else runs.
+median of several runs: a process that starts is at the mercy of whatever else runs. A larger cluster, without a
+process: a terminal shows ten of many waiting pods, and must not cost much more than the table alone.
 """
 
+import io
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bench import world
 from bench.result import Result
+from gpushare.ctl import inspect, snapshot
+from gpushare.ctl.screen import Screen
 
 RUNS = 9
 NODES = 20
+MANY_NODES, MANY_PODS, MANY_WAITING = 500, 2_000, 500
+ROUNDS = 5
 OWN_CPU = """
 import resource, sys
 from gpushare import cli
@@ -33,6 +40,7 @@ exec cat "{}/$file"
 
 
 def run() -> Iterator[Result]:
+    yield from _terminal()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _prepare(folder)
@@ -49,6 +57,33 @@ def run() -> Iterator[Result]:
                 yield Result("why by itself", _median(folder, "main", *why[1:]), "ms")
             finally:
                 server.terminate()
+
+
+class _Large:
+    """A cluster whose waiting pods all ask for different amounts, as an API server lists it."""
+
+    def __init__(self) -> None:
+        nodes = [world.node(number, size=1_500) for number in range(MANY_NODES)]
+        places = [(world.node_name(number % MANY_NODES), number % 8) for number in range(MANY_PODS - MANY_WAITING)]
+        pods = [world.pod(f"p-{i}", 2000, node=node, gpu=gpu, size=700) for i, (node, gpu) in enumerate(places)]
+        pods += [world.pod(f"w-{number}", world.TOTAL + 1 + number, size=700) for number in range(MANY_WAITING)]
+        lists = {snapshot.NODES: nodes, snapshot.PODS: pods}
+        self._bodies = {path: json.dumps({"items": items}).encode() for path, items in lists.items()}
+
+    def get(self, path: str) -> bytes:
+        return self._bodies.get(path, b'{"items": []}')
+
+
+def _terminal() -> Iterator[Result]:
+    """CPU of inspect with the waiting pods below the table, against the table alone."""
+    cluster, spent = _Large(), dict[int | None, list[float]]()
+    for _ in range(ROUNDS):
+        for width in (None, 200):
+            began = time.process_time()
+            inspect.run(inspect.Options(), cluster, Screen(io.StringIO(), io.StringIO(), width=width))
+            spent.setdefault(width, []).append(time.process_time() - began)
+    name = f"inspect on a terminal against piped, {MANY_WAITING} pods waiting"
+    yield Result(name, statistics.median(spent[200]) / statistics.median(spent[None]), "x", 1.6)
 
 
 def _prepare(folder: Path) -> None:

@@ -102,12 +102,16 @@ def test_a_bound_pod_says_where_it_is_and_whose_turn_it_is() -> None:
     assert (said.verdict, said.owner, said.message) == ("runs", "kubelet", "has n GPU 1")
 
 
-def test_before_a_pod_exists_it_may_become_one_for_either_kind_of_node() -> None:
-    draft = msgspec.structs.replace(pod(6, direct=False), uid="")
-    assert explain.explain(world(facts(8, name="d")), draft).verdict == "fits"
-    assert explain.explain(world(facts(8, name="p", pin="plugin")), draft).verdict == "fits"
-    assert explain.explain(world(facts(8, name="d")), pod(6, direct=False)).code == "NeedsPolicy"
-    assert explain.explain(world(facts(4, name="d"), facts(5, name="p", pin="plugin")), draft).code == "TooLarge"
+def test_a_pod_is_judged_as_it_is_given_whether_it_exists_or_not() -> None:
+    """Both kinds of nodes in one cluster: which of them take it was decided by admission, and by nothing here."""
+    nodes = facts(40, name="d"), facts(11, name="p", pin="plugin")
+    for uid in ("", "uid"):
+        plugin = msgspec.structs.replace(pod(20, direct=False), uid=uid)
+        direct = msgspec.structs.replace(pod(20), uid=uid)
+        assert explain.explain(world(*nodes), plugin).code == "TooLarge"
+        assert explain.explain(world(*nodes), direct).ways[0].node == "d"
+        assert explain.explain(world(nodes[0]), plugin).code == "NeedsPolicy"
+        assert explain.explain(world(nodes[1]), direct).code == "PinsByPlugin"
 
 
 def test_the_object_has_the_keys_programs_rely_on() -> None:

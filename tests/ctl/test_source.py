@@ -17,6 +17,7 @@ from gpushare.ctl import snapshot
 from gpushare.ctl.source import Direct, Forbidden, Kubectl, NotFound, Notify, Source
 from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver import ApiServer
+from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from tests.ctl import worlds
 
@@ -180,6 +181,70 @@ def test_without_a_kubectl_that_runs_one_sentence_says_so(machine: Machine, ther
     assert error.code == 3
 
 
+DRAFT = b'{"kind": "Pod"}'
+PODS = "/api/v1/namespaces/team-a/pods"
+MAY_NOT = 'pods is forbidden: User "dev" cannot create resource "pods" in API group "" in the namespace "team-a"'
+NO_BY_WEBHOOK = 'admission webhook "x" denied the request: no'
+DENIED = "ValidatingAdmissionPolicy 'no' with binding 'no' denied request: not today"
+
+
+def test_kubectl_is_given_a_draft_and_asked_for_a_dry_run(machine: Machine) -> None:
+    machine.kubectl('echo "$@"; cat')
+    assert machine.source().dry_run(PODS, DRAFT) == f"create --raw {PODS}?dryRun=All -f -\n".encode() + DRAFT
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "message"),
+    [
+        (f"Error from server (Forbidden): {MAY_NOT}", 403, MAY_NOT),
+        ('Error from server (NotFound): namespaces "x" not found', 404, 'namespaces "x" not found'),
+        ('Error from server (AlreadyExists): pods "a" already exists', 409, 'pods "a" already exists'),
+        ("Error from server (BadRequest): it does not support dry run", 400, "it does not support dry run"),
+        (f"Error from server: {NO_BY_WEBHOOK}", 500, NO_BY_WEBHOOK),
+        (
+            'Warning: spec is old\nThe Pod "a" is invalid: spec.containers[0].image: Required value',
+            422,
+            'Pod "a" is invalid: spec.containers[0].image: Required value',
+        ),
+        (
+            'The Pod "a" is invalid: \n* spec.a: Required value\n* spec.b: Unsupported value: "x"',
+            422,
+            'Pod "a" is invalid: [spec.a: Required value, spec.b: Unsupported value: "x"]',
+        ),
+        (f'The pods "a" is invalid: : {DENIED}', 422, f'pods "a" is invalid: {DENIED}'),
+    ],
+)  # fmt: skip
+def test_the_api_servers_no_to_a_draft_comes_as_it_was_said(
+    machine: Machine, said: str, status: int, message: str
+) -> None:
+    (machine.home / "said").write_text(said + "\n")
+    machine.kubectl(f'cat > /dev/null; cat "{machine.home}/said" >&2; exit 1')
+    with pytest.raises(ApiError) as caught:
+        machine.source().dry_run(PODS, DRAFT)
+    assert (caught.value.status, caught.value.message) == (status, message)
+
+
+def test_kubectl_that_reads_no_draft_and_fails_is_told_in_three_lines(machine: Machine) -> None:
+    machine.kubeconfig()
+    machine.kubectl("echo 'error: unknown flag: --raw' >&2; exit 1")
+    with pytest.raises(UserError) as caught:
+        machine.source().dry_run(PODS, b"x" * (1 << 20))
+    assert three(caught.value)[:2] == (CANNOT_ASK, "unknown flag: --raw")
+
+
+def test_a_slow_dry_run_is_announced_and_then_given(machine: Machine, pipe: tuple[str, int]) -> None:
+    name, descriptor = pipe
+    machine.kubectl(f'read go < "{name}"; cat')
+
+    def let_go(notice: str) -> None:
+        machine.said.append(notice)
+        os.write(descriptor, b"go\n")
+
+    source = Kubectl(None, None, let_go, environ=machine.environ, patience=0.01, limit=60.0)
+    assert source.dry_run(PODS, DRAFT) == DRAFT
+    assert machine.said == [f"waiting for the API server (POST {PODS}?dryRun=All)"]
+
+
 @pytest.fixture
 def pipe(machine: Machine) -> Iterator[tuple[str, int]]:
     """A named pipe and its descriptor. Opened for both directions, nobody who opens it waits for the other side."""
@@ -333,6 +398,28 @@ def test_directly_a_server_that_never_answers_is_given_up(machine: Machine) -> N
         error = failing(direct(machine, url, limit=0.3, patience=0.01), "/held")
     assert error.what == f"the API server does not answer: {url}"
     assert error.why.startswith("no answer within 0.3 s")
+
+
+async def test_directly_a_dry_run_answers_the_pod_as_admitted_and_leaves_nothing(machine: Machine) -> None:
+    async with ApiServer(token="secret", pin_directly=True) as server:
+        source = direct(machine, server.url)
+        container = {"name": "main", "image": "x", "resources": {"limits": {"aliyun.com/gpu-mem": 1}}}
+        draft = json.dumps({"metadata": {"name": "a"}, "spec": {"containers": [container]}}).encode()
+        path = "/api/v1/namespaces/default/pods"
+        answer = json.loads(await asyncio.to_thread(source.dry_run, path, draft))
+        with pytest.raises(ApiError) as caught:
+            await asyncio.to_thread(source.dry_run, path.replace("default", "none"), draft)
+        assert json.loads(await asyncio.to_thread(source.get, path))["items"] == []
+    assert answer["spec"]["containers"][0]["env"][-1]["name"] == "NVIDIA_VISIBLE_DEVICES"
+    assert (caught.value.status, caught.value.message) == (404, 'namespaces "none" not found')
+
+
+def test_directly_a_dry_run_that_nobody_answers_is_told_in_three_lines(machine: Machine) -> None:
+    with answering(200, {}) as (url, _):
+        pass
+    with pytest.raises(UserError) as caught:
+        direct(machine, url).dry_run(PODS, DRAFT)
+    assert caught.value.what == f"the API server does not answer: {url}"
 
 
 def test_kubectl_is_asked_for_the_contexts_namespace(machine: Machine) -> None:

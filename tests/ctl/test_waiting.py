@@ -1,18 +1,22 @@
 """The list of pods that wait: who is in it, and in which words. The golden file `waiting` has every kind of reason."""
 
+import io
+
 import pytest
 
 from gpushare.core import explain, request
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal
-from gpushare.ctl import snapshot, waiting
+from gpushare.ctl import inspect, snapshot, waiting
+from gpushare.ctl.screen import Screen
 from gpushare.ctl.waiting import Waiting
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, Json, node, pod
 
 
 def waits(nodes: list[Json], pods: list[Json]) -> list[Waiting]:
-    return waiting.pods(snapshot.read(Cluster((nodes, pods)), NOW.timestamp()))
+    seen = snapshot.read(Cluster((nodes, pods)), NOW.timestamp())
+    return waiting.pods(seen, waiting.who(seen))
 
 
 def said(nodes: list[Json], one: Json, *others: Json) -> str:
@@ -35,7 +39,7 @@ def test_bound_finished_and_ending_pods_do_not_wait() -> None:
 def test_the_words_are_those_of_explain(world: str) -> None:
     """Who asks `why` reads the same sentence, under the same code."""
     seen = snapshot.read(Cluster(worlds.WORLDS[world]()), NOW.timestamp())
-    listed = {(one.namespace, one.name): one.answer for one in waiting.pods(seen)}
+    listed = {(one.namespace, one.name): one.answer for one in waiting.pods(seen, waiting.who(seen))}
     assert listed
     for pod_seen in seen.pods:
         answer = listed.get((pod_seen.metadata.namespace, pod_seen.metadata.name))
@@ -68,15 +72,39 @@ def test_a_pledge_to_another_pod_is_not_free_for_this_one() -> None:
     assert said(nodes, first, later).startswith("fits a now")
 
 
-def test_equal_requests_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = []
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods whose reason was worked out."""
+    names: list[str] = []
     survey = explain.survey
 
     def counted(ledger: Ledger, pod: PodFacts) -> list[tuple[str, Refusal | None]]:
-        looked.append(pod.name)
+        names.append(pod.name)
         return survey(ledger, pod)
 
     monkeypatch.setattr(explain, "survey", counted)
+    return names
+
+
+def test_a_terminal_shows_ten_pods_and_only_their_reasons_are_worked_out(looked: list[str]) -> None:
+    world = [node("a", 16276)], [pod(f"p-{i:02}", 20000 + i) for i in range(30)]
+    for options, width, shown in (
+        (inspect.Options(), None, 0),
+        (inspect.Options(), 200, 10),
+        (inspect.Options(output="wide"), 200, 30),
+        (inspect.Options(output="wide"), None, 30),
+        (inspect.Options(output="json"), None, 30),
+    ):
+        looked.clear()
+        out = io.StringIO()
+        inspect.run(options, Cluster(world), Screen(out, io.StringIO(), width=width))
+        assert looked == [f"p-{i:02}" for i in range(shown)]
+        assert out.getvalue().count("no GPU is as large as") == shown
+        assert ("Waiting for GPU memory: 30 pods" in out.getvalue()) == (shown > 0 and options.output != "json")
+        assert ("and 20 more pods: -o wide" in out.getvalue()) == (shown == 10)
+
+
+def test_equal_requests_are_looked_at_once(looked: list[str]) -> None:
     assert len(waits([node("a", 16276)], [pod(f"p-{i}", 20000 + i % 2) for i in range(20)])) == 20
     assert looked == ["p-0", "p-1"]
 
@@ -98,11 +126,11 @@ def test_what_a_tenant_wrote_cannot_move_the_cursor() -> None:
 
 def test_a_long_list_says_how_many_it_leaves_out() -> None:
     many = waits([node("a", 16276)], [pod(f"p-{i}", 20000) for i in range(5)])
-    lines = waiting.lines(many, NOW.timestamp(), most=3)
+    lines = waiting.lines(many[:3], NOW.timestamp(), count=5)
     assert lines[0] == "Waiting for GPU memory: 5 pods"
     assert lines[-1] == "and 2 more pods: -o wide"
     assert len(lines) == 1 + 1 + 3 + 1
 
 
 def test_nobody_waits_and_nothing_is_said() -> None:
-    assert waiting.lines([], NOW.timestamp()) == []
+    assert waiting.lines([], NOW.timestamp(), count=0) == []

@@ -28,6 +28,11 @@ class Quiet(ThreadingHTTPServer):
         """Who asked did not wait for the answer, as the test wants it."""
 
 
+DRAFT = (
+    "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, resources: {limits: {aliyun.com/gpu-mem: N}}}]}}"
+)
+
+
 class Server:
     """Answers like an extender, from `answer`."""
 
@@ -233,3 +238,19 @@ def test_what_only_its_memory_holds_is_taken_into_account(server: Server) -> Non
 def facts_of(cluster: Cluster, name: str) -> PodFacts:
     made = msgspec.json.encode(cluster.pods["default", name])
     return request.facts(msgspec.json.decode(made, type=api.Pod), None)
+
+
+@pytest.mark.parametrize("labels", [{}, {"gpushare.io/pin": "direct"}])
+def test_of_a_file_it_is_told_the_pod_as_it_will_be_admitted(server: Server, labels: dict[str, str]) -> None:
+    """With both pins in one cluster the extender and what is worked out here say the same."""
+    both = {"m": {"gpus": [11441], "pin": "plugin"}, "n": {"gpus": [40536], "pin": "direct"}}
+    for amount in (3000, 30000, 50000):
+        cluster = Cluster(both, [])
+        cluster.policy, cluster.namespaces = {"gpushare.io/pin": "direct"}, {"default": labels}
+        for cluster.hidden in ((), ("POST",), ("POST", "/apis")):
+            text = DRAFT.replace("N", str(amount))
+            told = ask(cluster, filename="-", stdin=text, extender=server.knows(cluster).url)
+            here = ask(cluster, filename="-", stdin=text)
+            assert (told.out, told.err, told.code) == (here.out, here.err, here.code)
+            pinned = amount < 50000 and labels != {} and "/apis" not in cluster.hidden
+            assert ("would fit now: n GPU 0" in told.out) is pinned

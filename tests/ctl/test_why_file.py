@@ -1,5 +1,6 @@
 """`gpushare why -f FILE`: every kind that holds pods, replicas one by one, and files that are no good."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import yaml
 
 from gpushare.ctl import manifests
 from gpushare.ctl.source import Forbidden
+from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from tests.ctl.why.cluster import HERE, Cluster, ask, world
 
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "files.yaml").read_text())
-WORDS = {"name", "only", "file", "text", "exit", "says", "begins", "has", "not", "notes", "classes", "hidden"}
+WORDS = {"name", "only", "file", "text", "exit", "says", "begins", "has", "not", "notes", "classes", "hidden",
+         "policy", "namespaces", "refuses", "posts"}  # fmt: skip
 CONTAINER = "{name: main, resources: {limits: {aliyun.com/gpu-mem: 3000}}}"
 POD = f"{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{CONTAINER}]}}}}"
 
@@ -28,6 +31,8 @@ def test_each_kind_of_file(case: dict[str, Any]) -> None:
     Path(case["file"]).write_text(case["text"])
     cluster = Cluster(case["only"], []) if "only" in case else world()
     cluster.classes, cluster.hidden = case.get("classes", {}), tuple(case.get("hidden", ()))
+    cluster.policy, cluster.namespaces = case.get("policy"), case.get("namespaces", {})
+    cluster.refuses = ApiError(*case["refuses"]) if "refuses" in case else None
     answer = ask(cluster, filename=case["file"])
     assert answer.out == case.get("says", answer.out)
     assert answer.out.startswith(case.get("begins", ""))
@@ -37,6 +42,8 @@ def test_each_kind_of_file(case: dict[str, Any]) -> None:
         assert line not in answer.out
     assert answer.err == "".join(f"note: {note}\n" for note in case.get("notes", []))
     assert answer.code == case["exit"]
+    posted = [path for path in cluster.asked if path.startswith("POST ")]
+    assert len(posted) == case.get("posts", len(posted))
 
 
 def test_stdin_is_a_file_too() -> None:
@@ -52,10 +59,11 @@ def test_the_namespace_of_a_file_wins_over_that_of_the_option_and_that_over_the_
     assert ask(world(), stdin=POD, **asked).json["items"][0]["pod"]["namespace"] == "context"
 
 
-def test_nothing_is_written_and_the_cluster_is_read_once() -> None:
+def test_the_cluster_is_read_once_and_asked_about_each_pod() -> None:
     cluster = world()
     ask(cluster, filename="-", stdin=f"{POD}\n---\n{POD}\n---\n{POD}")
-    assert cluster.asked == ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"]
+    read = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"]
+    assert cluster.asked == [*read, *["POST /api/v1/namespaces/default/pods"] * 3]
 
 
 def test_what_needs_no_cluster_is_answered_without_one() -> None:
@@ -63,6 +71,53 @@ def test_what_needs_no_cluster_is_answered_without_one() -> None:
     assert ask(cluster, filename="-", stdin=POD.replace("3000", "4Gi")).code == 1
     assert ask(cluster, filename="-", stdin=POD.replace("aliyun.com/gpu-mem: 3000", "cpu: 1")).code == 0
     assert cluster.asked == []
+
+
+def test_what_is_written_is_what_is_tried_without_what_a_cluster_adds() -> None:
+    cluster = world()
+    spec = (
+        f"{{nodeName: gpu-a, schedulerName: null, volumes: [{{name: v, emptyDir: {{}}}}], containers: [{CONTAINER}]}}"
+    )
+    meta = "{name: p, uid: u, resourceVersion: '7', labels: {a: b}, ownerReferences: [{name: x}]}"
+    ask(cluster, filename="-", stdin=f"{{kind: Pod, metadata: {meta}, spec: {spec}, status: {{phase: Running}}}}")
+    (tried,) = cluster.tried
+    assert {key: value for key, value in tried["metadata"].items() if value} == {
+        "name": "p", "namespace": "default", "labels": {"a": "b"}
+    }  # fmt: skip
+    assert tried["spec"]["volumes"] == [{"name": "v", "emptyDir": {}}]
+    assert not {"nodeName", "schedulerName", "status"} & {*tried, *tried["spec"]}
+
+
+@pytest.mark.parametrize("name", ["web", "web.", "x" * 63, "y" * 56 + "-z"])
+def test_pods_of_a_template_are_tried_under_a_generated_name(name: str) -> None:
+    cluster = world()
+    text = f"{{kind: Job, metadata: {{name: {name}}}, spec: {{template: {{spec: {{containers: [{CONTAINER}]}}}}}}}}"
+    assert ask(cluster, filename="-", stdin=text).out.startswith(f"{name} (stdin) would fit now")
+    (tried,) = cluster.tried
+    assert re.fullmatch(r"[a-z][a-z-]*[a-z]-", tried["metadata"]["generateName"])
+    assert len(tried["metadata"]["generateName"]) <= 58
+
+
+def test_a_pod_with_a_claim_is_a_pod_like_any_other() -> None:
+    claim = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]"
+    assert ask(world(), filename="-", stdin=POD.replace("spec: {", f"spec: {{{claim}, ")).code == 0
+
+
+def test_the_pods_of_a_stateful_set_have_the_volumes_of_its_claims() -> None:
+    cluster = world()
+    template = f"{{spec: {{volumes: [{{name: tmp}}, {{name: data}}], containers: [{CONTAINER}]}}}}"
+    claims = "[{metadata: {name: data}}, {metadata: {name: logs}}]"
+    spec = f"{{volumeClaimTemplates: {claims}, template: {template}}}"
+    ask(cluster, filename="-", stdin=f"{{kind: StatefulSet, metadata: {{name: db}}, spec: {spec}}}")
+    volumes = cluster.tried[0]["spec"]["volumes"]
+    assert [volume["name"] for volume in volumes] == ["tmp", "data", "logs"]
+    assert volumes[1] == {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def test_who_may_not_create_pods_is_told_so_once() -> None:
+    cluster = world()
+    cluster.hidden = ("POST",)
+    assert ask(cluster, filename="-", stdin=f"{POD}\n---\n{POD}").err.count("without a dry run") == 1
 
 
 def test_the_worst_answer_decides_the_exit_code() -> None:
@@ -101,6 +156,10 @@ BAD = {
     POD.replace("name: p", "name: p, annotations: {aliyun.com/gpu-count: 2}"): (
         "pod.yaml: Pod p is not a valid pod",
         "Expected `str`, got `int` - at `$.metadata.annotations[...]`",
+    ),
+    POD.replace("{name: main", "{args: {true: x}, name: main"): (
+        "pod.yaml: Pod p is not a valid pod",
+        "Only dicts with str-like or number-like keys are supported",
     ),
     POD.replace("[{name: main", "[main, {name: main"): ("pod.yaml: Pod p is not a valid pod", "Expected `object`"),
     "{kind: Pod, metadata: {name: p}, spec: {containers: {name: a}}}": (

@@ -37,7 +37,8 @@ def test_through_kubectl_only_what_is_needed_is_imported(
         path = "/api/v1/namespaces/default/pods/llm" if name == "llm" else f"/api/v1/{name}?fieldSelector=x"
         (tmp_path / name).write_text(json.dumps(json.loads(cluster.get(path))))
     kubectl = tmp_path / "kubectl"
-    kubectl.write_text(f'#!/bin/sh\nasked="${{3##*/}}"\nexec cat "{tmp_path}/${{asked%%\\?*}}"\n')
+    draft = '[ "$1" = create ] && exec cat'
+    kubectl.write_text(f'#!/bin/sh\n{draft}\nasked="${{3##*/}}"\nexec cat "{tmp_path}/${{asked%%\\?*}}"\n')
     kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(options=options)],

@@ -6,7 +6,8 @@ import msgspec
 import yaml
 
 from gpushare.core.explanation import OWNERS, VERDICTS, Explanation
-from tests.ctl.why.cluster import REFUSED_AT, ask, world
+from gpushare.kube.errors import ApiError
+from tests.ctl.why.cluster import REFUSED_AT, Cluster, ask, world
 
 WAITS = "0/3 nodes are available: 1 Insufficient aliyun.com/gpu-mem, 2 no single GPU has 7000 MiB free."
 LLM = {"name": "llm", "containers": {"main": 7000}, "waits": WAITS}
@@ -130,3 +131,30 @@ def test_replicas_are_told_with_the_first_that_does_not_fit() -> None:
     assert (item["kind"], item["replicas"]) == ("Deployment", {"asked": 3, "fit": 1})
     assert (item["verdict"], item["code"]) == ("refused", "NoSingleGpu")
     assert item["nodes"][0]["gpus"][0]["free"] == 3036
+
+
+def test_how_it_is_known_what_admission_makes_of_a_pod_is_told() -> None:
+    both = {"m": {"gpus": [8000], "pin": "plugin"}, "n": {"gpus": [2000], "pin": "direct"}}
+    for nodes, hidden, how in (
+        (both, (), "dry-run"),
+        (both, ("POST",), "read"),
+        ({"n": both["n"]}, ("POST", "/apis"), "nodes"),
+        (both, ("POST", "/apis"), "unknown"),
+    ):
+        cluster = Cluster(nodes, [])
+        cluster.hidden, cluster.policy = hidden, {}
+        (item,) = ask(cluster, filename="-", stdin=POD.replace("N", "3000"), output="json").json["items"]
+        assert (item["admission"], item["verdict"], item["code"]) == (how, "never", "TooLarge")
+        fits = {"verdict": "fits", "code": "Fits", "message": "fits"}
+        assert item.get("otherwise") == (fits if how == "unknown" else None)
+    assert "admission" not in object_of()
+
+
+def test_what_would_not_be_created_is_the_api_servers_no() -> None:
+    cluster = world()
+    for status, verdict in ((403, "refused"), (422, "invalid"), (400, "invalid")):
+        cluster.refuses = ApiError(status, "", 'pods "p" is forbidden: exceeded quota: q.')
+        answer = ask(cluster, filename="-", stdin=POD.replace("N", "3000"), output="json")
+        (item,) = answer.json["items"]
+        assert (answer.code, item["verdict"], item["owner"]) == (1, verdict, "kube-apiserver")
+        assert (item["code"], item["message"]) == ("NotAdmitted", "exceeded quota: q")

@@ -87,6 +87,7 @@ REQUESTS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
             reporting_component="",
         )
     ),
+    "dry_run": lambda api: api.dry_run("/api/v1/namespaces/ns/pods", {}, objects.Pod),
     "get_pod": lambda api: api.get_pod("ns", "pod"),
     "has_mutating_policy": lambda api: api.has_mutating_policy(pinning.POLICY),
     "patch_node_annotations": lambda api: api.patch_node_annotations("node", {}),
@@ -208,9 +209,11 @@ def test_the_second_scheduler_has_what_a_kube_scheduler_has() -> None:
 
 
 def test_people_who_look_change_nothing() -> None:
-    (rule,) = manifests.one("view-rbac.yaml", "ClusterRole")["rules"]
-    assert set(rule["verbs"]) == {"get", "list", "watch"}
-    assert set(rule["resources"]) == {"nodes", "pods", "events"}
+    rules = manifests.one("view-rbac.yaml", "ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+    policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}
+    read = {resource for rule in rules for resource in rule["resources"]}
+    assert read == {"nodes", "pods", "events", "namespaces", *policies}
 
 
 def _granted(name: str) -> set[Right]:

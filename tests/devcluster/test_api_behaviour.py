@@ -36,6 +36,31 @@ async def test_a_name_can_be_taken_only_once(api: Api) -> None:
     assert answer.body["details"] == {"name": "settings", "kind": "configmaps"}
 
 
+async def test_a_dry_run_answers_what_would_be_created_and_creates_nothing(api: Api) -> None:
+    await api.create(api.configmaps, configmap())
+    tried = await api.call(
+        "POST", api.configmaps, {"metadata": {"generateName": "part-"}, "data": {"n": "1"}}, dryRun="All"
+    )
+    assert (tried.code, tried.body["kind"], tried.body["data"]) == (201, "ConfigMap", {"n": "1"})
+    assert tried.body["metadata"]["name"].startswith("part-")
+    assert tried.body["metadata"]["uid"]
+    assert "resourceVersion" not in tried.body["metadata"]
+    taken = await api.call("POST", api.configmaps, configmap(), dryRun="All")
+    assert (taken.code, taken.reason) == (409, "AlreadyExists")
+    assert "settings" in (await api.get(api.configmaps)).names()
+    assert tried.body["metadata"]["name"] not in (await api.get(api.configmaps)).names()
+
+
+async def test_a_dry_run_of_a_pod_fills_in_what_a_pod_gets_and_refuses_what_is_refused(api: Api) -> None:
+    tried = await api.call("POST", api.pods, pod("draft"), dryRun="All")
+    assert (tried.code, tried.body["spec"]["restartPolicy"]) == (201, "Always")
+    assert (await api.get(f"{api.pods}/draft")).code == 404
+    bad = await api.call("POST", api.pods, pod("Bad_Name"), dryRun="All")
+    assert (bad.code, bad.reason) == (422, "Invalid")
+    nowhere = await api.call("POST", f"/api/v1/namespaces/{support.unique('missing')}/pods", pod(), dryRun="All")
+    assert (nowhere.code, nowhere.reason) == (404, "NotFound")
+
+
 async def test_nothing_is_created_in_a_namespace_that_does_not_exist(api: Api) -> None:
     missing = support.unique("missing")
     answer = await api.call("POST", f"/api/v1/namespaces/{missing}/configmaps", configmap())

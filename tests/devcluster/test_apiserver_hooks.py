@@ -97,10 +97,12 @@ async def test_a_server_without_watch_lists_says_so_as_a_real_one(api: Api) -> N
 async def test_what_only_a_real_server_can_do_is_refused_with_a_sentence(api: Api) -> None:
     await api.create(api.pods, pod())
     evict = await api.call("POST", f"{api.pods}/train/eviction", {})
-    dry = await api.call("POST", api.pods, pod("b"), dryRun="All")
-    for answer in (evict, dry):
+    dry = await api.call("DELETE", f"{api.pods}/train", dryRun="All")
+    in_its_body = await api.call("DELETE", f"{api.pods}/train", {"dryRun": ["All"]})  # as kubectl says it
+    for answer in (evict, dry, in_its_body):
         assert (answer.code, answer.reason) == (501, "NotImplemented")
         assert "is not part of gpushare's test API server" in answer.message
+    assert (await api.get(api.pods)).names() == ["train"]
     json_patch = await api.call("PATCH", f"{api.pods}/train", [], content_type="application/json-patch+json")
     assert json_patch.code == 415
     assert "application/merge-patch+json" in json_patch.message

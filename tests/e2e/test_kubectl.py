@@ -496,7 +496,7 @@ async def _until_pinned(kubectl: Kubectl) -> None:
     ("words", "complaint"),
     [
         (["create", "deployment", "x", "--image=y"], "--dry-run=client -o yaml | kubectl create -f -"),
-        (["run", "x", "--image=y", "--dry-run=server"], "dryRun is not part of gpushare's test API server"),
+        (["delete", "deployment", "web", "--dry-run=server"], "is not part of gpushare's test API server"),
         (["rollout", "pause", "deployment/web"], "spec.paused of a Deployment is not part of gpushare's test"),
         (["rollout", "undo", "deployment/web"], "the server could not find the requested resource"),
         (["patch", "deployment", "web", "--type=json", "-p", "[]"], "accepted media types include"),

@@ -1,62 +1,16 @@
 """What people see of a real cluster: `kubectl inspect gpushare` and `kubectl gpushare why`, piped and on a terminal."""
 
 import asyncio
-import contextlib
-import os
-import pty
-import subprocess
-import sys
-import termios
-from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e import binaries, objects
+from tests.e2e import objects, typed
 from tests.e2e.cluster import ADMIN
 from tests.e2e.figures import Figures
 from tests.e2e.world import World
 
-SECONDS = 30.0
-PROGRAMS = Path(sys.executable).parent
 HOLDERS = [{"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)]
 WAITER = {"name": "waits", "containers": {"main": 6000}}
 REFUSED = "no single GPU has 6000 MiB free"
-
-
-def _environment(kubeconfig: Path) -> dict[str, str]:
-    """kubectl finds its plugins on PATH; both stand there as after an installation."""
-    path = f"{binaries.program('kubectl').parent}:{PROGRAMS}:{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-
-
-async def _piped(kubeconfig: Path, *words: str) -> tuple[int, str, str]:
-    done = await asyncio.to_thread(
-        subprocess.run,
-        words,
-        env=_environment(kubeconfig),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-async def _on_a_terminal(kubeconfig: Path, *words: str) -> tuple[int, str]:
-    return await asyncio.wait_for(asyncio.to_thread(_terminal, kubeconfig, words), SECONDS)
-
-
-def _terminal(kubeconfig: Path, words: Sequence[str]) -> tuple[int, str]:
-    """Exit code and all that was written on a terminal of 120 columns."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (40, 120))
-    shown = b""
-    with subprocess.Popen(words, env=_environment(kubeconfig), stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        with contextlib.suppress(OSError):  # nobody has the other side open any more
-            while piece := os.read(ours, 1 << 16):
-                shown += piece
-    os.close(ours)
-    return process.returncode, shown.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 async def test_a_real_cluster_is_shown_piped_and_on_a_terminal(world: World, figures: Figures) -> None:
@@ -67,13 +21,13 @@ async def test_a_real_cluster_is_shown_piped_and_on_a_terminal(world: World, fig
         await world.sight.until_bound(*await world.make_pods(*HOLDERS))
         await world.make_pods(WAITER)
         await world.sight.until_refused("waits")
-        piped = await _piped(admin, "kubectl", "inspect", "gpushare", node)
-        code, terminal = await _on_a_terminal(admin, "kubectl", "inspect", "gpushare")
-        directly = await _piped(admin, "gpushare", "inspect", node)
-        why = await _piped(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
-        alone = await _piped(admin, "gpushare", "why", f"{namespace}/waits")
-        runs = await _piped(admin, "kubectl", "gpushare", "why", "holds-0", "-n", namespace)
-        on_terminal = await _on_a_terminal(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+        piped = await typed.piped(admin, "kubectl", "inspect", "gpushare", node)
+        code, terminal = await typed.on_a_terminal(admin, "kubectl", "inspect", "gpushare")
+        directly = await typed.piped(admin, "gpushare", "inspect", node)
+        why = await typed.piped(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+        alone = await typed.piped(admin, "gpushare", "why", f"{namespace}/waits")
+        runs = await typed.piped(admin, "kubectl", "gpushare", "why", "holds-0", "-n", namespace)
+        on_terminal = await typed.on_a_terminal(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
 
     assert piped == directly == (0, piped[1], "")
     assert [line.split() for line in piped[1].splitlines()] == [
@@ -109,9 +63,9 @@ async def test_who_may_read_one_namespace_only_learns_nothing_of_the_others(worl
                 await asyncio.sleep(0.05)
             await world.make_pods({"name": "waits", "containers": {"main": 4000}})
             await world.sight.until_refused("waits")
-            alone = await _piped(tenant, "gpushare", "why", "waits", "-n", namespace)
-            plugin = await _piped(tenant, "kubectl", "gpushare", "why", "waits", "-n", namespace)
-            refused = await _piped(tenant, "kubectl", "inspect", "gpushare")
+            alone = await typed.piped(tenant, "gpushare", "why", "waits", "-n", namespace)
+            plugin = await typed.piped(tenant, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+            refused = await typed.piped(tenant, "kubectl", "inspect", "gpushare")
     finally:
         await world.api.call("DELETE", f"/api/v1/namespaces/{other}/pods", {"gracePeriodSeconds": 0})
         await world.api.call("DELETE", f"/api/v1/namespaces/{other}")

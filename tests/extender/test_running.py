@@ -340,3 +340,17 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
     assert {now[f'gpushare_watch_age_seconds{{of="{of}"}}'] < 60 for of in ("nodes", "pods", "configmaps")} == {True}
     assert now['gpushare_events{outcome="sent"}'] >= 3
     assert now['gpushare_events{outcome="dropped"}'] == now['gpushare_events{outcome="failed"}'] == 0
+
+
+async def test_a_pod_that_does_not_exist_is_explained_as_it_is_sent(server: ApiServer) -> None:
+    """Both pins in one cluster: the env of the admission policy says which nodes are meant, and nothing is guessed."""
+    cluster.create(server, cluster.node("p", 4000, pin="plugin"))
+    async with inside.running(server) as extender:
+        for direct, amount, code, where in (
+            (True, 6000, "Fits", "a"),
+            (False, 3000, "Fits", "p"),
+            (False, 6000, "TooLarge", "p"),
+            (True, 9000, "TooLarge", "a"),
+        ):
+            said = await extender.post("explain", cluster.pod("draft", amount, direct=direct))
+            assert (said["code"], said["nodes"][0]["name"]) == (code, where)

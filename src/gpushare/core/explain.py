@@ -25,9 +25,9 @@ from gpushare.core.explanation import (
     Spot,
     Way,
 )
-from gpushare.core.fit import NEEDS_POLICY, NO_SHARED_GPU, PINS_BY_PLUGIN, Question
+from gpushare.core.fit import NO_SHARED_GPU, Question
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import Pin, PodFacts, Refusal, Request
+from gpushare.core.model import PodFacts, Refusal, Request
 
 VERSION = explanation.VERSION
 NO_REQUEST = "it asks no GPU memory"
@@ -51,9 +51,11 @@ def explain(
 ) -> Explanation:
     """All there is to say about a pod, the closest node first.
 
-    Before a pod exists no admission policy has had its say, so it may become one for either kind of node: the kind
-    that does it more good is meant. `among`: the only nodes that are looked at. `policy`: by which a node is chosen
-    for a pod that names none. `budget`: what it may cost where others wait.
+    The pod is judged as it is given. What admission makes of one that does not exist yet decides which nodes take it,
+    and only the API server knows that: whoever asks before, asks with the pod as it will be admitted.
+
+    `among`: the only nodes that are looked at. `policy`: by which a node is chosen for a pod that names none. `budget`:
+    what it may cost where others wait.
     """
     steps = explaining(ledger, pod, barred=barred, among=among, policy=policy, budget=budget)
     while True:
@@ -75,21 +77,6 @@ def explaining(
 ) -> Steps:
     """The same in short steps, for those who have other things to do between them."""
     budget = budget or Budget(choose.UNHURRIED_LOOKS)
-    said = yield from _explain(ledger, pod, barred, among, policy, budget)
-    if not pod.uid and isinstance(pod.claim, Request) and pod.claim.pin is Pin.PLUGIN:
-        admitted = msgspec.structs.replace(pod, claim=msgspec.structs.replace(pod.claim, pin=Pin.DIRECT))
-        other = yield from _explain(ledger, admitted, barred, among, policy, budget)
-        said = min(said, other, key=_how_bad)
-    return said
-
-
-def _how_bad(said: Explanation) -> tuple[int, bool]:
-    return explanation.VERDICTS.index(said.verdict), said.code in (PINS_BY_PLUGIN.code, NEEDS_POLICY.code)
-
-
-def _explain(
-    ledger: Ledger, pod: PodFacts, barred: Collection[str], among: Collection[str] | None, policy: str, budget: Budget
-) -> Steps:
     if pod.claim is None:
         return answer(pod, "fits", explanation.NO_REQUEST, NO_REQUEST)
     if pod.node or pod.finished:

@@ -8,9 +8,13 @@ import msgspec
 
 VERSION = 1
 VERDICTS = ("runs", "fits", "refused", "never", "invalid")  # from good to bad
-GPUSHARE, SCHEDULER, KUBELET = OWNERS = ("gpushare", "kube-scheduler", "kubelet")
+GPUSHARE, SCHEDULER, KUBELET, API_SERVER = OWNERS = ("gpushare", "kube-scheduler", "kubelet", "kube-apiserver")
 # Codes beside those of the refusals.
 NO_REQUEST, FITS, BOUND, ENDED, KEPT_OFF = "NoRequest", "Fits", "Bound", "Ended", "KeptOff"
+NOT_ADMITTED = "NotAdmitted"
+# How it is known what admission makes of a pod that does not exist yet: the API server was asked; gpushare's policy was
+# read; all nodes pin one way; it is not known.
+DRY_RUN, READ, BY_NODES, UNKNOWN = ADMISSIONS = ("dry-run", "read", "nodes", "unknown")
 
 
 class Said(msgspec.Struct, omit_defaults=True):
@@ -121,6 +125,14 @@ class Replicas(msgspec.Struct):
     fit: int
 
 
+class Otherwise(msgspec.Struct):
+    """The answer for the pod that it may become as well."""
+
+    verdict: str
+    code: str
+    message: str
+
+
 class Explanation(msgspec.Struct, omit_defaults=True):
     version: int
     verdict: str  # one of VERDICTS
@@ -139,3 +151,5 @@ class Explanation(msgspec.Struct, omit_defaults=True):
     without_gpu: int = 0  # nodes that have no GPU at all, and are not among `nodes`
     kind: str | None = None  # of a template in a file, like the next
     replicas: Replicas | None = None
+    admission: str | None = None  # of a pod in a file that asks for GPU memory: one of ADMISSIONS
+    otherwise: Otherwise | None = None  # if that is unknown: the answer, no worse than this one, for the other pod

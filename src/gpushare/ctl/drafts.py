@@ -1,7 +1,8 @@
 """Would it fit? Pods that exist only in a file, placed one by one.
 
 Pure, on a ledger of its own: what is placed is held there, so that the next replica, and the next item of the file, see
-it. A node is chosen as the extender would choose it. Called by `why -f`.
+it. A node is chosen as the extender would choose it. The pods come as the API server will admit them, see `admitted`.
+Called by `why -f`.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ import msgspec
 
 from gpushare.core import choose, explain, explanation, intree, request, score
 from gpushare.core.explanation import Explanation, Replicas, Way
-from gpushare.core.model import Pin, PodFacts, Refusal, Request
+from gpushare.core.model import PodFacts, Refusal, Request
 from gpushare.ctl import judge, seen
 from gpushare.ctl.manifests import Item
 from gpushare.ctl.rest import Keeping, Rest
@@ -30,11 +31,14 @@ Place = tuple[str, int | None]  # node, and GPU if it is a single one
 class Drafts:
     def __init__(self, world: Snapshot) -> None:
         self._world, self._rest = world, Rest(world)
-        self._placed = 0
+        self._placed: list[tuple[str, seen.Pod, str]] = []  # uid, pod and node, in the order they came
+        self._before = 0  # how many were placed before the last item
 
-    def place(self, item: Item) -> Explanation:
-        """What becomes of an item: of the first pod that does not fit or, if all do, of the first."""
-        pod = _of_every_node(item.pod) if item.every_node else item.pod
+    def place(self, item: Item, admitted: seen.Pod) -> Explanation:
+        """What becomes of an item whose pods are admitted so: of the first that does not fit or, if all do, of the
+        first."""
+        self._before = len(self._placed)
+        pod = _of_every_node(admitted) if item.every_node else admitted
         facts = request.facts(pod, None)
         said = judge.about(judge.judged(self._world, self._rest, pod, facts), pod)
         if isinstance(facts.claim, Request):
@@ -42,6 +46,13 @@ class Drafts:
         if not item.is_pod:
             said.kind = item.kind
         return said
+
+    def take_back(self) -> None:
+        """As if the last item had not been placed."""
+        for uid, pod, node in self._placed[self._before :]:
+            self._world.ledger.release(uid)
+            self._rest.add(pod, node, -1)
+        del self._placed[self._before :]
 
     def _all(self, item: Item, pod: seen.Pod, facts: PodFacts, first: Explanation) -> Explanation:
         keeping = self._rest.keeping(pod, facts, every_node=item.every_node)
@@ -68,37 +79,25 @@ class Drafts:
         """Holds the best place there is for one more, and says which."""
         ledger = self._world.ledger
         candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
-        for admitted in _admitted(facts):
-            assert isinstance(admitted.claim, Request)
-            policy = admitted.claim.policy or choose.BINPACK
-            fits = ledger.fitting(admitted.claim, admitted, candidates)
-            best = score.best(ledger, admitted.claim, admitted, fits, policy)
-            if not best:
-                continue
-            node = best[0][0]
-            self._placed += 1
-            draft = msgspec.structs.replace(admitted, uid=f"draft-{self._placed}")
-            places = ledger.hold(draft, node, policy, self._world.now)
-            if isinstance(places, Refusal):
-                return None
-            self._rest.add(pod, node)
-            keeping[node] = self._rest.of(pod, facts, node)
-            return node, self._single_gpu(node, draft.uid)
-        return None
+        assert isinstance(facts.claim, Request)
+        policy = facts.claim.policy or choose.BINPACK
+        fits = ledger.fitting(facts.claim, facts, candidates)
+        best = score.best(ledger, facts.claim, facts, fits, policy)
+        if not best:
+            return None
+        node = best[0][0]
+        draft = msgspec.structs.replace(facts, uid=f"draft-{len(self._placed)}")
+        if isinstance(ledger.hold(draft, node, policy, self._world.now), Refusal):
+            return None
+        self._placed.append((draft.uid, pod, node))
+        self._rest.add(pod, node)
+        keeping[node] = self._rest.of(pod, facts, node)
+        return node, self._single_gpu(node, draft.uid)
 
     def _single_gpu(self, node: str, uid: str) -> int | None:
         state = self._world.ledger.nodes[node]
         charges = state.holdings[uid].charges or ()
         return state.facts.gpus[charges[0][0]].index if state.facts is not None and len(charges) == 1 else None
-
-
-def _admitted(facts: PodFacts) -> list[PodFacts]:
-    """A pod for nodes with a device plugin or, once the admission policy has seen it, for those that pin directly."""
-    assert isinstance(facts.claim, Request)
-    if facts.claim.pin is not Pin.PLUGIN:
-        return [facts]
-    direct = msgspec.structs.replace(facts.claim, pin=Pin.DIRECT)
-    return [facts, msgspec.structs.replace(facts, claim=direct)]
 
 
 def _of_every_node(pod: seen.Pod) -> seen.Pod:

@@ -1,46 +1,55 @@
 """`why -f`: a file, or stdin, and what would become of each thing in it.
 
-Called by `why`. Reads the file, asks for the priority of each pod that names a class, reads the cluster once, and has
-`drafts` place the pods one by one. A running extender can be asked about a single pod only: it places nothing for us.
+Called by `why`. Reads the file and the cluster once, has `admitted` find out what the API server will make of each
+pod, and has `drafts` place them one by one. A running extender can be asked about a single pod only: it places nothing
+for us.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
 
-from gpushare.core import api, explain, request
-from gpushare.core.explanation import Explanation
+from gpushare.core import explain, explanation, request
+from gpushare.core.explanation import Explanation, Otherwise
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Request
-from gpushare.ctl import judge, manifests, seen, sick, snapshot
+from gpushare.ctl import judge, manifests, seen, sick, snapshot, whytext
+from gpushare.ctl.admitted import Admission, Admitted
 from gpushare.ctl.drafts import Drafts
 from gpushare.ctl.judge import COMPUTE_HERE
 from gpushare.ctl.manifests import Item
 from gpushare.ctl.rest import Rest
-from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.ctl.snapshot import Snapshot
+from gpushare.ctl.source import Drafting
+from gpushare.ctl.whytext import How
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 if TYPE_CHECKING:
     from gpushare.ctl.told import Extender
 
 STDIN = "stdin"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses/"
-NO_CLASS = "there is no PriorityClass {name}: counted as priority 0, and the API server will refuse the pod."
-UNREADABLE_CLASS = "PriorityClass {name} may not be read: counted as priority 0."
+TWO_ANSWERS = (
+    "whether gpushare's admission policy will change {name} cannot be known here. The answer is what happens {this}; "
+    "{that}: {other} For one answer: {way}"
+)
+IF_NOT, IF_SO = "if it does not", "if it does"
 
 
 class Filed(msgspec.Struct):
     file: str  # as it is shown
     items: list[Item]
     notes: list[str]
+    namespaces: dict[str, dict[str, str]]  # those that come with them, and their labels
 
 
-class _PriorityClass(api.Struct):
-    value: int = 0
-    preemption_policy: str | None = None
+class Placing(Protocol):
+    """Says what becomes of an item whose pods are admitted so, and can forget the last one."""
+
+    def place(self, item: Item, admitted: seen.Pod) -> Explanation: ...
+
+    def take_back(self) -> None: ...
 
 
 def read(filename: str, namespace: str, stdin: TextIO) -> Filed:
@@ -54,60 +63,101 @@ def read(filename: str, namespace: str, stdin: TextIO) -> Filed:
         why = (getattr(error, "strerror", None) or str(error)).lower()
         raise UserError(f"{file} cannot be read", why, "-f FILE, or -f - for stdin") from None
     found = manifests.read(text, file, namespace)
-    return Filed(file, found.items, found.notes)
+    return Filed(file, found.items, found.notes, found.namespaces)
 
 
 def answers(
-    filed: Filed, source: Source, extender: "Extender | None", now: float, note: Callable[[str], None]
+    filed: Filed, source: Drafting, extender: "Extender | None", now: float, note: Callable[[str], None]
 ) -> list[Explanation]:
     """What would become of each item, in the order of the file."""
-    if all(not isinstance(request.parse(item.pod, None), Request) for item in filed.items):
+    if not any(map(_asks, filed.items)):
         return [_alone(item) for item in filed.items]  # whatever the cluster is like
-    for item in filed.items:
-        _set_priority(item, source, note)
     if extender is not None:
-        return [_told(filed, extender, source, now)]
+        _check_single(filed)
     world = snapshot.read(source, now)
-    sick.mark(world, source)
-    drafts = Drafts(world)
-    return [drafts.place(item) for item in filed.items]
+    admission = Admission(source, world.ledger, filed.namespaces, note)
+    if extender is None:
+        sick.mark(world, source)
+    placing: Placing = Drafts(world) if extender is None else _Told(extender, world)
+
+    def two_answers(this: str, that: str, other: Explanation) -> None:
+        line = whytext.text(other, How(now, file=filed.file)).partition("\n")[0]
+        way = admission.way(other.pod.namespace)
+        note(TWO_ANSWERS.format(name=other.pod.name, this=this, that=that, other=line, way=way))
+
+    return [
+        _judged(item, admission.of(item), placing, two_answers) if _asks(item) else _alone(item) for item in filed.items
+    ]
+
+
+def _asks(item: Item) -> bool:
+    return isinstance(request.parse(item.pod, None), Request)
 
 
 def _alone(item: Item) -> Explanation:
-    said = judge.about(explain.explain(Ledger(), request.facts(item.pod, None)), item.pod)
+    return _about(item, item.pod, explain.explain(Ledger(), request.facts(item.pod, None)))
+
+
+def _about(item: Item, pod: seen.Pod, said: Explanation) -> Explanation:
+    said = judge.about(said, pod)
     said.kind = None if item.is_pod else item.kind
     return said
 
 
-def _told(filed: Filed, extender: "Extender", source: Source, now: float) -> Explanation:
+def _judged(
+    item: Item, admitted: Admitted, placing: Placing, two_answers: Callable[[str, str, Explanation], None]
+) -> Explanation:
+    if admitted.refused:
+        said = _about(item, item.pod, _not_created(item.pod, admitted))
+    else:
+        said = placing.place(item, admitted.pod)
+    if admitted.other is not None:
+        placing.take_back()
+        other = placing.place(item, admitted.other)
+        # Neither is more likely. The worse one promises nothing that does not come true, and both are told.
+        if _how_bad(other) > _how_bad(said):
+            two_answers(IF_SO, IF_NOT, said)
+            said, other = other, said
+        else:
+            two_answers(IF_NOT, IF_SO, other)
+            placing.take_back()
+            said = placing.place(item, admitted.pod)
+        said.otherwise = Otherwise(other.verdict, other.code, other.message)
+    said.admission = admitted.how
+    return said
+
+
+def _not_created(pod: seen.Pod, admitted: Admitted) -> Explanation:
+    verdict, facts = "invalid" if admitted.invalid else "refused", request.facts(pod, None)
+    return explain.answer(facts, verdict, explanation.NOT_ADMITTED, admitted.refused, owner=explanation.API_SERVER)
+
+
+def _how_bad(said: Explanation) -> tuple[int, int]:
+    missing = said.replicas.asked - said.replicas.fit if said.replicas is not None else 0
+    return explanation.VERDICTS.index(said.verdict), missing
+
+
+def _check_single(filed: Filed) -> None:
     item = filed.items[0]
     if len(filed.items) > 1 or item.replicas != 1 or item.every_node:
         why = "it is asked about one pod at a time, and places none"
         raise UserError(f"--extender cannot place what is in {filed.file}", why, COMPUTE_HERE)
-    said = extender.explain_draft(item.pod)
-    if said is None:
-        raise UserError(
-            "the extender has no answer", "it does not take pods that do not exist", COMPUTE_HERE, CLUSTER_NOT_ASKED
-        )
-    world = snapshot.read(source, now)
-    keeping = Rest(world).keeping(item.pod, request.facts(item.pod, None))
-    said = judge.about(judge.with_rest(said, world, keeping), item.pod)
-    said.kind = None if item.is_pod else item.kind
-    return said
 
 
-def _set_priority(item: Item, source: Source, note: Callable[[str], None]) -> None:
-    """As the API server will: from the class that a pod names."""
-    name = item.priority_class
-    if not name or item.pod.spec.priority is not None:
-        return
-    path = CLASSES + quote(name, safe="")
-    try:
-        found = seen.decode(source.get(path), _PriorityClass, path)
-    except NotFound:
-        note(NO_CLASS.format(name=name))
-    except Forbidden:
-        note(UNREADABLE_CLASS.format(name=name))
-    else:
-        item.pod.spec.priority = found.value
-        item.pod.spec.preemption_policy = item.pod.spec.preemption_policy or found.preemption_policy
+class _Told:
+    """A running extender's answers. It places nothing, so nothing is taken back."""
+
+    def __init__(self, extender: "Extender", world: Snapshot) -> None:
+        self._extender, self._world = extender, world
+
+    def place(self, item: Item, admitted: seen.Pod) -> Explanation:
+        said = self._extender.explain_draft(admitted)
+        if said is None:
+            raise UserError(
+                "the extender has no answer", "it does not take pods that do not exist", COMPUTE_HERE, CLUSTER_NOT_ASKED
+            )
+        keeping = Rest(self._world).keeping(admitted, request.facts(admitted, None))
+        return _about(item, admitted, judge.with_rest(said, self._world, keeping))
+
+    def take_back(self) -> None:
+        pass

@@ -84,8 +84,9 @@ def page(seen: Snapshot, options: Options, screen: Screen) -> Page:
         drawn = table.summary(shown, unit, screen, wide=wide)
     below, counts = [], ""
     if wide or screen.terminal:
-        waits = waiting.pods(seen)
-        listed = waiting.lines(waits, seen.now, most=None if wide else waiting.MOST)
+        waits = waiting.who(seen)
+        told = waiting.pods(seen, waits if wide else waits[: waiting.MOST])
+        listed = waiting.lines(told, seen.now, count=len(waits))
         below = [*listed, *_explained(shown, unit, None if wide else MOST_LINES)]
         below = ["", *below] if below else []
         pods = count(sum(len(node.pods) for node in shown), "pod")
@@ -164,7 +165,7 @@ def _for_programs(seen: Snapshot, shown: set[str], output: str) -> str:
     """The extender's `/inspect`, and who waits."""
     states = [seen.ledger.nodes[name] for name in sorted(shown) if name in seen.ledger.nodes]
     nodes = [inspected(state) for state in states if state.facts is not None]
-    said = {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(seen)]}
+    said = {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(seen, waiting.who(seen))]}
     if output == JSON:
         return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
     import yaml

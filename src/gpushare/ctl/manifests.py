@@ -27,6 +27,8 @@ class Item(msgspec.Struct):
     kind: str
     name: str
     pod: seen.Pod
+    spec: msgspec.Raw  # of the pod, all that was written
+    generated: bool = False  # its name is only the beginning of one
     replicas: int = 1
     every_node: bool = False
     priority_class: str = ""
@@ -39,6 +41,7 @@ class Item(msgspec.Struct):
 class Manifest(msgspec.Struct):
     items: list[Item]
     notes: list[str]
+    namespaces: dict[str, dict[str, str]]  # those that come with them, and their labels
 
 
 def read(text: str, file: str, namespace: str) -> Manifest:
@@ -46,6 +49,7 @@ def read(text: str, file: str, namespace: str) -> Manifest:
     items: list[Item] = []
     notes: list[str] = []
     skipped: list[str] = []
+    namespaces: dict[str, dict[str, str]] = {}
     for position, document in enumerate(_documents(text, file), 1):
         if not isinstance(document, dict):
             what = f"{file}: document {position} is no Kubernetes object"
@@ -53,6 +57,8 @@ def read(text: str, file: str, namespace: str) -> Manifest:
         for given in _flat(document):
             kind, name = _kind(given, file), _name(given)
             template, replicas = _template(kind, given)
+            if kind == "Namespace":
+                namespaces[name] = _labels(given)
             if template is None:
                 skipped.append(f"{kind} {name}".strip())
                 continue
@@ -62,7 +68,7 @@ def read(text: str, file: str, namespace: str) -> Manifest:
     if not items:
         held = f"it holds {', '.join(skipped)}" if skipped else "it is empty"
         raise UserError(f"no pod in {file}", held, f"a file with a {KINDS}")
-    return Manifest(items, [*notes, *(f"{file}: {one} holds no pod." for one in skipped)])
+    return Manifest(items, [*notes, *(f"{file}: {one} holds no pod." for one in skipped)], namespaces)
 
 
 def _documents(text: str, file: str) -> list[Any]:
@@ -117,11 +123,13 @@ def _item(kind: str, given: Object, template: Object, replicas: object, file: st
         raise UserError(f"{file}: a {kind} without a name", "metadata.name is missing", way)
     who = f"{kind} {name}"
     of_pod = {**_mapping(template.get("metadata")), "name": name, "namespace": meta.get("namespace") or namespace}
-    pod = _pod(of_pod, spec, file, who)
+    pod, written = _pod(of_pod, spec, file, who)
     return Item(
         kind,
         name,
         pod,
+        written,
+        generated=kind != "Pod" or not meta.get("name"),
         replicas=_count(replicas, f"{file}: {who}"),
         every_node=kind == "DaemonSet",
         priority_class=str(spec.get("priorityClassName") or ""),
@@ -140,7 +148,19 @@ def _template(kind: str, given: Object) -> tuple[Object | None, object]:
         return None, 0
     if kind in ("Job", "CronJob"):
         return template, _parallel(spec)
+    if kind == "StatefulSet":
+        template = _with_claims(template, spec)
     return template, 1 if spec.get("replicas") is None else spec["replicas"]
+
+
+def _with_claims(template: Object, stateful: Object) -> Object:
+    """The pods of a StatefulSet have a volume for each claim that it makes for them."""
+    claims = stateful.get("volumeClaimTemplates")
+    names = [_name(claim) for claim in claims if isinstance(claim, dict)] if isinstance(claims, list) else []
+    spec = _mapping(template.get("spec"))
+    others = [one for one in spec.get("volumes") or () if _mapping(one).get("name") not in names]
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+    return {**template, "spec": {**spec, "volumes": [*others, *made]}} if made else template
 
 
 def _parallel(job: Object) -> object:
@@ -157,18 +177,20 @@ def _count(replicas: object, who: str) -> int:
     return replicas
 
 
-def _pod(meta: Object, spec: Object, file: str, who: str) -> seen.Pod:
-    """The pod as it would be created: what a cluster adds (uid, node, status) is not taken from a file."""
+def _pod(meta: Object, spec: Object, file: str, who: str) -> tuple[seen.Pod, msgspec.Raw]:
+    """The pod as it would be created, and all of its spec: what a cluster adds (uid, node, status) is not taken from a
+    file."""
     kept = {key: meta.get(key) for key in ("name", "namespace", "annotations", "labels")}
-    made = {"metadata": kept, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
     try:
-        pod = msgspec.convert(_without_nulls(made), type=seen.Pod)
-    except (msgspec.ValidationError, RecursionError) as error:
+        written = msgspec.json.encode(_without_nulls({key: spec[key] for key in spec if key != "nodeName"}))
+        made = {"metadata": _without_nulls(kept), "spec": msgspec.Raw(written)}
+        pod = msgspec.json.decode(msgspec.json.encode(made), type=seen.Pod)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
         way = f'quote it if it is text, as in "2"; {_UNSURE.replace("FILE", file)}'
         raise UserError(f"{file}: {who} is not a valid pod", str(error), way) from None
     if not pod.spec.containers:
         raise UserError(f"{file}: {who} has no containers", "spec.containers is empty", _UNSURE.replace("FILE", file))
-    return pod
+    return pod, msgspec.Raw(written)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -176,6 +198,11 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _labels(given: Object) -> dict[str, str]:
+    labels = _mapping(_mapping(given.get("metadata")).get("labels"))
+    return {str(key): str(value) for key, value in labels.items()}
 
 
 def _mapping(value: object) -> Object:

@@ -6,13 +6,11 @@ gpushare refuses a node anyway, gpushare's sentence says what it means; only whe
 
 from collections.abc import Collection, Mapping
 
-import msgspec
-
 from gpushare.core import api, fit, intree, names, units
 from gpushare.core.explanation import NodeView, Said, Way
 from gpushare.core.fit import Question
 from gpushare.core.intree import Obstacle
-from gpushare.core.model import NodeFacts, Pin, PodFacts, Request
+from gpushare.core.model import PodFacts, Request
 from gpushare.ctl.snapshot import Snapshot
 
 GPU_TOTALS = (names.GPU_MEM, names.GPU_COUNT)
@@ -46,12 +44,12 @@ class Rest:
             return [obstacle for obstacle in found if obstacle.subject not in GPU_TOTALS]
         return found
 
-    def add(self, pod: intree.Pod, name: str) -> None:
-        """Count one more pod on a node."""
+    def add(self, pod: intree.Pod, name: str, times: int = 1) -> None:
+        """Count one more pod on a node; `times` -1 takes it back."""
         taken = self._totals(name)
         for resource, amount in intree.needs(pod).items():
-            taken[resource] = taken.get(resource, 0) + amount
-        taken[intree.PODS] += 1
+            taken[resource] = taken.get(resource, 0) + amount * times
+        taken[intree.PODS] += times
 
     def _totals(self, name: str) -> dict[str, int]:
         if name not in self._taken:
@@ -62,17 +60,7 @@ class Rest:
         state, claim = self._seen.ledger.nodes.get(name), facts.claim
         if state is None or state.facts is None or not isinstance(claim, Request):
             return False
-        pod = _as_admitted(facts, state.facts)
-        assert isinstance(pod.claim, Request)
-        return self._seen.ledger.refusal(Question(pod.claim), name, pod) is None
-
-
-def _as_admitted(facts: PodFacts, node: NodeFacts) -> PodFacts:
-    """A pod that does not exist yet, as the admission policy would make it for such a node; others as they are."""
-    if facts.uid or not isinstance(facts.claim, Request) or facts.claim.pin is not Pin.PLUGIN:
-        return facts
-    pin = Pin.DIRECT if node.pin is Pin.DIRECT else Pin.PLUGIN
-    return msgspec.structs.replace(facts, claim=msgspec.structs.replace(facts.claim, pin=pin))
+        return self._seen.ledger.refusal(Question(claim), name, facts) is None
 
 
 def said(obstacles: list[Obstacle]) -> Said | None:

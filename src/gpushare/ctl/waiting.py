@@ -15,7 +15,8 @@ from gpushare.core.model import PodFacts, Refusal, Request, Unit
 from gpushare.ctl import table
 from gpushare.ctl.screen import printable
 from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.usage import age, count
+from gpushare.ctl.usage import age
+from gpushare.ctl.usage import count as counted
 
 MOST = 10  # pods in the list, unless all are asked for
 LONGEST = 20  # characters of an amount that means nothing
@@ -51,14 +52,18 @@ class Waiting(msgspec.Struct):
     answer: Answer
 
 
-def pods(seen: Snapshot) -> list[Waiting]:
-    """By namespace and name."""
-    objects = {pod.metadata.uid: pod for pod in seen.pods}
+def who(seen: Snapshot) -> list[PodFacts]:
+    """All pods that wait, by namespace and name. Why each does is not looked at: that costs more than all the rest."""
+    return [pod for pod in seen.asking if not (pod.node or pod.finished or pod.terminating)]
+
+
+def pods(seen: Snapshot, asked: Sequence[PodFacts]) -> list[Waiting]:
+    """What these pods wait for."""
+    odd = {pod.uid for pod in asked if not isinstance(pod.claim, Request)}
+    written = {pod.metadata.uid: pod for pod in seen.pods if pod.metadata.uid in odd} if odd else {}
     answers: dict[tuple[object, ...], Answer] = {}
     found = []
-    for pod in seen.asking:
-        if pod.node or pod.finished or pod.terminating:
-            continue
+    for pod in asked:
         if isinstance(pod.claim, Request):
             key = _key(seen.ledger, pod)
             if key not in answers:
@@ -66,20 +71,20 @@ def pods(seen: Snapshot) -> list[Waiting]:
             answer = answers[key]
         else:
             assert pod.claim is not None
-            answer = _invalid(pod.claim, objects[pod.uid])
+            answer = _invalid(pod.claim, written[pod.uid])
         found.append(Waiting(pod.namespace, pod.name, pod.created, answer))
     return found
 
 
-def lines(waiting: Sequence[Waiting], now: float, *, most: int | None = None) -> list[str]:
-    """The list as text; nothing if nobody waits."""
-    if not waiting:
+def lines(shown: Sequence[Waiting], now: float, *, count: int) -> list[str]:
+    """The list as text, of `count` pods these; nothing if nobody waits."""
+    if not count:
         return []
-    shown = waiting[:most]
     rows = [[one.namespace, one.name, one.answer.asks, age(one.created, now), why(one.answer)] for one in shown]
-    title = f"Waiting for GPU memory: {count(len(waiting), 'pod')}"
-    rest = len(waiting) - len(shown)
-    return [title, *table.plain_rows([_COLUMNS, *rows]), *([f"and {count(rest, 'more pod')}: -o wide"] if rest else [])]
+    title = f"Waiting for GPU memory: {counted(count, 'pod')}"
+    rest = count - len(shown)
+    more = [f"and {counted(rest, 'more pod')}: -o wide"] if rest else []
+    return [title, *table.plain_rows([_COLUMNS, *rows]), *more]
 
 
 def why(answer: Answer) -> str:

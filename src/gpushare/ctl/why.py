@@ -16,7 +16,7 @@ from gpushare.ctl import judge, seen, sick, snapshot, whytext
 from gpushare.ctl.rest import Rest
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.ctl.source import Drafting, Forbidden, NotFound, Source
 from gpushare.ctl.usage import count
 from gpushare.ctl.whytext import How
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
@@ -47,7 +47,7 @@ class Found(msgspec.Struct):
     lacking: Forbidden | None = None
 
 
-def run(options: Options, source: Source, screen: Screen, *, now: float, stdin: TextIO) -> int:
+def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin: TextIO) -> int:
     """Answers and returns the exit code. A UserError says what went wrong; stdout is empty then."""
     extender = _extender(options.extender, screen) if options.extender else None
     if options.filename:

@@ -20,6 +20,8 @@ MOST_PLACES = 5  # of replicas that all fit
 NARROWEST = 40  # columns; a terminal below that is not worth wrapping for
 NO_PART = "{who} asks no GPU memory: gpushare has no part in it."
 FITS_NOW = "{who} is Pending, but it fits right now: {place}. GPU memory is not what it waits for."
+NOT_CREATED = "{who} would not be created: {message}."
+APIS_PART = "That is what the API server says to a dry run, not GPU memory."
 BARRED = "And kube-scheduler keeps it off every node that has a shared GPU: that is its rule, not GPU memory."
 
 
@@ -42,6 +44,8 @@ def _lines(said: Explanation, how: How) -> list[str]:
     who = f"{said.pod.name} ({how.file})" if how.file else said.pod.name
     if said.replicas is not None and (said.kind == DAEMON or (said.replicas.asked != 1 and said.verdict != "never")):
         return _replicas(said, how, who)
+    if said.code == explanation.NOT_ADMITTED:
+        return _wrapped([NOT_CREATED.format(who=who, message=said.message), f"  {APIS_PART}"], how)
     if said.verdict == "invalid":
         return _wrapped(whyshort.invalid(said, who, exists=not how.file), how)
     if said.code == explanation.NO_REQUEST:

@@ -18,6 +18,7 @@ JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPENAPI_V2_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # which is no proper media type
+NO_TRIAL: Final = "dryRun, but for creating,"
 _AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -44,6 +45,8 @@ def decode(body: bytes, kind: str) -> Any:
 
 def delete_options(request: web.BaseRequest, body: bytes) -> Object:
     options: Object = decode(body, "DeleteOptions") if body else {}
+    if options.get("dryRun"):
+        raise status.not_in_the_double(NO_TRIAL)
     if "gracePeriodSeconds" in request.query and not body:
         options["gracePeriodSeconds"] = int(listing.number(request.query, "gracePeriodSeconds"))
     if "propagationPolicy" in request.query and not body:

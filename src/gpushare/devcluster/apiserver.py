@@ -158,8 +158,8 @@ class ApiServer:
                 return web.Response(content_type=answers.OPENAPI_V2)  # a schema of nothing, in kubectl's binary form
             return answers.reply(200, found)
         target = paths.parse(request.path)
-        if request.query.get("dryRun"):
-            raise status.not_in_the_double("dryRun")
+        if request.query.get("dryRun") and not writing.is_trial(request, target):
+            raise status.not_in_the_double(answers.NO_TRIAL)
         if request.method == "GET":
             return await self._read(request, target)
         if request.method not in WRITES:

@@ -61,7 +61,8 @@ class Registry:
             raise status.not_found(kind.resource, name)
         return entry
 
-    def create(self, kind: Kind, namespace: str, obj: Object) -> bytes:
+    def create(self, kind: Kind, namespace: str, obj: Object, *, trial: bool = False) -> bytes:
+        """`trial`: all is done but the writing (`dryRun=All`). The answer then has no resourceVersion."""
         checks.read(kind, obj)
         meta = obj["metadata"]
         checks.namespace(meta, namespace)
@@ -79,7 +80,11 @@ class Registry:
         if self._admit is not None and kind is PODS:
             self._admit(obj)
         checks.refuse(kind, meta.get("name", ""), kind.create(obj))
-        return self.store.create(kind.resource, kinds.key(kind, namespace, meta["name"]), obj).data
+        key = kinds.key(kind, namespace, meta["name"])
+        if trial:
+            self.store.check_new(kind.resource, key, obj)
+            return msgspec.json.encode(obj)
+        return self.store.create(kind.resource, key, obj).data
 
     def _generated(self, kind: Kind, namespace: str, start: str) -> str:
         """A name nobody has; after some tries in vain the one that is taken, which is then refused."""

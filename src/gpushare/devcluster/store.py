@@ -131,9 +131,12 @@ class Store:
         return self.shelf(resource).entries.get(key)
 
     def create(self, resource: str, key: str, obj: Object) -> Entry:
+        self.check_new(resource, key, obj)
+        return self._write(resource, key, obj)
+
+    def check_new(self, resource: str, key: str, obj: Object) -> None:
         if key in self.shelf(resource).entries:
             raise status.already_exists(resource, obj["metadata"]["name"])
-        return self._write(resource, key, obj)
 
     def update(self, resource: str, key: str, obj: Object) -> Entry:
         """Writes over the present version, unless nothing would change: then there is no new version either.

@@ -17,7 +17,8 @@ def write(registry: Registry, request: web.BaseRequest, target: Target, body: by
             registry.bind(namespace, answers.decode(body, "Binding"), name)
             return answers.reply(201, status.success(201))
         case "POST", False, "" if namespace or not kind.namespaced:
-            return answers.whole(201, kind, registry.create(kind, namespace, answers.decode(body, kind.kind)))
+            obj, trial = answers.decode(body, kind.kind), is_trial(request, target)
+            return answers.whole(201, kind, registry.create(kind, namespace, obj, trial=trial))
         case "PUT", True, "" | "status":
             obj = answers.decode(body, kind.kind)
             return answers.whole(200, kind, registry.update(kind, namespace, name, obj, target.subresource))
@@ -31,6 +32,11 @@ def write(registry: Registry, request: web.BaseRequest, target: Target, body: by
         case "DELETE", False, "" if namespace or not kind.namespaced:
             return _delete_collection(registry, request, target, body)
     raise status.not_allowed()
+
+
+def is_trial(request: web.BaseRequest, target: Target) -> bool:
+    """Whether somebody wants to know what would be created. Only creating can be tried here."""
+    return request.method == "POST" and not target.subresource and request.query.get("dryRun") == "All"
 
 
 def _patch(registry: Registry, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:

@@ -135,7 +135,9 @@ class Verbs:
         return 200, wire.encode((yield from self._explain(pod)))
 
     def explain_pod(self, body: bytes) -> Steps:
-        """A pod that may not exist yet: what would become of it?"""
+        """A pod that may not exist yet: what would become of it? It is judged exactly as it is sent. One without the
+        env of the admission policy goes to no node that pins directly, whatever the policy would make of it: send what
+        a dry run answers, as `gpushare why -f --extender` does."""
         try:
             pod = request.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:

@@ -49,6 +49,10 @@ class Api:
     async def get(self, path: str, kind: type[T], params: Params | None = None) -> T:
         return answers.decode(await self._request("GET", path, params), kind, path)
 
+    async def dry_run(self, path: str, draft: object, kind: type[T]) -> T:
+        """What a POST would create, as admission leaves it. Nothing is written."""
+        return answers.decode(await self._request("POST", path, {"dryRun": "All"}, draft), kind, path)
+
     async def list_pages(
         self, path: str, kind: type[T], params: Params | None = None, limit: int = 500
     ) -> AsyncIterator[tuple[list[T], str]]:

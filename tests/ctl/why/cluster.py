@@ -3,6 +3,7 @@
 Words of `tests.scenarios.objects`, and those that only `why` looks at: taints, labels, CPU, gates, waiting containers.
 """
 
+import copy
 import json
 from collections.abc import Iterable
 from io import StringIO
@@ -13,14 +14,17 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from gpushare.core import names
-from gpushare.ctl import why
+from gpushare.ctl import policy, why
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.source import Forbidden, NotFound
+from gpushare.devcluster import admission
+from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
 from tests.scenarios import objects
 from tests.scenarios.objects import Object
 
 HERE = Path(__file__).parent
+SHIPPED = list(yaml.safe_load_all((HERE.parents[2] / "deploy" / "admission.yaml").read_text()))
 NOW = 1794745805.0  # 2026-11-15T12:30:05Z
 REFUSED_AT = "2026-11-15T12:29:57Z"  # 8 s before
 CREATED = "2026-11-15T12:27:55Z"  # 2m10s before
@@ -32,7 +36,12 @@ POD_WORDS = {
 
 
 class Cluster:
-    """Objects by name, and `hidden`: path beginnings that this user may not read."""
+    """Objects by name, and `hidden`: path beginnings that this user may not read.
+
+    `policy`: the labels of the namespaces in which gpushare's admission policy changes pods; none: there is no policy.
+    `namespaces`: labels by name, None for one that does not exist; any other exists, without labels. `refuses`: the
+    API server's no to a new pod.
+    """
 
     def __init__(self, nodes: Object, pods: Iterable[Object]) -> None:
         self.nodes = {name: node(name, given) for name, given in nodes.items()}
@@ -41,7 +50,39 @@ class Cluster:
         self.events: list[Object] = []
         self.classes: dict[str, Object] = {}
         self.hidden: tuple[str, ...] = ()
+        self.policy: dict[str, str] | None = None
+        self.namespaces: dict[str, dict[str, str] | None] = {}
+        self.refuses: ApiError | None = None
         self.asked: list[str] = []
+        self.tried: list[Object] = []
+
+    def dry_run(self, path: str, draft: bytes) -> bytes:
+        self.asked.append(f"POST {path}")
+        pod = json.loads(draft)
+        self.tried.append(json.loads(draft))
+        meta, namespace = pod["metadata"], path.split("/")[4]
+        if self.hidden and f"POST {path}".startswith(self.hidden):
+            words = f'User "dev" cannot create resource "pods" in API group "" in the namespace "{namespace}"'
+            raise ApiError(403, "Forbidden", f"pods is forbidden: {words}")
+        if self.refuses is not None:
+            raise self.refuses
+        if (namespace, meta.get("name")) in self.pods:
+            raise ApiError(409, "AlreadyExists", f'pods "{meta["name"]}" already exists')
+        for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
+            container.setdefault("resources", {})
+        labels = self.namespaces.get(namespace, {})
+        if labels is None:
+            raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
+        if self.policy is not None and self.policy.items() <= labels.items():
+            admission.pin(pod)
+        if (name := pod["spec"].get("priorityClassName")) is not None:
+            if name not in self.classes:
+                words = f"no PriorityClass with name {name} was found"
+                raise ApiError(403, "Forbidden", f'pods "{meta.get("name")}" is forbidden: {words}')
+            found = self.classes[name]
+            pod["spec"] |= {"priority": found["value"], "preemptionPolicy": found.get("preemptionPolicy")}
+        meta |= {"uid": "of-the-dry-run", "name": meta.get("name") or meta["generateName"] + "x7k2p"}
+        return json.dumps(pod).encode()
 
     def get(self, path: str) -> bytes:
         self.asked.append(path)
@@ -67,12 +108,26 @@ class Cluster:
             return {"items": [{"metadata": {"name": k}, "data": {"gpus": v}} for k, v in self.maps.items()]}
         if steps[-2] == "priorityclasses":
             return self.classes.get(steps[-1])
+        if parts.path.startswith(policy.GROUP):
+            return self._policy(parts.path)
+        if len(steps) == 4 and steps[2] == "namespaces":
+            labels = self.namespaces.get(steps[3], {})
+            return None if labels is None else {"metadata": {"name": steps[3], "labels": labels}}
         if steps[-1] == "events":
             uid = parse_qs(parts.query)["fieldSelector"][0].removeprefix("involvedObject.uid=")
             return {"items": [event for event in self.events if event["involvedObject"]["uid"] == uid]}
         if steps[-1] == "pods":
             return {"items": [pod for (namespace, _), pod in self.pods.items() if namespace == steps[3]]}
         return self.pods.get((steps[3], steps[5]))
+
+    def _policy(self, path: str) -> Object | None:
+        """As deploy/admission.yaml has it."""
+        if self.policy is None:
+            return None if path == policy.POLICY else {"items": []}
+        shipped, binding = copy.deepcopy(SHIPPED)
+        if self.policy:
+            binding["spec"]["matchResources"] = {"namespaceSelector": {"matchLabels": self.policy}}
+        return shipped if path == policy.POLICY else {"items": [binding]}
 
 
 def world(extra: Object | None = None) -> Cluster:

@@ -1,0 +1,185 @@
+"""The pod that the API server will make of one in a file: admission decides, among other things, which nodes take it.
+
+Called by `filed` for every pod that asks for GPU memory. The API server is asked to create the pod without creating it
+(a dry run), which answers exactly that, or why it would refuse. Whoever may not create pods there gets the pod worked
+out: by gpushare's own policy if it can be read, else by the nodes if all of them pin one way. If even that leaves two
+possibilities, both are told, and nothing is chosen here.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from gpushare.core import api, explanation, names, request
+from gpushare.core.ledger import Ledger
+from gpushare.core.model import Pin, Request
+from gpushare.ctl import seen
+from gpushare.ctl.manifests import Item
+from gpushare.ctl.policy import Policy
+from gpushare.ctl.source import Drafting, Forbidden, NotFound
+from gpushare.kube.errors import ApiError
+from gpushare.obs.errors import UserError
+
+NOT_TRIED = (
+    "pods in namespace {namespace} are judged without a dry run ({why}): quotas, limit ranges and what other admission "
+    "would change are not looked at."
+)
+NO_NAMESPACE = "there is no namespace {namespace} yet"
+NO_RIGHT = 'user "{user}" may not create pods there'
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses/"
+NO_CLASS = "there is no PriorityClass {name}: counted as priority 0, and the API server will refuse the pod."
+UNREADABLE_CLASS = "PriorityClass {name} may not be read: counted as priority 0."
+MOST_CONTAINERS = 500  # of each list; the policy leaves a pod with more as it is
+LONGEST_START = 57  # of a generated name, which may have 63 characters
+_ABOUT_ITSELF = re.compile(r'^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): (?:: )?')
+_OF_THE_POD = (400, 403, 413, 422)  # answers about the pod itself
+_DENIED = "denied the request"  # a webhook's no, whatever its status
+_NO_TRIALS = "does not support dry run"  # a webhook that cannot be asked so
+
+
+class _PriorityClass(api.Struct):
+    value: int = 0
+    preemption_policy: str | None = None
+
+
+class Admitted(msgspec.Struct):
+    """`other`: what it may become as well; nobody can say which. `refused`: the API server's words."""
+
+    pod: seen.Pod
+    how: str  # one of explanation.ADMISSIONS
+    other: seen.Pod | None = None
+    refused: str = ""
+    invalid: bool = False  # refused because of what is written in it
+
+
+class Admission:
+    """`coming`: namespaces that the file itself makes, with their labels. `note` is told what is not looked at."""
+
+    def __init__(
+        self, source: Drafting, ledger: Ledger, coming: Mapping[str, Mapping[str, str]], note: Callable[[str], None]
+    ) -> None:
+        self._source, self._ledger, self._note = source, ledger, note
+        self._policy = Policy(source, coming)
+        self._noted: set[str] = set()
+
+    def way(self, namespace: str) -> str:
+        """How somebody to whom two answers are given gets one."""
+        right = f"the right to create pods in namespace {namespace}"
+        return f"{right}, or {self._policy.lacking.way}" if self._policy.lacking is not None else right
+
+    def of(self, item: Item) -> Admitted:
+        path = f"/api/v1/namespaces/{quote(item.pod.metadata.namespace, safe='')}/pods"
+        try:
+            answer = self._tried(item, path)
+        except ApiError as error:
+            if _is_about_the_pod(error):
+                words = _ABOUT_ITSELF.sub("", error.message).rstrip(".")
+                return Admitted(item.pod, explanation.DRY_RUN, refused=words, invalid=error.status != 403)
+            self._note_once(item, _why_not(error, item.pod.metadata.namespace))
+            return self._worked_out(item)
+        except UserError as error:
+            self._note_once(item, f"{error.what}: {error.why}")
+            return self._worked_out(item)
+        pod = seen.decode(answer, seen.Pod, path)
+        meta = msgspec.structs.replace(
+            item.pod.metadata, annotations=pod.metadata.annotations, labels=pod.metadata.labels
+        )
+        return Admitted(seen.Pod(meta, pod.spec), explanation.DRY_RUN)
+
+    def _tried(self, item: Item, path: str) -> bytes:
+        try:
+            return self._source.dry_run(path, _draft(item, generated=item.generated))
+        except ApiError as error:
+            if error.status != 409 or item.generated:
+                raise
+            return self._source.dry_run(path, _draft(item, generated=True))  # there is one of that name already
+
+    def _worked_out(self, item: Item) -> Admitted:
+        self._set_priority(item)
+        pod = item.pod
+        claim = request.parse(pod, None)
+        if not isinstance(claim, Request) or claim.pin is not Pin.PLUGIN:
+            return Admitted(pod, explanation.READ)  # the env is there, written by hand: the policy adds nothing
+        changes = self._policy.changes(pod)
+        if changes is not None:
+            return Admitted(pinned(pod) if changes else pod, explanation.READ)
+        direct = {state.facts.pin is Pin.DIRECT for state in self._ledger.nodes.values() if state.facts is not None}
+        if len(direct) > 1:
+            return Admitted(pod, explanation.UNKNOWN, pinned(pod))
+        return Admitted(pinned(pod) if True in direct else pod, explanation.BY_NODES)
+
+    def _set_priority(self, item: Item) -> None:
+        """From the class that a pod names."""
+        name, spec = item.priority_class, item.pod.spec
+        if not name or spec.priority is not None:
+            return
+        path = CLASSES + quote(name, safe="")
+        try:
+            found = seen.decode(self._source.get(path), _PriorityClass, path)
+        except NotFound:
+            self._note(NO_CLASS.format(name=name))
+        except Forbidden:
+            self._note(UNREADABLE_CLASS.format(name=name))
+        else:
+            spec.priority = found.value
+            spec.preemption_policy = spec.preemption_policy or found.preemption_policy
+
+    def _note_once(self, item: Item, why: str) -> None:
+        said = NOT_TRIED.format(namespace=item.pod.metadata.namespace, why=why)
+        if said not in self._noted:
+            self._noted.add(said)
+            self._note(said)
+
+
+def pinned(pod: seen.Pod) -> seen.Pod:
+    """As the policy of deploy/admission.yaml leaves a pod, as far as decisions read it."""
+    apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
+    if max(len(apps), len(inits)) > MOST_CONTAINERS:
+        return pod
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=[_told_its_gpus(one, f"{names.VISIBLE_PREFIX}{i}") for i, one in enumerate(apps)],
+        init_containers=[_told_its_gpus(one, f"{names.VISIBLE_PREFIX}init-{i}") for i, one in enumerate(inits)],
+    )
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _told_its_gpus(container: api.Container, annotation: str) -> api.Container:
+    limits = (container.resources.limits if container.resources else None) or {}
+    if names.GPU_MEM not in limits and names.GPU_COUNT not in limits:
+        return container
+    reference = api.FieldRef(f"metadata.annotations['{annotation}']")
+    entry = api.EnvVar(names.VISIBLE_DEVICES, api.EnvSource(reference))
+    return msgspec.structs.replace(container, env=[*(container.env or ()), entry])
+
+
+def _draft(item: Item, *, generated: bool) -> bytes:
+    """The pod as it would be sent, with all that was written in its spec."""
+    meta = item.pod.metadata
+    named = {"generateName": f"{item.name[:LONGEST_START].rstrip('-.')}-"} if generated else {"name": item.name}
+    kept = {"namespace": meta.namespace, "annotations": meta.annotations, "labels": meta.labels}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", "metadata": {**named, **kept}, "spec": item.spec})
+
+
+def _is_about_the_pod(error: ApiError) -> bool:
+    """A no that the pod itself would get. Others are about who asks, or about asking."""
+    if _NO_TRIALS in error.message or _lacks_the_right(error):
+        return False
+    return error.status in _OF_THE_POD or _DENIED in error.message
+
+
+def _lacks_the_right(error: ApiError) -> str:
+    """Who may not create pods there; empty if that is not what was said."""
+    from gpushare.kube import explain  # only when something fails: it knows all about logging in
+
+    found = explain.FORBIDDEN.search(error.message) if error.status == 403 else None
+    return found["user"] if found else ""
+
+
+def _why_not(error: ApiError, namespace: str) -> str:
+    if error.status == 404:
+        return NO_NAMESPACE.format(namespace=namespace)
+    user = _lacks_the_right(error)
+    return NO_RIGHT.format(user=user) if user else f"the API server says: {error.message.rstrip('.')}"

@@ -1,0 +1,150 @@
+"""Does gpushare's admission policy change a pod? Worked out from what can be read, where there is no dry run.
+
+`Policy` reads the policy of deploy/admission.yaml, its bindings and the labels of a namespace, each once. What was not
+shipped with it (other conditions, rules for single resources) is not worked out: then the answer is that nobody knows.
+Called by `admitted`.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from gpushare.core import api
+from gpushare.ctl import seen
+from gpushare.ctl.source import Forbidden, NotFound, Source
+
+NAME = "gpushare-pin"
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+POLICY = f"{GROUP}/mutatingadmissionpolicies/{NAME}"
+BINDINGS = f"{GROUP}/mutatingadmissionpolicybindings"
+OWN_NAME = "kubernetes.io/metadata.name"  # every namespace has this label
+SHIPPED_CONDITIONS = ("has-a-sensible-number-of-containers",)
+
+Labels = Mapping[str, str]
+
+
+class Expression(api.Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class Selector(api.Struct):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class Scope(api.Struct):
+    """What a policy, or a binding, is meant for."""
+
+    namespace_selector: Selector | None = None
+    object_selector: Selector | None = None
+    resource_rules: list[msgspec.Raw] | None = None
+    exclude_resource_rules: list[msgspec.Raw] | None = None
+
+
+class Condition(api.Struct):
+    name: str = ""
+
+
+class PolicySpec(api.Struct):
+    match_constraints: Scope = msgspec.field(default_factory=Scope)
+    match_conditions: list[Condition] | None = None
+
+
+class PolicyObject(api.Struct):
+    spec: PolicySpec = msgspec.field(default_factory=PolicySpec)
+
+
+class BindingSpec(api.Struct):
+    policy_name: str = ""
+    match_resources: Scope = msgspec.field(default_factory=Scope)
+
+
+class Binding(api.Struct):
+    spec: BindingSpec = msgspec.field(default_factory=BindingSpec)
+
+
+class Bindings(api.Struct):
+    items: list[Binding] | None = None
+
+
+class Namespace(api.Struct):
+    metadata: api.Metadata = msgspec.field(default_factory=api.Metadata)
+
+
+class Policy:
+    """`coming`: namespaces that do not exist yet, with their labels."""
+
+    def __init__(self, source: Source, coming: Mapping[str, Labels]) -> None:
+        self._source, self._coming = source, coming
+        self._found: tuple[PolicySpec, list[Scope]] | None = None
+        self._labels: dict[str, Labels | None] = {}
+        self.lacking: Forbidden | None = None  # what could not be read
+
+    def changes(self, pod: api.Pod) -> bool | None:
+        """None: that is not known."""
+        try:
+            spec, bindings = self._found = self._found or self._read()
+            labels = self._labels_of(pod.metadata.namespace)
+        except Forbidden as lacking:
+            self.lacking = lacking
+            return None
+        meant = _includes(spec.match_constraints, labels, pod)
+        bound = [_includes(scope, labels, pod) for scope in bindings]
+        if meant is False or all(one is False for one in bound):
+            return False
+        foreign = [one.name for one in spec.match_conditions or () if one.name not in SHIPPED_CONDITIONS]
+        return True if meant and not foreign and True in bound else None
+
+    def _read(self) -> tuple[PolicySpec, list[Scope]]:
+        try:
+            spec = seen.decode(self._source.get(POLICY), PolicyObject, POLICY).spec
+            found = seen.decode(self._source.get(BINDINGS), Bindings, BINDINGS).items or []
+        except NotFound:
+            return PolicySpec(), []
+        spec.match_constraints.resource_rules = None  # pods, as shipped
+        return spec, [one.spec.match_resources for one in found if one.spec.policy_name == NAME]
+
+    def _labels_of(self, namespace: str) -> Labels | None:
+        """None: it does not exist yet, and nothing tells its labels."""
+        if namespace not in self._labels:
+            path = f"/api/v1/namespaces/{quote(namespace, safe='')}"
+            try:
+                found = seen.decode(self._source.get(path), Namespace, path)
+                self._labels[namespace] = found.metadata.labels or {}
+            except NotFound:
+                coming = self._coming.get(namespace)
+                self._labels[namespace] = None if coming is None else {**coming, OWN_NAME: namespace}
+        return self._labels[namespace]
+
+
+def _includes(scope: Scope, namespace: Labels | None, pod: api.Pod) -> bool | None:
+    if scope.resource_rules or scope.exclude_resource_rules:
+        return None
+    if not _selects(scope.object_selector, pod.metadata.labels or {}):
+        return False
+    if namespace is None:
+        return None if scope.namespace_selector not in (None, Selector()) else True
+    return _selects(scope.namespace_selector, namespace)
+
+
+def _selects(selector: Selector | None, labels: Labels) -> bool:
+    """One that is empty selects everything."""
+    if selector is None:
+        return True
+    wanted = (selector.match_labels or {}).items()
+    return wanted <= labels.items() and all(_holds(one, labels) for one in selector.match_expressions or ())
+
+
+def _holds(expression: Expression, labels: Labels) -> bool:
+    value, values = labels.get(expression.key), expression.values or []
+    match expression.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+    return value is None  # DoesNotExist
