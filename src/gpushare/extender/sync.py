@@ -4,17 +4,20 @@ Each class is the sink of one reflector. None of them decides anything: they tra
 who care for waiting pods.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Set
 
-from gpushare.core import api, codec, names, request
+from gpushare.core import api, codec, intree, names, request
+from gpushare.core.intree import NodeRules
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Unit
+from gpushare.core.model import PodFacts, Request, Rules, Unit
 from gpushare.extender.announce import Announcer
 from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.waiting import Waiting
 
 CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
+MOST_RULES = 1_000  # of pods, kept once; people write few different ones
+MOST_ALLOWED = 64  # rules for which the nodes are remembered
 SETTLE_SECONDS = 10.0  # after the first list; only what is bound later can be a second extender's work
 
 Clock = Callable[[], float]
@@ -37,6 +40,7 @@ class Pods:
         self._announcer, self._metrics = announcer, metrics
         self._unit, self._identity, self._clock = unit, identity, clock
         self._shared: dict[Request, Request] = {}  # equal requests of many pods, kept once
+        self._rules: dict[Rules, Rules] = {}
         self._names: dict[str, str] = {}
         self._synced_at: float | None = None
         self.unsure: list[PodFacts] = []  # known to us, and no list shows them: to be asked for one by one
@@ -94,26 +98,38 @@ class Pods:
             self._announcer.second_extender(pod, identity)
 
     def _slim(self, pod: PodFacts) -> PodFacts:
-        """Strings and requests that many pods share are kept once."""
+        """Strings, requests and rules that many pods share are kept once."""
         claim = pod.claim
         if isinstance(claim, Request):
             if len(self._shared) > 100_000:
                 self._shared.clear()
             claim = self._shared.setdefault(claim, claim)
-        return request.sharing(pod, claim, self._names)
+        rules = pod.rules
+        if rules is not None:
+            if len(self._rules) > MOST_RULES:
+                self._rules.clear()
+            rules = self._rules.setdefault(rules, rules)
+        return request.sharing(pod, claim, rules, self._names)
 
 
 class Nodes:
-    """Also settles what a node is while its capacity and its annotation contradict each other."""
+    """Also settles what a node is while its capacity and its annotation contradict each other, and knows which pods a
+    node is closed to, GPUs aside."""
 
     def __init__(self, ledger: Ledger, announcer: Announcer, *, unit: Unit | None, clock: Clock) -> None:
         self._ledger, self._announcer, self._unit, self._clock = ledger, announcer, unit, clock
         self._nodes: dict[str, api.Node] = {}
         self._sick: dict[str, frozenset[int]] = {}
         self._contradicts_since: dict[str, float] = {}
+        self._rules: dict[str, NodeRules] = {}
+        self._allowed: dict[Rules | None, frozenset[str] | None] = {}
 
     def upsert(self, item: api.Node) -> None:
         name, node = item.metadata.name, codec.slim(item)
+        rules = intree.node_rules(item)
+        if self._rules.get(name) != rules:
+            self._rules[name] = rules
+            self._allowed.clear()
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
@@ -130,6 +146,20 @@ class Nodes:
         for name in [name for name in self._nodes if name not in kept]:
             self._forget(name)
         self.check_units()
+
+    def open_to(self, pod: PodFacts, node: str) -> bool:
+        """Whether a pod may go to a node, by its rules and the node's. To one that is not known nobody may."""
+        rules = self._rules.get(node)
+        return rules is not None and intree.admits(pod.rules, rules)
+
+    def allowed(self, pod: PodFacts) -> Collection[str] | None:
+        """The nodes that are open to a pod; None: all of them."""
+        if pod.rules not in self._allowed:
+            if len(self._allowed) >= MOST_ALLOWED:
+                del self._allowed[next(iter(self._allowed))]
+            open_to_it = frozenset(name for name, rules in self._rules.items() if intree.admits(pod.rules, rules))
+            self._allowed[pod.rules] = open_to_it if len(open_to_it) < len(self._rules) else None
+        return self._allowed[pod.rules]
 
     def sick(self, node: str, gpus: frozenset[int]) -> None:
         """What the ConfigMap of a node says; empty if there is none."""
@@ -161,6 +191,8 @@ class Nodes:
     def _forget(self, name: str) -> None:
         self._nodes.pop(name, None)
         self._contradicts_since.pop(name, None)
+        if self._rules.pop(name, None) is not None:
+            self._allowed.clear()
         self._ledger.remove_node(name)
 
 
