@@ -67,10 +67,11 @@ class World:
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
             policy=self.policy, unit=self.unit, clock=clock, cannot_answer=self._cannot_answer,
+            allowed=self.nodes.allowed,
         )  # fmt: skip
         self.watch, self._unseen = "running", []
         self.relist()
-        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run())]
+        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run(self.nodes.allowed))]
 
     async def stop(self) -> None:
         """kill -9: what is under way in the cluster happens, what is in memory is gone."""

@@ -87,6 +87,7 @@ class Extender:
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
             policy=config.policy, unit=config.unit, clock=clock, cannot_answer=self.cannot_answer,
+            allowed=self.nodes.allowed,
         )  # fmt: skip
         self.metrics.watch(
             lambda: [(name, watch.age()) for name, watch in self.watches.items()],
@@ -145,7 +146,7 @@ class Extender:
         gc.freeze()
         gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes), pods=len(self.ledger.holdings), extender=self.identity)
-        await self.announcer.run()  # not before: what it says is said of all nodes
+        await self.announcer.run(self.nodes.allowed)  # not before: what it says is said of all nodes
 
     async def _first_lists(self) -> None:
         """Waits for them, but not for ever for a cluster that cannot be asked."""

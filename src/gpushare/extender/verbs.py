@@ -6,7 +6,7 @@ from the moment it is made: the node that will be chosen is held before the answ
 `binder` does the one verb that writes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gpushare.core import explain, preempt, request, score, usage
 from gpushare.core.book import NodeState, State
@@ -35,10 +35,12 @@ class Verbs:
         unit: Unit | None,
         clock: Callable[[], float],
         cannot_answer: Callable[[str], str],
+        allowed: Callable[[PodFacts], Collection[str] | None],
     ) -> None:
         self._ledger, self._known, self._waiting, self._metrics = ledger, known, waiting, metrics
         self._policy, self._unit, self._clock = policy, unit, clock
         self._cannot_answer = cannot_answer  # why a pod cannot be answered now, by uid; passes by itself
+        self._allowed = allowed  # the nodes that are open to a pod; None: all
 
     def filter(self, body: bytes) -> bytes:
         """All nodes that fit: others have a say in which is taken."""
@@ -127,7 +129,7 @@ class Verbs:
         if pod is None:
             message = NO_SUCH_POD.format(name=name[:253], namespace=namespace[:253])
             return 404, wire.encode({"version": explain.VERSION, "error": message})
-        return 200, wire.encode(explain.explain(self._ledger, pod, policy=self._policy))
+        return 200, self._explained(pod)
 
     def explain_pod(self, body: bytes) -> tuple[int, bytes]:
         """A pod that may not exist yet: what would become of it?"""
@@ -135,7 +137,12 @@ class Verbs:
             pod = request.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:
             return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
-        return 200, wire.encode(explain.explain(self._ledger, pod, policy=self._policy))
+        return 200, self._explained(pod)
+
+    def _explained(self, pod: PodFacts) -> bytes:
+        allowed = self._allowed(pod)
+        barred = () if allowed is None else self._ledger.nodes.keys() - allowed
+        return wire.encode(explain.explain(self._ledger, pod, barred=barred, policy=self._policy))
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it
