@@ -109,6 +109,8 @@ def test_every_label_of_a_selector_must_match() -> None:
 # Required node affinity
 
 
+NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 LABELS = {"zone": "a", "gpus": "8", "spot": ""}
 
 
@@ -183,9 +185,7 @@ def test_affinity_means_what_kube_scheduler_takes_it_to_mean(terms: Any, matches
     wants, there = pod({}, affinity=affine(*terms)), node(labels=LABELS)
     found = intree.obstacles(wants, there, {})
     assert (found == []) is matches
-    assert {(one.code, one.message) for one in found} <= {
-        ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    }
+    assert {(one.code, one.message) for one in found} <= {("NodeAffinity", NOT_SELECTED), ("NodeAffinity", NOT_NAMED)}
     assert intree.admits(_rules(affinity=affine(*terms)), intree.node_rules(there)) is matches
 
 
@@ -211,6 +211,24 @@ def test_an_affinity_is_written_as_kubectl_takes_labels() -> None:
     ]
     several = affine(labels("zone In b"), labels("zone In c"))
     assert details(pod({}, affinity=several), node()) == ["no term of its node affinity matches"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ([named("In m")], NOT_NAMED),
+        ([named("In m"), named("In o")], NOT_NAMED),
+        ([named("In m") | labels("zone In a")], NOT_NAMED),
+        ([named("In n") | labels("zone In a")], "node(s) were unschedulable"),
+        ([named("In m"), labels("zone In a")], "node(s) were unschedulable"),
+        ([named("NotIn n")], "node(s) were unschedulable"),
+        ([], "node(s) were unschedulable"),
+    ],
+)
+def test_of_nodes_that_an_affinity_does_not_name_kube_scheduler_looks_at_nothing_else(terms: Any, said: str) -> None:
+    found = intree.obstacles(pod({}, affinity=affine(*terms)), node(spec={"unschedulable": True}), {})
+    assert intree.reasons(found) == [said]
+    assert {one.code for one in found} == {"Cordoned", "NodeAffinity"}
 
 
 def test_selector_and_affinity_are_one_check_to_kube_scheduler() -> None:

@@ -3,7 +3,7 @@
 Pure. Terms and their conditions mean what kube-scheduler takes them to mean. Called by `intree`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpushare.core.api import Expression, Term
 
@@ -26,6 +26,15 @@ def missed(term: Term, labels: Mapping[str, str], name: str) -> list[Expression]
     """The conditions that are not met."""
     of_labels = [e for e in term.match_expressions or () if not _holds(e, labels.get(e.key))]
     return of_labels + [e for e in term.match_fields or () if not _holds(e, _field(e, name))]
+
+
+def names_others(terms: Sequence[Term], name: str) -> bool:
+    """Whether each term asks for nodes by name, and none for this one."""
+    for term in terms:
+        asked = [e for e in term.match_fields or () if e.key == NODE_NAME and e.operator == "In"]
+        if not asked or all(name in (expression.values or ()) for expression in asked):
+            return False
+    return bool(terms)
 
 
 def written(expression: Expression) -> str:

@@ -26,6 +26,7 @@ INSUFFICIENT = "Insufficient"
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 TOO_LITTLE = "Insufficient {resource}"
 TOO_MANY_PODS = "Too many pods"
 
@@ -72,12 +73,14 @@ class Obstacle(Data, frozen=True):
 
 def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
     """All that is in the way, in kube-scheduler's order; `taken` is what `totals` says of the node's pods."""
-    tolerations, there = pod.spec.tolerations or (), node_rules(node)
+    tolerations, there, terms = pod.spec.tolerations or (), node_rules(node), pod.spec.required_terms
+    by_name = terms is not None and affinity.names_others(terms, there.name)  # kube-scheduler looks at no other node
     return [
+        *(_affinity(terms, there, NOT_NAMED) if by_name else ()),
         *_cordon(tolerations, there),
         *_taints(tolerations, there),
         *_selector(pod.spec.node_selector or {}, there),
-        *_affinity(pod.spec.required_terms, there),
+        *(() if by_name else _affinity(terms, there, NOT_SELECTED)),
         *_shortages(needs(pod), node, taken),
     ]
 
@@ -160,14 +163,14 @@ def _selector(wanted: Mapping[str, str], node: NodeRules) -> Iterator[Obstacle]:
             yield Obstacle(NODE_SELECTOR, NOT_SELECTED, f"nodeSelector {label} does not match", label)
 
 
-def _affinity(terms: Sequence[Term] | None, node: NodeRules) -> Iterator[Obstacle]:
+def _affinity(terms: Sequence[Term] | None, node: NodeRules, message: str) -> Iterator[Obstacle]:
     if terms is None or any(affinity.meets(term, node.labels, node.name) for term in terms):
         return
     missed = affinity.missed(terms[0], node.labels, node.name) if len(terms) == 1 else []
     for condition in map(affinity.written, missed):
-        yield Obstacle(NODE_AFFINITY, NOT_SELECTED, f"node affinity {condition} does not match", condition)
+        yield Obstacle(NODE_AFFINITY, message, f"node affinity {condition} does not match", condition)
     if not missed:
-        yield Obstacle(NODE_AFFINITY, NOT_SELECTED, "no term of its node affinity matches", "node affinity")
+        yield Obstacle(NODE_AFFINITY, message, "no term of its node affinity matches", "node affinity")
 
 
 def _shortages(asked: Mapping[str, int], node: Node, taken: Mapping[str, int]) -> Iterator[Obstacle]:
