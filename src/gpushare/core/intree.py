@@ -94,12 +94,13 @@ def admits(rules: Rules | None, node: NodeRules) -> bool:
     """Whether a pod may go to a node as far as cordon, taints, `nodeSelector` and required node affinity decide. No
     rules: the pod asks for no certain nodes, and tolerates nothing."""
     rules = rules or _NO_RULES
-    if any(node.labels.get(key) != value for key, value in rules.selector):
+    if rules.selector and any(node.labels.get(key) != value for key, value in rules.selector):
         return False
     if rules.terms is not None and not any(affinity.meets(term, node.labels, node.name) for term in rules.terms):
         return False
-    closed = next(_cordon(rules.tolerations, node), None) or next(_taints(rules.tolerations, node), None)
-    return closed is None
+    if not node.taints and not node.unschedulable:
+        return True
+    return not any((*_cordon(rules.tolerations, node), *_taints(rules.tolerations, node)))
 
 
 def reasons(found: list[Obstacle]) -> list[str]:

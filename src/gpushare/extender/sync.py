@@ -4,7 +4,10 @@ Each class is the sink of one reflector. None of them decides anything: they tra
 who care for waiting pods.
 """
 
+import sys
 from collections.abc import Callable, Collection, Set
+
+import msgspec
 
 from gpushare.core import api, codec, intree, names, request
 from gpushare.core.intree import NodeRules
@@ -126,10 +129,7 @@ class Nodes:
 
     def upsert(self, item: api.Node) -> None:
         name, node = item.metadata.name, codec.slim(item)
-        rules = intree.node_rules(item)
-        if self._rules.get(name) != rules:
-            self._rules[name] = rules
-            self._allowed.clear()
+        self._see_rules(name, intree.node_rules(item))
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
@@ -178,6 +178,14 @@ class Nodes:
     def check_units(self) -> None:
         if self._unit is None:
             self._announcer.mixed_units(s.facts for s in self._ledger.nodes.values() if s.facts is not None)
+
+    def _see_rules(self, name: str, rules: NodeRules) -> None:
+        if self._rules.get(name) == rules:
+            return
+        # Thousands of nodes have the same labels: each text is kept once.
+        labels = {sys.intern(key): sys.intern(value) for key, value in rules.labels.items()}
+        self._rules[name] = msgspec.structs.replace(rules, labels=labels)
+        self._allowed.clear()
 
     def _settle(self, name: str) -> None:
         since = self._contradicts_since.get(name)
