@@ -63,7 +63,7 @@ class World:
         self.waiting = Waiting()
         self.verbs = Verbs(
             self.ledger, KnownPods(), self.waiting, Metrics(self.ledger), policy="binpack", unit=None,
-            clock=lambda: 0.0, cannot_answer=lambda _: "",
+            clock=lambda: 0.0, cannot_answer=lambda _: "", allowed=lambda _: None,
         )  # fmt: skip
 
     def choose_ms(self, pod: Object) -> float:
@@ -89,7 +89,7 @@ def _next_tenant(world: World, hardest: Object) -> float:
 
 
 def _longest_step(world: World, hardest: Object) -> float:
-    steps = explain.explaining(world.ledger, request.facts(decoded_pod(hardest), None), budget=Budget(CALL_LOOKS))
+    steps = explain.explaining(world.ledger, request.facts(decoded_pod(hardest), None), looks=CALL_LOOKS)
     longest, going = 0.0, True
     while going:
         begun = time.process_time()

@@ -36,8 +36,9 @@ class Inside:
             self.ledger, known, waiting, announcer, metrics, unit=None, identity="bench000", clock=clock
         )
         self.verbs = Verbs(
-            self.ledger, known, waiting, metrics, policy="binpack", unit=None, clock=clock, cannot_answer=lambda _: ""
-        )
+            self.ledger, known, waiting, metrics, policy="binpack", unit=None, clock=clock,
+            cannot_answer=lambda _: "", allowed=self.nodes.allowed,
+        )  # fmt: skip
         for number in range(nodes):
             self.nodes.upsert(decoded_node(world.node(number, size=0)))
         for item in world.bound_pods(nodes) if pods else ():

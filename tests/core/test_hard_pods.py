@@ -77,7 +77,7 @@ def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
     ledger = nodes(pin)
     verbs = Verbs(
         ledger, KnownPods(), Waiting(), Metrics(ledger),
-        policy="binpack", unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "",
+        policy="binpack", unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "", allowed=lambda _: None,
     )  # fmt: skip
     body = msgspec.json.encode({"Pod": wire(pod), "NodeNames": list(ledger.nodes)})
     assert calls(lambda: getattr(verbs, verb)(body)) < MOST_CALLS
@@ -103,7 +103,7 @@ def test_neither_its_reasons_nor_its_explanation_cost_more(name: str) -> None:
     claim = pod.claim
     assert isinstance(claim, Request)
     assert calls(lambda: ledger.refusals(claim, pod, list(ledger.nodes), Budget(CALL_LOOKS))) < MOST_CALLS
-    for step in steps_of(explain.explaining(ledger, pod, budget=Budget(CALL_LOOKS))):
+    for step in steps_of(explain.explaining(ledger, pod, looks=CALL_LOOKS)):
         assert step < MOST_CALLS
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import codec, intree, names, request
+from gpushare.core import api, codec, intree, names, request
 from gpushare.core.intree import Node, Pod
-from gpushare.core.model import Request
+from gpushare.core.model import Request, Rules
 
 GPU_MEM = names.GPU_MEM
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -104,6 +104,200 @@ def test_every_label_of_a_selector_must_match() -> None:
         "disk=ssd",
     )
     assert len(details(wants, node())) == 2
+
+
+# Required node affinity
+
+
+NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+LABELS = {"zone": "a", "gpus": "8", "spot": ""}
+
+
+def affine(*terms: Any) -> Any:
+    """The words of a spec that keep a pod to nodes that meet one of these terms."""
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def labels(*conditions: str) -> Any:
+    """A term on labels: `zone In a b`."""
+    return {"matchExpressions": [_condition(text) for text in conditions]}
+
+
+def named(*conditions: str) -> Any:
+    """A term on the node's name."""
+    return {"matchFields": [_condition(f"metadata.name {text}") for text in conditions]}
+
+
+def _condition(text: str) -> Any:
+    key, operator, *values = text.split()
+    return {"key": key, "operator": operator} | ({"values": values} if values else {})
+
+
+AFFINITIES = [
+    ([labels("zone In a b")], True),
+    ([labels("zone In b")], False),
+    ([labels("rack In a")], False),
+    ([labels("zone NotIn b c")], True),
+    ([labels("zone NotIn b a")], False),
+    ([labels("rack NotIn a")], True),
+    ([labels("spot Exists")], True),
+    ([labels("rack Exists")], False),
+    ([labels("rack DoesNotExist")], True),
+    ([labels("spot DoesNotExist")], False),
+    ([labels("gpus Gt 7")], True),
+    ([labels("gpus Gt 8")], False),
+    ([labels("gpus Lt 10")], True),
+    ([labels("gpus Lt 8")], False),
+    ([labels("gpus Gt -1")], True),
+    ([labels("gpus Gt +7")], True),
+    ([labels("gpus Gt 7.5")], False),
+    ([labels("gpus Gt 1_0")], False),
+    ([labels("gpus Lt 9223372036854775807")], True),
+    ([labels("gpus Lt 9223372036854775808")], False),
+    ([labels("zone Gt 7")], False),
+    ([labels("rack Lt 7")], False),
+    ([labels("gpus Gt")], False),
+    ([labels("gpus Gt 1 2")], False),
+    ([labels("zone Like a")], False),
+    ([labels("zone In a", "gpus Gt 4")], True),
+    ([labels("zone In a", "gpus Gt 9")], False),
+    ([labels("zone In b"), labels("gpus In 8")], True),
+    ([labels("zone In b"), labels("gpus In 9")], False),
+    ([named("In n")], True),
+    ([named("In m")], False),
+    ([named("NotIn n")], False),
+    ([named("NotIn m")], True),
+    ([{"matchFields": [_condition("spec.name In n")]}], False),
+    ([labels("zone In a") | named("In n")], True),
+    ([labels("zone In a") | named("In m")], False),
+    ([labels("zone In b") | named("In n")], False),
+    ([{}], False),
+    ([{}, labels("zone In a")], True),
+    ([labels()], False),
+    ([{"matchExpressions": None, "matchFields": None}], False),
+    ([], False),
+]
+
+
+@pytest.mark.parametrize(("terms", "matches"), AFFINITIES)
+def test_affinity_means_what_kube_scheduler_takes_it_to_mean(terms: Any, matches: bool) -> None:
+    wants, there = pod({}, affinity=affine(*terms)), node(labels=LABELS)
+    found = intree.obstacles(wants, there, {})
+    assert (found == []) is matches
+    assert {(one.code, one.message) for one in found} <= {("NodeAffinity", NOT_SELECTED), ("NodeAffinity", NOT_NAMED)}
+    assert intree.admits(_rules(affinity=affine(*terms)), intree.node_rules(there)) is matches
+
+
+@pytest.mark.parametrize("given", [None, {}, {"nodeAffinity": {}}, {"podAffinity": {}}, {"nodeAffinity": None}])
+def test_who_requires_nothing_may_go_anywhere(given: Any) -> None:
+    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}}
+    for affinity in (given, preferred):
+        assert details(pod({}, affinity=affinity), node()) == []
+        assert _rules(affinity=affinity) is None
+
+
+def test_an_affinity_is_written_as_kubectl_takes_labels() -> None:
+    term = labels(
+        "zone In b c d e", "spot NotIn x", "zone NotIn a", "rack Exists", "spot DoesNotExist", "gpus Gt 8", "gpus Lt 4"
+    )
+    found = intree.obstacles(pod({}, affinity=affine(term)), node(labels=LABELS), {})
+    assert [one.subject for one in found] == [
+        "zone in (b,c,d,…)", "zone notin (a)", "rack", "!spot", "gpus>8", "gpus<4"
+    ]  # fmt: skip
+    assert found[0].detail == "node affinity zone in (b,c,d,…) does not match"
+    assert details(pod({}, affinity=affine(named("In m"))), node()) == [
+        "node affinity metadata.name in (m) does not match"
+    ]
+    several = affine(labels("zone In b"), labels("zone In c"))
+    assert details(pod({}, affinity=several), node()) == ["no term of its node affinity matches"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ([named("In m")], NOT_NAMED),
+        ([named("In m"), named("In o")], NOT_NAMED),
+        ([named("In m") | labels("zone In a")], NOT_NAMED),
+        ([named("In n") | labels("zone In a")], "node(s) were unschedulable"),
+        ([named("In m"), labels("zone In a")], "node(s) were unschedulable"),
+        ([named("NotIn n")], "node(s) were unschedulable"),
+        ([], "node(s) were unschedulable"),
+    ],
+)
+def test_of_nodes_that_an_affinity_does_not_name_kube_scheduler_looks_at_nothing_else(terms: Any, said: str) -> None:
+    found = intree.obstacles(pod({}, affinity=affine(*terms)), node(spec={"unschedulable": True}), {})
+    assert intree.reasons(found) == [said]
+    assert {one.code for one in found} == {"Cordoned", "NodeAffinity"}
+
+
+def test_selector_and_affinity_are_one_check_to_kube_scheduler() -> None:
+    wants = pod({}, nodeSelector={"disk": "ssd"}, affinity=affine(labels("zone In b")))
+    assert intree.reasons(intree.obstacles(wants, node(), {})) == ["node(s) didn't match Pod's node affinity/selector"]
+
+
+# What a waiting pod is remembered by
+
+
+def _rules(**spec: Any) -> Rules | None:
+    asks = {"containers": [{"resources": {"limits": {GPU_MEM: "1"}}}]}
+    return request.facts(msgspec.convert({"spec": asks | spec}, api.Pod), None).rules
+
+
+@pytest.mark.parametrize(
+    ("pod_says", "node_has", "goes"),
+    [
+        ({}, {}, True),
+        ({}, {"spec": {"unschedulable": True}}, False),
+        ({}, {"spec": {"taints": [TRAIN]}}, False),
+        ({}, {"spec": {"taints": [TRAIN | {"effect": "NoExecute"}]}}, False),
+        ({}, {"spec": {"taints": [TRAIN | {"effect": "PreferNoSchedule"}]}}, True),
+        ({"tolerations": [TRAIN]}, {"spec": {"taints": [TRAIN]}}, True),
+        ({"tolerations": [TRAIN]}, {"spec": {"taints": [TRAIN, CONTROL_PLANE]}}, False),
+        ({"tolerations": [{"operator": "Exists"}]}, {"spec": {"taints": [TRAIN], "unschedulable": True}}, True),
+        ({"nodeSelector": {"disk": "ssd"}}, {}, False),
+        ({"nodeSelector": {"disk": "ssd"}}, {"labels": {"disk": "ssd", "zone": "a"}}, True),
+        ({"nodeSelector": {"disk": "ssd"}}, {"labels": {"disk": "ssd"}, "spec": {"taints": [TRAIN]}}, False),
+        ({"nodeSelector": {"disk": "ssd"}, "affinity": affine(named("In m"))}, {"labels": {"disk": "ssd"}}, False),
+    ],
+)
+def test_a_node_admits_whom_kube_scheduler_would_send(pod_says: Any, node_has: Any, goes: bool) -> None:
+    there = node(**node_has)
+    assert intree.admits(_rules(**pod_says), intree.node_rules(there)) is goes
+    assert (intree.obstacles(pod({}, **pod_says), there, {}) == []) is goes
+
+
+def test_a_full_node_still_admits() -> None:
+    assert intree.admits(None, intree.node_rules(node(cpu="0", pods="0")))
+
+
+def test_only_a_pod_that_waits_for_gpus_has_rules() -> None:
+    assert _rules() is None
+    assert _rules(nodeSelector={}, tolerations=[], affinity=None) is None
+    assert _rules(nodeSelector={"disk": "ssd"}) is not None
+    assert _rules(nodeSelector={"disk": "ssd"}, nodeName="n") is None
+    assert request.facts(msgspec.convert({"spec": {"nodeSelector": {"disk": "ssd"}}}, api.Pod), None).rules is None
+
+
+def test_equal_rules_are_equal_whatever_their_order() -> None:
+    one, other = _rules(nodeSelector={"a": "1", "b": "2"}), _rules(nodeSelector={"b": "2", "a": "1"})
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": affine(labels(*["zone In b"] * 33))},
+        {"affinity": affine(*[labels("zone In b")] * 17)},
+        {"affinity": affine(labels("zone In " + " ".join(map(str, range(257)))))},
+        {"affinity": affine(labels("zone In " + "x" * 17_000))},
+        {"nodeSelector": {f"label-{i}": "x" for i in range(33)}},
+        {"tolerations": [{"key": f"key-{i}"} for i in range(33)]},
+    ],
+)
+def test_rules_too_long_to_compare_with_every_node_are_not_looked_at(spec: Any) -> None:
+    assert intree.admits(_rules(**spec), intree.node_rules(node(spec={"taints": [TRAIN], "unschedulable": True})))
 
 
 # Totals

@@ -14,7 +14,7 @@ IMAGE = "registry.invalid/none:1"  # nothing pulls it
 
 def node(name: str, **words: object) -> Object:
     made = objects.node(name, words)
-    made["metadata"]["labels"] = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    made["metadata"]["labels"] |= {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     status = made["status"]
     status["capacity"] |= ROOM
     status["allocatable"] |= ROOM

@@ -219,3 +219,29 @@ async def test_a_pod_that_the_scheduler_never_asks_about_is_explained_by_our_eve
     assert of_full.startswith("No single GPU has 2000 MiB free. Closest:")
     figures.say("never asked about, a request in bytes", f"condition: {conditions['bytes']} Event: {of_bytes}")
     figures.say("never asked about, a full cluster", f"condition: {conditions['waits']} Event: {of_full}")
+
+
+async def test_a_pod_kept_to_some_nodes_is_told_the_reason_of_those_though_others_have_room(
+    world: World, figures: Figures
+) -> None:
+    full, _, dedicated = await world.make_various_nodes(
+        [{"gpus": [8000], "labels": {"disk": "ssd"}}, {"gpus": [8000]}, {"gpus": [8000], "labels": {"disk": "ssd"}}]
+    )
+    taints = [{"key": "dedicated", "value": "train", "effect": "NoSchedule"}]
+    assert (await world.api.patch(f"/api/v1/nodes/{dedicated}", {"spec": {"taints": taints}})).code == 200
+    async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        fills = {"name": "fills", "containers": {"main": 5000}, "affinity": [f"metadata.name In {full}"]}
+        await world.sight.until_bound(*await world.make_pods(fills), seconds=20)
+        kept: dict[str, Object] = {
+            "selected": {"selector": {"disk": "ssd"}},
+            "affine": {"affinity": ["disk In nvme", "disk Exists"]},
+            "homeless": {"selector": {"disk": "tape"}},
+        }
+        await world.make_pods(*({"name": name, "containers": {"main": 6000}} | words for name, words in kept.items()))
+        await world.sight.until_refused(*kept, seconds=20)
+        said = {name: await events.until_said(world, name, sentences.NO_GPU_FITS) for name in kept}
+    closest = f"Closest: {full} GPU 0, 3000 of 8000 MiB free, 3000 short."
+    for name in ("selected", "affine"):
+        assert said[name].startswith(f"It may use 1 of 3 GPU nodes: no single GPU has 6000 MiB free. {closest}"), said
+    assert said["homeless"].startswith(sentences.NONE_ALLOWED)
+    figures.say("a pod kept to a full node, others have room", said["selected"])

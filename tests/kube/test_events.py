@@ -97,7 +97,7 @@ async def test_the_same_sentence_waits_five_minutes_and_another_one_does_not() -
         on.record("300 short")
         on.record("464 short", reason="Other")
         on.record("464 short", uid="u2")
-        await until(lambda: on.recorder.sent == 4)
+        await until(lambda: on.recorder.sent >= 4)
         on.time.now += 299
         on.record("464 short")
         on.time.now += 1
@@ -133,6 +133,19 @@ async def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
         await until(lambda: on.recorder.sent == 1000)
         assert on.messages()[0] == "3"
         assert on.messages()[-1] == "0"
+
+
+async def test_a_flood_about_one_namespace_neither_delays_nor_displaces_the_others() -> None:
+    async with stage(start=False) as on:
+        on.server.on("POST /api/v1/namespaces/web/events", CREATED)
+        on.record("before", namespace="web")
+        for number in range(1500):
+            on.record(str(number))
+        on.record("after", namespace="web")
+        assert on.recorder.dropped == 502
+        on.start()
+        await until(lambda: on.recorder.sent >= 4)
+        assert on.messages()[:4] == ["before", "502", "after", "503"]
 
 
 async def test_events_are_sent_at_a_bounded_rate() -> None:

@@ -4,11 +4,11 @@ All of it is read from outside: the pods in the cluster, the answers to the sche
 """
 
 import json
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpushare.core import names
+from gpushare.core.steps import finish
 from tests.scenarios.objects import Object, known
 from tests.scenarios.world import World
 
@@ -63,7 +63,7 @@ def _check_words(world: World, wanted: Object) -> None:
             text = json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else value
             _same(have.get(key), text, f"annotation {key} of {name}")
     for name, expected in wanted.get("explain", {}).items():
-        status, body = ended(world.verbs.explain("default", name))
+        status, body = finish(world.verbs.explain("default", name))
         compare(json.loads(body) | {"status": status}, expected, f"explain {name}")
     for node, expected in wanted.get("inspect", {}).items():
         status, body = world.verbs.inspect(None if node == "*" else node)
@@ -185,12 +185,3 @@ def _pod(world: World, name: str) -> Object:
 
 def _same(have: object, wanted: object, what: str) -> None:
     assert have == wanted, f"{what}: {have!r}, expected {wanted!r}"
-
-
-def ended(steps: Generator[None, None, Any]) -> Any:
-    """What comes of it in the end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value

@@ -10,11 +10,15 @@ from gpushare.core import names
 
 Object = dict[str, Any]
 
-NODE_WORDS = {"gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation"}
+NODE_WORDS = {
+    "gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation", "labels", "taints",
+    "cordoned",
+}  # fmt: skip
 GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
 POD_WORDS = {
     "name", "namespace", "uid", "containers", "init", "direct", "priority", "split", "labels", "annotations", "unit",
     "policy", "node", "phase", "reason", "nominated", "claim", "created", "deleting", "waits", "replicas",
+    "selector", "affinity", "tolerates",
 }  # fmt: skip
 CONTAINER_WORDS = {"mem", "count", "sidecar", "env", "envs"}
 _SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
@@ -61,6 +65,7 @@ def pod(given: Object) -> Object:
         "initContainers": _containers(given.get("init", {}), "init-", direct),
         "priority": given.get("priority", 0),
     }
+    spec |= rules(given)
     if given.get("claim"):
         spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     made = {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
@@ -68,6 +73,41 @@ def pod(given: Object) -> Object:
         metadata["creationTimestamp"] = given["created"]
     change(made, given)
     return made
+
+
+def rules(given: Object) -> Object:
+    """What of a spec keeps a pod to some nodes: a `selector`, the terms of an `affinity`, and what it `tolerates`."""
+    spec: Object = {}
+    if "selector" in given:
+        spec["nodeSelector"] = given["selector"]
+    if "affinity" in given:
+        required = {"nodeSelectorTerms": [_term(text) for text in given["affinity"]]}
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    if "tolerates" in given:
+        spec["tolerations"] = [toleration(text) for text in given["tolerates"]]
+    return spec
+
+
+def _term(text: str) -> Object:
+    """`zone In a b, gpus Gt 4`; what is said of `metadata.name` is said of the node's name."""
+    term: Object = {}
+    for condition in text.split(","):
+        key, operator, *values = condition.split()
+        found = {"key": key, "operator": operator} | ({"values": values} if values else {})
+        term.setdefault("matchFields" if key == "metadata.name" else "matchExpressions", []).append(found)
+    return term
+
+
+def taint(text: str) -> Object:
+    """`dedicated=train:NoSchedule`, as kubectl takes it."""
+    label, _, effect = text.partition(":")
+    key, _, value = label.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def toleration(text: str) -> Object:
+    """Of exactly such a taint, or of any taint with this key."""
+    return taint(text) | {"operator": "Equal"} if ":" in text else {"key": text, "operator": "Exists"}
 
 
 def change(made: Object, given: Object) -> None:
@@ -136,7 +176,9 @@ def node(name: str, given: Object) -> Object:
     if "nvidia" in given:
         allocatable[names.NVIDIA_GPU] = quantity(given["nvidia"])
     return {
-        "metadata": {"name": name, "annotations": annotations},
+        "metadata": {"name": name, "annotations": annotations, "labels": given.get("labels", {})},
+        "spec": {"taints": [taint(text) for text in given.get("taints", [])]}
+        | ({"unschedulable": True} if given.get("cordoned") else {}),
         "status": {"capacity": capacity, "allocatable": allocatable},
     }
 

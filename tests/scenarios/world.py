@@ -49,15 +49,16 @@ class World:
         self._processes += 1
         clock = asyncio.get_running_loop().time
         identity = f"{self._processes:08x}"
-        self.ledger, self.known, self.waiting = Ledger(), KnownPods(), Waiting()
+        self.ledger, self.known = Ledger(), KnownPods()
         self.metrics = Metrics(self.ledger)
         recorder = Recorder(self.api, clock=clock)
         self.announcer = Announcer(recorder, self.ledger)
+        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
+        self.waiting = Waiting(self.nodes.open_to)
         self.pods = sync.Pods(
             self.ledger, self.known, self.waiting, self.announcer, self.metrics,
             unit=self.unit, identity=identity, clock=clock,
         )  # fmt: skip
-        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
         self.maps = sync.ConfigMaps(self.nodes)
         self.binder = Binder(
             self.api, self.ledger, self.known, self.announcer, self.metrics,
@@ -67,10 +68,11 @@ class World:
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
             policy=self.policy, unit=self.unit, clock=clock, cannot_answer=self._cannot_answer,
+            allowed=self.nodes.allowed,
         )  # fmt: skip
         self.watch, self._unseen = "running", []
         self.relist()
-        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run())]
+        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run(self.nodes.allowed))]
 
     async def stop(self) -> None:
         """kill -9: what is under way in the cluster happens, what is in memory is gone."""

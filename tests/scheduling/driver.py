@@ -2,8 +2,8 @@
 
 The same scenarios run against the stand-in for kube-scheduler (`tests/devcluster/test_scheduler.py`) and against
 kube-scheduler itself (`tests/e2e/test_scheduling.py`), both with the real extender, so that the stand-in stays honest.
-Nodes and pods are told in the words of `tests/scenarios/objects.py`, and these: nodes have `labels`, `taints`,
-`cordoned` and `cpu`, pods have `cpu`, `selector`, `tolerates`, `gates` and `scheduler`.
+Nodes and pods are told in the words of `tests/scenarios/objects.py`, and these: nodes have `cpu`, pods have `cpu`,
+`gates` and `scheduler`. Labels, taints and cordons are put on nodes that are there already.
 
 Pods of `there` exist before the scheduler starts; those of `pods` come one by one, each when the one before it was
 decided. A step is at most one deed (the methods of `Deeds`) with any number of expectations (`checks.py`), which are
@@ -24,7 +24,7 @@ from tests.scheduling.stage import Stage, until_decided
 
 SCENARIO_WORDS = {"name", "nodes", "there", "pods", "steps", *checks.WORDS}
 NODE_WORDS = ("labels", "taints", "cordoned", "cpu")
-POD_WORDS = ("cpu", "selector", "tolerates", "gates", "scheduler")
+POD_WORDS = ("cpu", "gates", "scheduler")
 SCENARIOS = [
     scenario
     for file in sorted(Path(__file__).parent.glob("*.yaml"))
@@ -82,9 +82,6 @@ class Deeds:
         spec = made["spec"]
         if "cpu" in ours:
             spec["containers"][0]["resources"]["requests"] = {"cpu": str(ours["cpu"])}
-        if "selector" in ours:
-            spec["nodeSelector"] = ours["selector"]
-        spec["tolerations"] = [_toleration(text) for text in ours.get("tolerates", [])]
         spec["schedulingGates"] = [{"name": gate} for gate in ours.get("gates", [])]
         spec["schedulerName"] = ours.get("scheduler", spec["schedulerName"])
         await self._stage.create_pod(made, words.get("priority", 0))
@@ -111,7 +108,7 @@ class Deeds:
 
     async def taint(self, taints: Object) -> None:
         for node, given in taints.items():
-            await self._patch_node(node, {"spec": {"taints": [_taint(text) for text in given]}})
+            await self._patch_node(node, {"spec": {"taints": [objects.taint(text) for text in given]}})
 
     async def untaint(self, node: str) -> None:
         await self._patch_node(node, {"spec": {"taints": None}})
@@ -144,7 +141,7 @@ class Deeds:
         """Pods get more tolerations."""
         for name, added in pods.items():
             have = (await self._api.get(f"{self._api.pods}/{name}")).body["spec"].get("tolerations") or []
-            tolerations = [*have, *map(_toleration, added)]
+            tolerations = [*have, *map(objects.toleration, added)]
             await self._patch(f"{self._api.pods}/{name}", {"spec": {"tolerations": tolerations}})
 
     async def _patch_node(self, node: str, patch: Object, subresource: str = "") -> None:
@@ -156,15 +153,3 @@ class Deeds:
 
 
 DEEDS = [word for word in vars(Deeds) if not word.startswith("_") and word != "make_pod"]
-
-
-def _taint(text: str) -> Object:
-    """`dedicated=train:NoSchedule`, as kubectl takes it."""
-    label, _, effect = text.partition(":")
-    key, _, value = label.partition("=")
-    return {"key": key, "value": value, "effect": effect}
-
-
-def _toleration(text: str) -> Object:
-    """Of exactly such a taint, or of any taint with this key."""
-    return _taint(text) | {"operator": "Equal"} if ":" in text else {"key": text, "operator": "Exists"}

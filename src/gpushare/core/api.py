@@ -14,6 +14,10 @@ class Struct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """Camel-case keys, no cycle collector: these hold strings, numbers and each other, never a cycle."""
 
 
+class Frozen(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
+    """The same for what is kept and compared by value."""
+
+
 class Metadata(Struct):
     name: str = ""
     namespace: str = ""
@@ -55,6 +59,56 @@ class Volume(Struct):
     ephemeral: dict[str, msgspec.Raw] | None = None
 
 
+class Taint(Frozen, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        """As `kubectl taint` writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Toleration(Frozen, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def covers(self, taint: Taint) -> bool:
+        """An empty key is any key, an empty effect any effect, no operator `Equal`."""
+        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
+            return False
+        return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
+
+
+class Expression(Frozen, frozen=True):
+    """One condition on a label of a node, or on its name. What it means is in `affinity`."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class Term(Frozen, frozen=True):
+    """Conditions that must all be met."""
+
+    match_expressions: tuple[Expression, ...] | None = None
+    match_fields: tuple[Expression, ...] | None = None
+
+
+class NodeSelector(Struct):
+    node_selector_terms: tuple[Term, ...] | None = None
+
+
+class NodeAffinity(Struct):
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(Struct):
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(Struct):
     node_name: str | None = None
     scheduler_name: str | None = None
@@ -63,6 +117,17 @@ class PodSpec(Struct):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+
+    @property
+    def required_terms(self) -> tuple[Term, ...] | None:
+        """The terms of the required node affinity, one of which must be met; None: there is none."""
+        affinity = self.affinity.node_affinity if self.affinity else None
+        if affinity is None or affinity.required is None:
+            return None
+        return affinity.required.node_selector_terms or ()
 
 
 class Condition(Struct):
@@ -92,9 +157,15 @@ class NodeStatus(Struct):
     allocatable: dict[str, Quantity] | None = None
 
 
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] | None = None
+
+
 class Node(Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
 
 
 class ConfigMap(Struct):

@@ -5,7 +5,7 @@ Whose "no" it is stays apart: everything decided here is GPU memory. What kube-s
 `barred`, the nodes it would not send the pod to, from those who look at that; without it, it is not looked at.
 """
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ from gpushare.core.explanation import (
 from gpushare.core.fit import NO_SHARED_GPU, Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.steps import Steps, finish
 
 VERSION = explanation.VERSION
 NO_REQUEST = "it asks no GPU memory"
@@ -36,7 +37,6 @@ ENDED = "has ended ({phase})"
 STEP_NODES = 200  # looked at in one step: a few milliseconds
 
 T = TypeVar("T")
-Steps = Generator[None, None, Explanation]
 KEPT_OFF = "{place} has room, but kube-scheduler keeps the pod off {nodes}"
 
 
@@ -47,23 +47,15 @@ def explain(
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
     policy: str = choose.BINPACK,
-    budget: Budget | None = None,
 ) -> Explanation:
     """All there is to say about a pod, the closest node first.
 
     The pod is judged as it is given. What admission makes of one that does not exist yet decides which nodes take it,
     and only the API server knows that: whoever asks before, asks with the pod as it will be admitted.
 
-    `among`: the only nodes that are looked at. `policy`: by which a node is chosen for a pod that names none. `budget`:
-    what it may cost where others wait.
+    `among`: the only nodes that are looked at. `policy`: by which a node is chosen for a pod that names none.
     """
-    steps = explaining(ledger, pod, barred=barred, among=among, policy=policy, budget=budget)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            said: Explanation = end.value
-            return said
+    return finish(explaining(ledger, pod, barred=barred, among=among, policy=policy))
 
 
 def explaining(
@@ -73,25 +65,24 @@ def explaining(
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
     policy: str = choose.BINPACK,
-    budget: Budget | None = None,
-) -> Steps:
-    """The same in short steps, for those who have other things to do between them."""
-    budget = budget or Budget(choose.UNHURRIED_LOOKS)
+    looks: int = choose.UNHURRIED_LOOKS,
+) -> Steps[Explanation]:
+    """The same in short steps, for those who have other things to do between them. `looks`: what one may cost."""
     if pod.claim is None:
         return answer(pod, "fits", explanation.NO_REQUEST, NO_REQUEST)
     if pod.node or pod.finished:
         return _bound(ledger, pod, pod.claim)
     if isinstance(pod.claim, Refusal):
         return answer(pod, "invalid", pod.claim.code, pod.claim.message, detail=pod.claim.detail)
-    found = yield from _survey(ledger, pod, among, budget)
+    found = yield from surveying(ledger, pod, among, looks)
     views, need = [], largest_need(pod.claim)
     for part in _parts(found):
         views += [_view(ledger.nodes[name], need, pod, refused) for name, refused in part if name in ledger.nodes]
         yield
-    found = [(name, refused) for name, refused in found if name in ledger.nodes]
+    found = [(name, refused) for name, refused in found if name in ledger.nodes]  # some may have gone meanwhile
     verdict, first = judge(found)
     if first is not None:
-        out = ways.ways(ledger, pod, found, barred, budget)
+        out = ways.ways(ledger, pod, found, barred, Budget(looks))
         return answer(pod, verdict, first.code, first.message, nodes=views, ways=out)
     open_to_it = [name for name, refused in found if refused is None and name not in barred]
     best = [_wait(ledger, pod, pod.claim, open_to_it, policy)] if open_to_it else []
@@ -128,22 +119,21 @@ def _bound(ledger: Ledger, pod: PodFacts, claim: Request | Refusal) -> Explanati
     return said
 
 
-def survey(
-    ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None, budget: Budget | None = None
-) -> list[tuple[str, Refusal | None]]:
+def survey(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> list[tuple[str, Refusal | None]]:
     """What each node with a GPU says to a pod, the closest first."""
-    names = list(ledger.nodes) if among is None else list(among)
-    return nearest(closeness(ledger, pod, names, budget or Budget(choose.UNHURRIED_LOOKS)))
+    return finish(surveying(ledger, pod, among, choose.UNHURRIED_LOOKS))
 
 
-def _survey(
-    ledger: Ledger, pod: PodFacts, among: Collection[str] | None, budget: Budget
-) -> Generator[None, None, list[tuple[str, Refusal | None]]]:
+def surveying(
+    ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks: int
+) -> Steps[list[tuple[str, Refusal | None]]]:
+    """The same in short steps."""
     rows: list[Row] = []
     for part in _parts(list(ledger.nodes) if among is None else list(among)):
-        rows += closeness(ledger, pod, part, budget)
+        rows += _closeness(ledger, pod, part, Budget(looks))
         yield
-    return nearest(rows)
+    rows.sort(key=lambda row: row[0])
+    return [(key[-1], refused) for key, refused in rows if key[-1] in ledger.nodes]
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -154,9 +144,9 @@ def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 Row = tuple[tuple[bool, bool, bool, bool, int, str], Refusal | None]
 
 
-def closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget) -> list[Row]:
+def _closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget) -> list[Row]:
     """How close each of the named nodes is to taking a pod: one that only a sick GPU keeps from fitting first, then by
-    how much is missing. A long survey is made of several of these."""
+    how much is missing."""
     assert isinstance(pod.claim, Request)
     question, need, rows = Question(pod.claim), largest_need(pod.claim), []
     with_gpus = [name for name in among if name in ledger.nodes and ledger.nodes[name].room is not None]
@@ -169,11 +159,6 @@ def closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Bud
         full = refused is None or refused.code != "NoHealthyGpu"
         rows.append(((refused is not None, never, off_limits, full, short, name), refused))
     return rows
-
-
-def nearest(rows: list[Row]) -> list[tuple[str, Refusal | None]]:
-    rows.sort(key=lambda row: row[0])
-    return [(key[-1], refused) for key, refused in rows]
 
 
 def judge(found: Sequence[tuple[str, Refusal | None]]) -> tuple[str, Refusal | None]:

@@ -1,59 +1,41 @@
 """What kube-scheduler itself checks before it asks anybody: may this pod go to this node, GPU memory aside?
 
-Of all it checks only what mostly keeps a pod away: cordon, taints, `nodeSelector` and the totals of CPU, memory, pods
-and extended resources. Affinity, volumes, ports, spreading and pod overhead are not looked at. Pure. Called by
-`gpushare why` and by the stand-in scheduler. The messages are kube-scheduler's own words (from 1.34 on).
+Of all it checks only what mostly keeps a pod away: cordon, taints, `nodeSelector`, required node affinity and the
+totals of CPU, memory, pods and extended resources. Affinity to other pods, volumes, ports, spreading and pod overhead
+are not looked at. Pure. `gpushare why` and the stand-in scheduler ask for `obstacles`, in kube-scheduler's own words
+(from 1.34 on); the extender asks which nodes admit a pod, from its own memory of both.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil, floor
 
 import msgspec
 
-from gpushare.core import api, units
-from gpushare.core.model import Data
+from gpushare.core import affinity, api, units
+from gpushare.core.api import Taint, Term, Toleration
+from gpushare.core.model import Data, Rules
 from gpushare.core.request import FINISHED
 
 CORDONED = "Cordoned"
 TAINT = "Taint"
 NODE_SELECTOR = "NodeSelector"
+NODE_AFFINITY = "NodeAffinity"
 INSUFFICIENT = "Insufficient"
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 TOO_LITTLE = "Insufficient {resource}"
 TOO_MANY_PODS = "Too many pods"
 
 CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 _KEEPS_OFF = ("NoSchedule", "NoExecute")  # PreferNoSchedule only lowers a node's score
-_CORDON_TAINT = "node.kubernetes.io/unschedulable"
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_NO_RULES = Rules()
 _MILLI = 1000
 _MI, _GI = 1 << 20, 1 << 30
-
-
-class Taint(api.Struct):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-    def __str__(self) -> str:
-        """As `kubectl taint` writes it."""
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
-class Toleration(api.Struct):
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-
-    def covers(self, taint: Taint) -> bool:
-        """An empty key is any key, an empty effect any effect, no operator `Equal`."""
-        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
-            return False
-        return self.operator == "Exists" or (self.operator in ("", "Equal") and self.value == taint.value)
 
 
 class SchedulingGate(api.Struct):
@@ -61,8 +43,6 @@ class SchedulingGate(api.Struct):
 
 
 class PodSpec(api.PodSpec):
-    node_selector: dict[str, str] | None = None
-    tolerations: list[Toleration] | None = None
     scheduling_gates: list[SchedulingGate] | None = None
 
 
@@ -70,13 +50,16 @@ class Pod(api.Pod):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-class NodeSpec(api.Struct):
-    unschedulable: bool = False
-    taints: list[Taint] | None = None
+Node = api.Node
 
 
-class Node(api.Node):
-    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+class NodeRules(Data, frozen=True):
+    """What of a node decides which pods may go there, GPUs and totals aside."""
+
+    name: str
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]  # that keep pods off
+    unschedulable: bool
 
 
 class Obstacle(Data, frozen=True):
@@ -90,13 +73,34 @@ class Obstacle(Data, frozen=True):
 
 def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
     """All that is in the way, in kube-scheduler's order; `taken` is what `totals` says of the node's pods."""
-    tolerations = pod.spec.tolerations or []
+    tolerations, there, terms = pod.spec.tolerations or (), node_rules(node), pod.spec.required_terms
+    by_name = terms is not None and affinity.names_others(terms, there.name)  # kube-scheduler looks at no other node
     return [
-        *_cordon(tolerations, node),
-        *_taints(tolerations, node),
-        *_selector(pod.spec.node_selector or {}, node),
+        *(_affinity(terms, there, NOT_NAMED) if by_name else ()),
+        *_cordon(tolerations, there),
+        *_taints(tolerations, there),
+        *_selector(pod.spec.node_selector or {}, there),
+        *(() if by_name else _affinity(terms, there, NOT_SELECTED)),
         *_shortages(needs(pod), node, taken),
     ]
+
+
+def node_rules(node: Node) -> NodeRules:
+    taints = tuple(taint for taint in node.spec.taints or () if taint.effect in _KEEPS_OFF)
+    return NodeRules(node.metadata.name, node.metadata.labels or {}, taints, node.spec.unschedulable)
+
+
+def admits(rules: Rules | None, node: NodeRules) -> bool:
+    """Whether a pod may go to a node as far as cordon, taints, `nodeSelector` and required node affinity decide. No
+    rules: the pod asks for no certain nodes, and tolerates nothing."""
+    rules = rules or _NO_RULES
+    if rules.selector and any(node.labels.get(key) != value for key, value in rules.selector):
+        return False
+    if rules.terms is not None and not any(affinity.meets(term, node.labels, node.name) for term in rules.terms):
+        return False
+    if not node.taints and not node.unschedulable:
+        return True
+    return not any((*_cordon(rules.tolerations, node), *_taints(rules.tolerations, node)))
 
 
 def reasons(found: list[Obstacle]) -> list[str]:
@@ -140,26 +144,34 @@ def offered(node: api.Node) -> dict[str, int]:
     return {name: _whole(name, amount) for name, amount in (node.status.allocatable or {}).items()}
 
 
-def _cordon(tolerations: list[Toleration], node: Node) -> Iterator[Obstacle]:
-    cordon = Taint(key=_CORDON_TAINT, effect="NoSchedule")
-    if node.spec.unschedulable and not any(toleration.covers(cordon) for toleration in tolerations):
+def _cordon(tolerations: Sequence[Toleration], node: NodeRules) -> Iterator[Obstacle]:
+    if node.unschedulable and not any(toleration.covers(_CORDON) for toleration in tolerations):
         yield Obstacle(CORDONED, UNSCHEDULABLE, "cordoned", "cordon")
 
 
-def _taints(tolerations: list[Toleration], node: Node) -> Iterator[Obstacle]:
-    for taint in node.spec.taints or ():
-        if node.spec.unschedulable and taint.key == _CORDON_TAINT:
+def _taints(tolerations: Sequence[Toleration], node: NodeRules) -> Iterator[Obstacle]:
+    for taint in node.taints:
+        if node.unschedulable and taint.key == _CORDON.key:
             continue  # set by a controller on every cordoned node; the cordon was looked at
-        if taint.effect in _KEEPS_OFF and not any(toleration.covers(taint) for toleration in tolerations):
+        if not any(toleration.covers(taint) for toleration in tolerations):
             yield Obstacle(TAINT, UNTOLERATED, f"taint {taint} not tolerated", str(taint))
 
 
-def _selector(wanted: Mapping[str, str], node: Node) -> Iterator[Obstacle]:
-    labels = node.metadata.labels or {}
+def _selector(wanted: Mapping[str, str], node: NodeRules) -> Iterator[Obstacle]:
     for key, value in sorted(wanted.items()):
-        if labels.get(key) != value:
+        if node.labels.get(key) != value:
             label = f"{key}={value}"
             yield Obstacle(NODE_SELECTOR, NOT_SELECTED, f"nodeSelector {label} does not match", label)
+
+
+def _affinity(terms: Sequence[Term] | None, node: NodeRules, message: str) -> Iterator[Obstacle]:
+    if terms is None or any(affinity.meets(term, node.labels, node.name) for term in terms):
+        return
+    missed = affinity.missed(terms[0], node.labels, node.name) if len(terms) == 1 else []
+    for condition in map(affinity.written, missed):
+        yield Obstacle(NODE_AFFINITY, message, f"node affinity {condition} does not match", condition)
+    if not missed:
+        yield Obstacle(NODE_AFFINITY, message, "no term of its node affinity matches", "node affinity")
 
 
 def _shortages(asked: Mapping[str, int], node: Node, taken: Mapping[str, int]) -> Iterator[Obstacle]:

@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from gpushare.core import api
+
 Unit = Literal["MiB", "GiB"]
 
 
@@ -117,6 +119,15 @@ Places = tuple[tuple[int, ...], ...]
 """For each share of a request, the positions of its GPUs in `NodeFacts.gpus`."""
 
 
+class Rules(Data, frozen=True):
+    """What a pod's spec says about the nodes it may use: `intree.admits` knows what it means. A pod that says nothing
+    has no rules, and may go wherever no cordon and no taint keeps it off."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[api.Term, ...] | None = None  # required node affinity: one of them must be met; None: it has none
+    tolerations: tuple[api.Toleration, ...] = ()
+
+
 class PodFacts(Data, frozen=True):
     """A pod as the API server shows it, reduced to what counts. `claim` is what it asks: the request,
     why there can be none, or None for a pod that asks no GPU."""
@@ -139,6 +150,7 @@ class PodFacts(Data, frozen=True):
     spec_whole: bool = False
     pinned: bool = False  # every container that asks learns its GPUs from an annotation of ours, and from nothing else
     notes: tuple[tuple[str, str], ...] = ()  # the annotations only gpushare writes, as they stand
+    rules: Rules | None = None  # of a pod that is not bound: what keeps it to some nodes; None: it says nothing
 
     @property
     def running(self) -> bool:

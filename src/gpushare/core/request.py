@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpushare.core import api, names, units
-from gpushare.core.model import Pin, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.model import Pin, PodFacts, Refusal, Request, Role, Rules, Share, Unit
 
 NOT_MEMORY = "{resource} counts {unit}, not bytes"
 NOT_WHOLE = "{resource} is not a whole number"
@@ -24,6 +24,8 @@ UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
 POLICY_NAMES = ("binpack", "spread")
 MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
 FINISHED = ("Succeeded", "Failed")
+MOST_CONDITIONS, MOST_VALUES, MOST_TEXT = 32, 256, 16_384  # of what keeps a pod to some nodes
+ANYWHERE = Rules(tolerations=(api.Toleration(operator="Exists"),))
 _FIELD = "metadata.annotations['"
 _allocation = msgspec.json.Decoder(dict[str, dict[str, int]])
 
@@ -64,6 +66,7 @@ def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
         spec_whole=any(units.number(_limits(c), names.GPU_COUNT) for c in containers),
         pinned=all(_visible(container) for container in containers if _asks(container)),
         notes=_notes(meta.annotations),
+        rules=None if spec.node_name else _rules(spec),
     )
 
 
@@ -71,14 +74,15 @@ def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     """The pod as it stands once a binding with these annotations was made: as `facts` will read it."""
     notes = dict(pod.notes) | dict(_notes(annotations))
     claim = Request(pod.claim.shares, pod.claim.pin) if isinstance(pod.claim, Request) else pod.claim
-    return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()), claim=claim)
+    return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()), claim=claim, rules=None)
 
 
-def sharing(pod: PodFacts, claim: Request | Refusal | None, strings: dict[str, str]) -> PodFacts:
-    """The same pod, with what many pods have in common kept once: its request, and names of namespaces and nodes."""
+def sharing(pod: PodFacts, claim: Request | Refusal | None, rules: Rules | None, strings: dict[str, str]) -> PodFacts:
+    """The same pod, with what many pods have in common kept once: its request, its rules, and names of namespaces and
+    nodes."""
     namespace = strings.setdefault(pod.namespace, pod.namespace)
     node = strings.setdefault(pod.node, pod.node)
-    return msgspec.structs.replace(pod, claim=claim, namespace=namespace, node=node)
+    return msgspec.structs.replace(pod, claim=claim, rules=rules, namespace=namespace, node=node)
 
 
 def parse(pod: api.Pod, default_unit: Unit | None) -> Request | Refusal | None:
@@ -256,6 +260,29 @@ def _visible(container: api.Container) -> str:
             # Only our own group: an env that points elsewhere must not make us write a foreign annotation.
             return key if key.startswith(names.VISIBLE_PREFIX) and path == f"{_FIELD}{key}']" else ""
     return ""
+
+
+def _rules(spec: api.PodSpec) -> Rules | None:
+    """What keeps a pod to some nodes. Every node is compared with it, so what is too long for that is not looked at:
+    such a pod counts as one that may go anywhere."""
+    terms = spec.required_terms
+    if not spec.node_selector and terms is None and not spec.tolerations:
+        return None
+    rules = Rules(tuple(sorted((spec.node_selector or {}).items())), terms, spec.tolerations or ())
+    return rules if _is_short(rules) else ANYWHERE
+
+
+def _is_short(rules: Rules) -> bool:
+    terms = rules.terms or ()
+    expressions = [e for t in terms for e in (*(t.match_expressions or ()), *(t.match_fields or ()))]
+    conditions = len(expressions) + len(terms) + len(rules.selector) + len(rules.tolerations)
+    values = [value for expression in expressions for value in expression.values or ()]
+    if conditions > MOST_CONDITIONS or len(values) > MOST_VALUES:
+        return False
+    words = [word for pair in rules.selector for word in pair]
+    words += [word for toleration in rules.tolerations for word in (toleration.key, toleration.value)]
+    words += [expression.key for expression in expressions]
+    return sum(map(len, (*words, *values))) <= MOST_TEXT
 
 
 _CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.EXTENDER)

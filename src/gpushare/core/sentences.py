@@ -3,11 +3,14 @@
 Pure. One sentence per situation, in the same words as the refusals of `fit` and `request`. Called by the extender.
 """
 
-from gpushare.core import explain
+from collections.abc import Collection
+
+from gpushare.core import choose, explain
 from gpushare.core.choose import Room
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
+from gpushare.core.steps import Steps, finish
 
 LONGEST = 200
 LONGEST_NAME = 40
@@ -18,6 +21,8 @@ INVALID = "InvalidGPURequest"
 SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
+NONE_ALLOWED = "No node it may use (nodeSelector, affinity, taints) shares a GPU."
+SOME_ALLOWED = "It may use {allowed} of {nodes} GPU nodes: {message}"
 
 
 def short_name(name: str) -> str:
@@ -56,23 +61,37 @@ def _amount(share: Share, facts: NodeFacts) -> str:
     return f"{share.each} {facts.unit} each" if share.gpus > 1 else f"{share.units} {facts.unit}"
 
 
-def waiting(ledger: Ledger, pod: PodFacts) -> tuple[str, str] | None:
-    """Reason and text of the Warning a waiting pod deserves; None if GPU memory is not what it waits for."""
+def waiting(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> tuple[str, str] | None:
+    """What `telling` comes to, at once."""
+    return finish(telling(ledger, pod, among, choose.UNHURRIED_LOOKS))
+
+
+def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks: int) -> Steps[tuple[str, str] | None]:
+    """Reason and text of the Warning a waiting pod deserves; None if GPU memory is not what it waits for. `among`: the
+    nodes it may use, GPUs aside; the reason is theirs, and says so where there are others."""
     if isinstance(pod.claim, Refusal):
         return INVALID, cut(f"{pod.claim.message}: {pod.claim.detail}" if pod.claim.detail else f"{pod.claim.message}.")
     if not isinstance(pod.claim, Request):
         return None
-    found = explain.survey(ledger, pod)
+    found = yield from explain.surveying(ledger, pod, among, looks)
     verdict, refused = explain.judge(found)
     if refused is None:
         return None
-    if not found:
-        return NEVER_FITS, NO_NODE
-    said = capital(refused.message)
-    if verdict == "never":
-        return NEVER_FITS, cut(f"{said}{_largest(ledger, pod.claim, refused)}")
+    nodes = sum(state.room is not None for state in ledger.nodes.values())
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
-    return NO_GPU_FITS, cut(f"{said}.{_closest(ledger, pod, found[0][0], refused)}{more}")
+    if not found:
+        return (NO_GPU_FITS, f"{NONE_ALLOWED}{more}") if nodes else (NEVER_FITS, NO_NODE)
+    said, reason = capital(refused.message), NEVER_FITS if verdict == "never" else NO_GPU_FITS
+    if len(found) < nodes:
+        said = SOME_ALLOWED.format(allowed=len(found), nodes=nodes, message=refused.message)
+        # Labels, taints and cordons come and go: only what no node at all can ever do is a "never".
+        everywhere = yield from explain.surveying(ledger, pod, None if verdict == "never" else (), looks)
+        never = verdict == "never" and explain.judge(everywhere)[0] == "never"
+        reason = NEVER_FITS if never else NO_GPU_FITS
+    if verdict == "never":
+        return reason, cut(f"{said}{_largest(ledger, pod.claim, refused, [name for name, _ in found])}")
+    text = f"{said}.{_closest(ledger, pod, found[0][0], refused)}"
+    return reason, text + more if len(text + more) <= LONGEST else cut(text)
 
 
 def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
@@ -101,11 +120,11 @@ def _sick(room: Room, need: int) -> str:
     return f" {short_name(facts.name)} GPU {gpu.index} has {has}, but is unhealthy."
 
 
-def _largest(ledger: Ledger, request: Request, refused: Refusal) -> str:
+def _largest(ledger: Ledger, request: Request, refused: Refusal, among: Collection[str]) -> str:
     if refused.code != "TooLarge":
         return "."
-    rooms, question = [state.room for state in ledger.nodes.values() if state.room is not None], Question(request)
-    able = [room for room in rooms if question.off_limits(room.facts) is None]
+    rooms, question = [ledger.nodes[name].room for name in among], Question(request)
+    able = [room for room in rooms if room is not None and question.off_limits(room.facts) is None]
     largest = max(able, key=lambda room: room.largest)
     size = f"the largest is {largest.largest} {largest.facts.unit} ({short_name(largest.facts.name)})"
     return f"; {size}. Ask less, or several GPUs: annotation aliyun.com/gpu-count."

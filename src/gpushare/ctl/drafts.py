@@ -11,6 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from gpushare.core import choose, explain, explanation, intree, request, score
+from gpushare.core.api import Toleration
 from gpushare.core.explanation import Explanation, Replicas, Way
 from gpushare.core.model import PodFacts, Refusal, Request
 from gpushare.ctl import judge, seen
@@ -18,12 +19,12 @@ from gpushare.ctl.manifests import Item
 from gpushare.ctl.rest import Keeping, Rest
 from gpushare.ctl.snapshot import Snapshot
 
-_OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR)  # what a DaemonSet means by "every node"
+_OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR, intree.NODE_AFFINITY)  # what a DaemonSet means by "every node"
 # What the DaemonSet controller lets its pods tolerate.
-_TOLERATED = [
-    intree.Toleration(key=f"node.kubernetes.io/{key}", operator="Exists")
+_TOLERATED = tuple(
+    Toleration(key=f"node.kubernetes.io/{key}", operator="Exists")
     for key in ("unschedulable", "not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure")
-]
+)
 
 Place = tuple[str, int | None]  # node, and GPU if it is a single one
 
@@ -101,5 +102,5 @@ class Drafts:
 
 
 def _of_every_node(pod: seen.Pod) -> seen.Pod:
-    spec = msgspec.structs.replace(pod.spec, tolerations=[*(pod.spec.tolerations or ()), *_TOLERATED])
+    spec = msgspec.structs.replace(pod.spec, tolerations=(*(pod.spec.tolerations or ()), *_TOLERATED))
     return msgspec.structs.replace(pod, spec=spec)

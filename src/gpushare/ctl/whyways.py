@@ -134,6 +134,7 @@ def kept_off(said: Explanation) -> str:
     would = {
         "Cordoned": f"{view.name} took pods again: kubectl uncordon {view.name}",
         "NodeSelector": f"{view.name} had that label, or it did not ask for it",
+        "NodeAffinity": f"{view.name} had such labels, or it did not ask for them",
         "Insufficient": f"that much were free on {view.name}",
     }
     return f"It would fit if {would.get(refused.code, f'nothing kept it off {view.name}')}. {NOT_OURS}"

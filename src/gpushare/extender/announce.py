@@ -2,15 +2,19 @@
 
 A Warning is due when kube-scheduler's condition on a pod says it cannot be scheduled, not when we are asked: the
 scheduler compares totals first and often refuses without asking. Texts come from `core.sentences`; they are made
-when there is time to send them, because looking at every node for every waiting pod would be in the way.
+when there is time to send them, because looking at every node for every waiting pod would be in the way, and for each
+namespace in turn. Only the nodes that a pod may use are looked at: room elsewhere is no use to it.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from gpushare.core import sentences
+from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Request
+from gpushare.core.turns import Turns
+from gpushare.extender.slices import by_and_by
 from gpushare.kube.events import Recorder
 
 PAUSE = 0.1  # seconds between two surveys of all nodes
@@ -21,10 +25,13 @@ MIXED = (
 SECOND = "Bound by another gpushare extender ({identity}): two of them count separately and give memory out twice."
 
 
+Allowed = Callable[[PodFacts], Collection[str] | None]
+
+
 class Announcer:
     def __init__(self, recorder: Recorder, ledger: Ledger) -> None:
         self._recorder, self._ledger = recorder, ledger
-        self._due: dict[str, PodFacts] = {}
+        self._due: Turns[str, PodFacts] = Turns()
         self._wanted = asyncio.Event()
         self._told_units: set[str] = set()
 
@@ -38,11 +45,11 @@ class Announcer:
 
     def waits(self, pod: PodFacts) -> None:
         """A pod was refused, or has just appeared: it may deserve a word."""
-        self._due[pod.uid] = pod
+        self._due.put(pod.namespace, pod.uid, pod)
         self._wanted.set()
 
     def gone(self, uid: str) -> None:
-        self._due.pop(uid, None)
+        self._due.drop(uid)
 
     def second_extender(self, pod: PodFacts, identity: str) -> None:
         self._say(pod, "Warning", sentences.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
@@ -64,25 +71,27 @@ class Announcer:
                     type="Warning", reason=sentences.MIXED_UNITS, message=text,
                 )  # fmt: skip
 
-    async def run(self) -> None:
+    async def run(self, allowed: Allowed) -> None:
+        """For ever. `allowed`: the nodes that a pod may use, GPUs aside; None: all."""
         while True:
             await self._wanted.wait()
             while self._due:
-                uid, pod = next(iter(self._due.items()))
-                del self._due[uid]
-                surveyed = self._is_stuck(pod)
-                said = sentences.waiting(self._ledger, pod) if surveyed else None
+                _, pod = self._due.take()
+                among = allowed(pod)
+                surveyed = self._is_stuck(pod, among)
+                said = await by_and_by(sentences.telling(self._ledger, pod, among, CALL_LOOKS)) if surveyed else None
                 # Before the scheduler has said anything, only what can never run is worth a word.
                 if said is not None and (pod.unschedulable or said[0] != sentences.NO_GPU_FITS):
                     self._say(pod, "Warning", *said)
                 await asyncio.sleep(PAUSE if surveyed else 0)
             self._wanted.clear()
 
-    def _is_stuck(self, pod: PodFacts) -> bool:
+    def _is_stuck(self, pod: PodFacts, among: Collection[str] | None) -> bool:
         """Whether it is worth looking at every node: most new pods fit somewhere, and that is quickly seen."""
         if pod.unschedulable or not isinstance(pod.claim, Request):
             return True
-        return not self._ledger.fitting(pod.claim, pod, list(self._ledger.nodes))
+        names = list(self._ledger.nodes if among is None else among)
+        return not self._ledger.fitting(pod.claim, pod, names, Budget(CALL_LOOKS))
 
     def _say(self, pod: PodFacts, kind: str, reason: str, message: str) -> None:
         self._recorder.record(

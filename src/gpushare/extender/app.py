@@ -63,15 +63,16 @@ class Extender:
         self.config, self.api = config, api
         self.identity = secrets.token_hex(4)
         clock = time.monotonic
-        self.ledger, self.known, self.waiting = Ledger(), KnownPods(), Waiting()
+        self.ledger, self.known = Ledger(), KnownPods()
         self.metrics = Metrics(self.ledger)
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
+        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=config.unit, clock=clock)
+        self.waiting = Waiting(self.nodes.open_to)
         self.pods = sync.Pods(
             self.ledger, self.known, self.waiting, self.announcer, self.metrics,
             unit=config.unit, identity=self.identity, clock=clock,
         )  # fmt: skip
-        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=config.unit, clock=clock)
         maps = sync.ConfigMaps(self.nodes)
         self.watches: dict[str, Reflector[Any]] = {
             "nodes": Reflector(api, "/api/v1/nodes", objects.Node, self.nodes, key=lambda n: n.metadata.name),
@@ -88,6 +89,7 @@ class Extender:
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
             policy=config.policy, unit=config.unit, clock=clock, cannot_answer=self.cannot_answer,
+            allowed=self.nodes.allowed,
         )  # fmt: skip
         self.metrics.watch(
             lambda: [(name, watch.age()) for name, watch in self.watches.items()],
@@ -147,7 +149,7 @@ class Extender:
         gc.freeze()
         gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes), pods=len(self.ledger.holdings), extender=self.identity)
-        await self.announcer.run()  # not before: what it says is said of all nodes
+        await self.announcer.run(self.nodes.allowed)  # not before: what it says is said of all nodes
 
     async def _first_lists(self) -> None:
         """Waits for them, but not for ever for a cluster that cannot be asked."""

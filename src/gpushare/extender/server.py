@@ -14,10 +14,12 @@ from aiohttp import web
 from prometheus_client import Histogram
 
 import gpushare
+from gpushare.core.steps import Steps
 from gpushare.extender import wire
 from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.verbs import Steps, Verbs
+from gpushare.extender.slices import by_and_by
+from gpushare.extender.verbs import Verbs
 from gpushare.obs import log
 from gpushare.obs import metrics as exposition
 
@@ -110,18 +112,14 @@ class Handlers:
             return _closing(wire.encode({"version": 1, "error": str(error)}))
         return await self._tell_by_and_by(self._verbs.explain_pod(body))
 
-    async def _tell_by_and_by(self, steps: Steps) -> web.Response:
-        """An answer for people that takes a while: between its steps everybody else has a turn."""
+    async def _tell_by_and_by(self, steps: Steps[tuple[int, bytes]]) -> web.Response:
+        """An answer for people that takes a while."""
         with _Timed(self._metrics.latency["explain"]):
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    status, body = end.value
-                    return web.Response(status=status, body=body, content_type=JSON)
-                except Exception as error:  # noqa: BLE001 - as above
-                    return _sorry("explain", error)
-                await asyncio.sleep(0)
+            try:
+                status, body = await by_and_by(steps)
+            except Exception as error:  # noqa: BLE001 - as above
+                return _sorry("explain", error)
+        return web.Response(status=status, body=body, content_type=JSON)
 
     def _tell(self, verb: str, answer: Callable[[], tuple[int, bytes]]) -> web.Response:
         """An answer for people."""

@@ -4,11 +4,15 @@ Each class is the sink of one reflector. None of them decides anything: they tra
 who care for waiting pods.
 """
 
-from collections.abc import Callable, Set
+import sys
+from collections.abc import Callable, Collection, Set
 
-from gpushare.core import api, codec, names, request
+import msgspec
+
+from gpushare.core import api, codec, intree, names, request
+from gpushare.core.intree import NodeRules
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Unit
+from gpushare.core.model import PodFacts, Request, Rules, Unit
 from gpushare.extender.announce import Announcer
 from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
@@ -16,6 +20,8 @@ from gpushare.extender.waiting import Waiting
 
 CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
 MOST_REQUESTS, MOST_NAMES = 100_000, 20_000  # kept once; then sharing begins anew, so that what is gone is let go
+MOST_RULES = 1_000  # of pods, kept once; people write few different ones
+MOST_ALLOWED = 64  # rules for which the nodes are remembered
 SETTLE_SECONDS = 10.0  # after the first list; only what is bound later can be a second extender's work
 
 Clock = Callable[[], float]
@@ -38,6 +44,7 @@ class Pods:
         self._announcer, self._metrics = announcer, metrics
         self._unit, self._identity, self._clock = unit, identity, clock
         self._shared: dict[Request, Request] = {}  # equal requests of many pods, kept once
+        self._rules: dict[Rules, Rules] = {}
         self._names: dict[str, str] = {}
         self._synced_at: float | None = None
         self.unsure: list[PodFacts] = []  # known to us, and no list shows them: to be asked for one by one
@@ -95,28 +102,37 @@ class Pods:
             self._announcer.second_extender(pod, identity)
 
     def _slim(self, pod: PodFacts) -> PodFacts:
-        """Strings and requests that many pods share are kept once."""
+        """Strings, requests and rules that many pods share are kept once."""
         claim = pod.claim
         if isinstance(claim, Request):
             if len(self._shared) >= MOST_REQUESTS:
                 self._shared.clear()
             claim = self._shared.setdefault(claim, claim)
+        rules = pod.rules
+        if rules is not None:
+            if len(self._rules) > MOST_RULES:
+                self._rules.clear()
+            rules = self._rules.setdefault(rules, rules)
         if len(self._names) >= MOST_NAMES:
             self._names.clear()
-        return request.sharing(pod, claim, self._names)
+        return request.sharing(pod, claim, rules, self._names)
 
 
 class Nodes:
-    """Also settles what a node is while its capacity and its annotation contradict each other."""
+    """Also settles what a node is while its capacity and its annotation contradict each other, and knows which pods a
+    node is closed to, GPUs aside."""
 
     def __init__(self, ledger: Ledger, announcer: Announcer, *, unit: Unit | None, clock: Clock) -> None:
         self._ledger, self._announcer, self._unit, self._clock = ledger, announcer, unit, clock
         self._nodes: dict[str, api.Node] = {}
         self._sick: dict[str, frozenset[int]] = {}
         self._contradicts_since: dict[str, float] = {}
+        self._rules: dict[str, NodeRules] = {}
+        self._allowed: dict[Rules | None, frozenset[str] | None] = {}
 
     def upsert(self, item: api.Node) -> None:
         name, node = item.metadata.name, codec.slim(item)
+        self._see_rules(name, intree.node_rules(item))
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
@@ -133,6 +149,20 @@ class Nodes:
         for name in [name for name in self._nodes if name not in kept]:
             self._forget(name)
         self.check_units()
+
+    def open_to(self, pod: PodFacts, node: str) -> bool:
+        """Whether a pod may go to a node, by its rules and the node's. To one that is not known nobody may."""
+        rules = self._rules.get(node)
+        return rules is not None and intree.admits(pod.rules, rules)
+
+    def allowed(self, pod: PodFacts) -> Collection[str] | None:
+        """The nodes that are open to a pod; None: all of them."""
+        if pod.rules not in self._allowed:
+            if len(self._allowed) >= MOST_ALLOWED:
+                del self._allowed[next(iter(self._allowed))]
+            open_to_it = frozenset(name for name, rules in self._rules.items() if intree.admits(pod.rules, rules))
+            self._allowed[pod.rules] = open_to_it if len(open_to_it) < len(self._rules) else None
+        return self._allowed[pod.rules]
 
     def sick(self, node: str, gpus: frozenset[int]) -> None:
         """What the ConfigMap of a node says; empty if there is none."""
@@ -152,6 +182,14 @@ class Nodes:
         if self._unit is None:
             self._announcer.mixed_units(s.facts for s in self._ledger.nodes.values() if s.facts is not None)
 
+    def _see_rules(self, name: str, rules: NodeRules) -> None:
+        if self._rules.get(name) == rules:
+            return
+        # Thousands of nodes have the same labels: each text is kept once.
+        labels = {sys.intern(key): sys.intern(value) for key, value in rules.labels.items()}
+        self._rules[name] = msgspec.structs.replace(rules, labels=labels)
+        self._allowed.clear()
+
     def _settle(self, name: str) -> None:
         since = self._contradicts_since.get(name)
         as_original = since is not None and self._clock() - since > CONTRADICTION_SECONDS
@@ -164,6 +202,8 @@ class Nodes:
     def _forget(self, name: str) -> None:
         self._nodes.pop(name, None)
         self._contradicts_since.pop(name, None)
+        if self._rules.pop(name, None) is not None:
+            self._allowed.clear()
         self._ledger.remove_node(name)
 
 

@@ -6,7 +6,7 @@ from the moment it is made: the node that will be chosen is held before the answ
 `binder` does the one verb that writes.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gpushare.core import explain, preempt, request, score, usage
 from gpushare.core.book import NodeState, State
@@ -14,6 +14,7 @@ from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.explanation import Explanation
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request, Unit
+from gpushare.core.steps import Steps
 from gpushare.extender import wire
 from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
@@ -22,7 +23,7 @@ from gpushare.extender.wire import BadRequest, FilterResult, HostPriority, MetaP
 
 BOUND_ALREADY = "it is bound to {node} already"
 NO_SUCH_NODE = 'no node "{name}"'
-Steps = Generator[None, None, tuple[int, bytes]]
+Answer = tuple[int, bytes]  # HTTP's status, and the body
 NO_SUCH_POD = 'no pod "{name}" in namespace "{namespace}" waits for GPU memory or has some'
 
 
@@ -38,10 +39,12 @@ class Verbs:
         unit: Unit | None,
         clock: Callable[[], float],
         cannot_answer: Callable[[str], str],
+        allowed: Callable[[PodFacts], Collection[str] | None],
     ) -> None:
         self._ledger, self._known, self._waiting, self._metrics = ledger, known, waiting, metrics
         self._policy, self._unit, self._clock = policy, unit, clock
         self._cannot_answer = cannot_answer  # why a pod cannot be answered now, by uid; passes by itself
+        self._allowed = allowed  # the nodes that are open to a pod; None: all
 
     def filter(self, body: bytes) -> bytes:
         """All nodes that fit: others have a say in which is taken."""
@@ -126,7 +129,7 @@ class Verbs:
         views = [usage.inspected(state) for state in states if state.facts is not None]
         return 200, wire.encode({"nodes": sorted(views, key=lambda view: str(view["name"]))})
 
-    def explain(self, namespace: str, name: str) -> Steps:
+    def explain(self, namespace: str, name: str) -> Steps[Answer]:
         """All there is to say about a pod, in short steps: a scheduler may ask something meanwhile."""
         pod = self._known.find(namespace, name) or self._holder(namespace, name)
         if pod is None:
@@ -134,7 +137,7 @@ class Verbs:
             return 404, wire.encode({"version": explain.VERSION, "error": message})
         return 200, wire.encode((yield from self._explain(pod)))
 
-    def explain_pod(self, body: bytes) -> Steps:
+    def explain_pod(self, body: bytes) -> Steps[Answer]:
         """A pod that may not exist yet: what would become of it? It is judged exactly as it is sent. One without the
         env of the admission policy goes to no node that pins directly, whatever the policy would make of it: send what
         a dry run answers, as `gpushare why -f --extender` does."""
@@ -144,8 +147,10 @@ class Verbs:
             return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
         return 200, wire.encode((yield from self._explain(pod)))
 
-    def _explain(self, pod: PodFacts) -> Generator[None, None, Explanation]:
-        return explain.explaining(self._ledger, pod, policy=self._policy, budget=Budget(CALL_LOOKS))
+    def _explain(self, pod: PodFacts) -> Steps[Explanation]:
+        allowed = self._allowed(pod)
+        barred = () if allowed is None else self._ledger.nodes.keys() - allowed
+        return explain.explaining(self._ledger, pod, barred=barred, policy=self._policy, looks=CALL_LOOKS)
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it

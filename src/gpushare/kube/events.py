@@ -1,19 +1,20 @@
 """Events: what `kubectl describe pod` shows below a pod.
 
 `record` is called from the middle of decisions, so it never waits and never fails. One task sends what has been
-recorded, slowly enough not to be a burden; what cannot be sent is counted and forgotten, because events are a courtesy.
+recorded, slowly enough not to be a burden, and from each namespace in turn: thousands of events about one tenant's pods
+delay no other tenant's. What cannot be sent is counted and forgotten, because events are a courtesy.
 """
 
 import asyncio
 import secrets
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
 
 from gpushare.core import names
+from gpushare.core.turns import Turns
 from gpushare.kube import client, models
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 
@@ -44,7 +45,7 @@ class Recorder:
         self._clock = clock
         self._sleep = sleep
         self._now = now
-        self._queue: deque[tuple[Key, models.Event]] = deque()
+        self._queue: Turns[Key, models.Event] = Turns()
         self._filled = asyncio.Event()
         self._said: dict[Key, float] = {}  # oldest first
         self._due = clock() - BURST / RATE
@@ -57,10 +58,9 @@ class Recorder:
         if self._just_said(key):
             return
         if len(self._queue) >= QUEUE:
-            oldest, _ = self._queue.popleft()
-            self._said.pop(oldest, None)
+            self._said.pop(self._queue.crowded_out(), None)
             self.dropped += 1
-        self._queue.append((key, self._event(kind, namespace, name, uid, type, reason, message)))
+        self._queue.put(namespace, key, self._event(kind, namespace, name, uid, type, reason, message))
         self._filled.set()
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class Recorder:
             await self._filled.wait()
             while self._queue:
                 await self._turn()
-                _, event = self._queue.popleft()
+                _, event = self._queue.take()
                 if await self._deliver(event):
                     self.sent += 1
                 else:

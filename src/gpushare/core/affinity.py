@@ -1,0 +1,88 @@
+"""Required node affinity: is a condition on a node's labels or name met, and how is it written?
+
+Pure. Terms and their conditions mean what kube-scheduler takes them to mean. Called by `intree`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from gpushare.core.api import Expression, Term
+
+NODE_NAME = "metadata.name"  # the only field that `matchFields` may name
+MOST_SHOWN = 3  # values of one condition
+_INT64 = 1 << 63
+
+
+def meets(term: Term, labels: Mapping[str, str], name: str) -> bool:
+    """Whether all conditions are met and there is one: a term without any matches nothing."""
+    expressions, fields = term.match_expressions or (), term.match_fields or ()
+    if not expressions and not fields:
+        return False
+    if not all(_holds(expression, labels.get(expression.key)) for expression in expressions):
+        return False
+    return all(_holds(expression, _field(expression, name)) for expression in fields)
+
+
+def missed(term: Term, labels: Mapping[str, str], name: str) -> list[Expression]:
+    """The conditions that are not met."""
+    of_labels = [e for e in term.match_expressions or () if not _holds(e, labels.get(e.key))]
+    return of_labels + [e for e in term.match_fields or () if not _holds(e, _field(e, name))]
+
+
+def names_others(terms: Sequence[Term], name: str) -> bool:
+    """Whether each term asks for nodes by name, and none for this one."""
+    for term in terms:
+        asked = [e for e in term.match_fields or () if e.key == NODE_NAME and e.operator == "In"]
+        if not asked or all(name in (expression.values or ()) for expression in asked):
+            return False
+    return bool(terms)
+
+
+def written(expression: Expression) -> str:
+    """As `kubectl get -l` takes it."""
+    key, values = expression.key, expression.values or ()
+    match expression.operator:
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"!{key}"
+        case "Gt" | "Lt":
+            return f"{key}{'>' if expression.operator == 'Gt' else '<'}{','.join(values)}"
+    more = "" if len(values) <= MOST_SHOWN else ",…"
+    return f"{key} {expression.operator.lower()} ({','.join(values[:MOST_SHOWN])}{more})"
+
+
+def _field(expression: Expression, name: str) -> str | None:
+    return name if expression.key == NODE_NAME else None
+
+
+def _holds(expression: Expression, has: str | None) -> bool:
+    """Whether a condition is met by what a node has. One that no API server lets pass never is."""
+    values = expression.values or ()
+    match expression.operator:
+        case "In":
+            return has in values
+        case "NotIn":
+            return has not in values
+        case "Exists":
+            return has is not None
+        case "DoesNotExist":
+            return has is None
+        case "Gt" | "Lt":
+            return has is not None and len(values) == 1 and _compares(expression.operator, has, values[0])
+    return False
+
+
+def _compares(operator: str, has: str, wanted: str) -> bool:
+    one, other = _number(has), _number(wanted)
+    if one is None or other is None:
+        return False
+    return one > other if operator == "Gt" else one < other
+
+
+def _number(text: str) -> int | None:
+    """A whole number of 64 bits, as Go reads it."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 100):
+        return None
+    number = int(text)
+    return number if -_INT64 <= number < _INT64 else None
