@@ -16,7 +16,7 @@ from gpushare.devcluster.faults import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.kube.errors import KubeError
-from gpushare.kube.reflector import Reflector
+from gpushare.node import app
 from tests.extender import cluster
 from tests.kube import apiserver
 from tests.node import world
@@ -94,7 +94,8 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
 ) -> None:
     """GPUs come, go and fall sick, pods come and end, others wipe what was written, and no request is sure."""
     dice = random.Random(SEED)
-    monkeypatch.setitem(Reflector.__init__.__kwdefaults__ or {}, "silence", 0.5)
+    monkeypatch.setattr(app, "SILENCE", 0.5)
+    monkeypatch.setattr(app, "PATIENCE", 0.5)
     async with FaultProxy(server.url, FAULTS, seed=SEED) as proxy, running(proxy.url, gpus, timeout=1.0) as node:
         await until(server, lambda: capacity(server) == FULL)
         facts = world.published(server)

@@ -140,9 +140,8 @@ class World:
                     self.waiting.failed_to_wake(pod.uid)
         while self.pods.unsure:
             pod = self.pods.unsure.pop()
-            found = await self.api.get_pod(pod.namespace, pod.name)
-            if found is None or found.metadata.uid != pod.uid:
-                self.pods.gone(pod.uid)
+            held = self.ledger.holdings.get(pod.uid)
+            self.pods.made_sure(pod, held, await self.api.get_pod(pod.namespace, pod.name))
 
     # The scheduler
 

@@ -175,15 +175,15 @@ class Extender:
         self.waiting.failed_to_wake(pod.uid)
 
     async def _make_sure(self, pod: PodFacts) -> None:
-        """Known to us, but no list shows it: is it there?"""
+        """Known to us, but no list shows it as we know it: is it there, and bound?"""
+        held = self.ledger.holdings.get(pod.uid)
         try:
             found = await self.api.get_pod(pod.namespace, pod.name)
         except (ApiError, Unreachable, Malformed, KubeError):
             await asyncio.sleep(AGAIN_SECONDS)
             self.pods.unsure.append(pod)
             return
-        if found is None or found.metadata.uid != pod.uid:
-            self.pods.gone(pod.uid)
+        self.pods.made_sure(pod, held, found)
 
 
 async def run(config: Config, access: Access) -> signal.Signals:
