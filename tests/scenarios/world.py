@@ -7,6 +7,7 @@ import asyncio
 import copy
 import json
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -40,6 +41,7 @@ class World:
         self.woken: list[str] = []
         self.watch = "running"  # stopped: what happens is told later; lost: never
         self.ready = True
+        self.restored = False  # put back to an older copy, and the extender's watches are still to find out
         self._unseen: list[tuple[str, str, Object]] = []
         self._processes = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -62,7 +64,7 @@ class World:
         self.binder = Binder(
             self.api, self.ledger, self.known, self.announcer, self.metrics,
             policy=self.policy, unit=self.unit, identity=identity,
-            nanoseconds=lambda: int(clock() * 1e9), clock=clock,
+            nanoseconds=lambda: int(clock() * 1e9), clock=clock, connected=lambda: not self.restored,
         )  # fmt: skip
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
@@ -85,17 +87,19 @@ class World:
 
     # The watches
 
-    def relist(self) -> None:
-        """What a reflector does after a gap it cannot bridge."""
+    def relist(self, pods: Iterable[Object] | None = None) -> None:
+        """What a reflector does after a gap it cannot bridge. `pods`: if they were read before now."""
+        pods = list(self.api.pods.values() if pods is None else pods)
         self._unseen.clear()
+        self.restored = False
         for kind, kept in (("nodes", self.api.nodes), ("maps", self.api.maps)):
             for item in kept.values():
                 self._see(kind, "upsert", item)
-        for pod in self.api.pods.values():
+        for pod in pods:
             self._see("pods", "upsert", pod)
         self.nodes.relisted(set(self.api.nodes))
         self.maps.relisted(set(self.api.maps))
-        self.pods.relisted({pod["metadata"]["uid"] for pod in self.api.pods.values()})
+        self.pods.relisted({pod["metadata"]["uid"] for pod in pods})
 
     def set_watch(self, how: str) -> None:
         assert how in ("running", "stopped", "lost"), f"unknown watch {how!r}"

@@ -221,6 +221,15 @@ class Ledger:
         if holding is not None and holding.state is State.RESERVED:
             self._remove(uid)
 
+    def is_crowded(self, uid: str) -> bool:
+        """Whether a GPU that is held for a pod has given more than it has: others came unasked."""
+        holding = self.holdings.get(uid)
+        facts = self.nodes[holding.node].facts if holding is not None else None
+        if holding is None or facts is None:
+            return False
+        used = self.nodes[holding.node].effective()
+        return any(used[gpu] > facts.gpus[gpu].total for gpu, _ in holding.charges or ())
+
     def expire(self, now: float) -> None:
         """What ends by time: holds, ghosts of moved pods, rests."""
         for uid in [uid for uid, holding in self._held.items() if holding.until <= now]:

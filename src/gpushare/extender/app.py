@@ -82,7 +82,7 @@ class Extender:
         }  # fmt: skip
         self.binder = Binder(
             api, self.ledger, self.known, self.announcer, self.metrics,
-            policy=config.policy, unit=config.unit, identity=self.identity,
+            policy=config.policy, unit=config.unit, identity=self.identity, connected=self.is_connected,
         )  # fmt: skip
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
@@ -102,6 +102,10 @@ class Extender:
             if cut_off > STALE_SECONDS:
                 return STALE.format(seconds=cut_off)
         return ""
+
+    def is_connected(self) -> bool:
+        """Whether all that happens in the cluster is heard at this moment."""
+        return all(watch.synced and not watch.disconnected_for() for watch in self.watches.values())
 
     def cannot_answer(self, uid: str) -> str:
         """The same for one pod, whose binding may be under way."""
