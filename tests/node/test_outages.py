@@ -68,6 +68,21 @@ async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, g
             await eventually(lambda: node.not_ready() == "")
 
 
+async def test_after_etcd_was_put_back_the_node_says_what_it_must_again(server: ApiServer, gpus: Simulated) -> None:
+    """The older copy knows neither its GPUs nor its pods, and its revisions are lower."""
+    port = free_port()
+    async with running(f"http://127.0.0.1:{port}", gpus) as node:
+        async with FaultProxy(server.url, port=port):
+            await until(server, lambda: capacity(server) == FULL)
+            bound(server, "later", 1000, on="GPU-0")
+            await eventually(lambda: node.pods.pods)
+        async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as older:
+            cluster.create(older, world.node())
+            async with FaultProxy(older.url, port=port):
+                await until(older, lambda: capacity(older) == FULL)
+                await eventually(lambda: not node.pods.pods)
+
+
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (401, "Unauthorized")])
 async def test_an_api_server_that_does_not_let_us_in_ends_it(
     quick: None, gpus: Simulated, code: int, reason: str
