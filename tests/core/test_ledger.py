@@ -330,6 +330,41 @@ def test_what_no_list_has_shown_bound_must_be_asked_for() -> None:
     assert free(books) == [5]
 
 
+def test_what_a_complete_list_shows_unbound_is_not_bound_any_more() -> None:
+    node, who = facts(8), pod(5)
+    books = ledger(node)
+    books.observe(bind(books, who, node), 0.0)
+    books.observe(who, 1.0)
+    assert free(books) == [3]  # by itself this may be an old sight
+    assert books.relisted({who.uid}, {who.uid}) == []
+    assert (free(books), who.uid in books.holdings) == ([8], False)
+
+
+def test_a_binding_of_ours_that_a_list_shows_unbound_must_be_asked_for() -> None:
+    """The list may have been read before it was made."""
+    node, who, reserved = facts(8), pod(5), pod(1)
+    books = ledger(node)
+    bind(books, who, node)
+    books.reserve(reserved, "n", PACK)
+    assert [kept.uid for kept in books.relisted({who.uid, reserved.uid}, {who.uid})] == [who.uid]
+    assert free(books) == [2]
+    books.unbind(who.uid)
+    books.unbind(reserved.uid)  # a binding under way is none yet
+    assert free(books) == [7]
+
+
+def test_a_gpu_is_crowded_when_others_came_unasked() -> None:
+    node, who, other = facts(8, 8), pod(5), pod(5)
+    books = ledger(node)
+    books.reserve(who, "n", PACK)
+    assert not books.is_crowded(who.uid)
+    books.observe(bound(other, node, ((0,),)), 0.0)
+    assert books.is_crowded(who.uid)
+    books.forget(other.uid)
+    assert not books.is_crowded(who.uid)
+    assert not books.is_crowded("nobody")
+
+
 # A pod that moves
 
 

@@ -95,7 +95,7 @@ REQUESTS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
     "patch_pod_annotations": lambda api: api.patch_pod_annotations("ns", "pod", "uid", {}),
     "version": lambda api: api.version(),
 }
-ANY_PATH = {"get", "list_pages", "watch"}  # mostly a reflector's
+ANY_PATH = {"get", "list_pages", "revision", "watch"}  # mostly a reflector's
 
 
 async def _rights(sources: Iterable[Path], made: Callable[[client.Api], dict[str, Reflector[Any]]]) -> Recorded:
@@ -111,6 +111,9 @@ async def _rights(sources: Iterable[Path], made: Callable[[client.Api], dict[str
         with contextlib.suppress(ApiError):
             async with api.watch(reflector._path, objects.Pod, "1"):
                 pass
+        with contextlib.suppress(ApiError):
+            await api.revision(reflector._path)
+    api.rights -= {(where, *what) for where, *what in api.rights if where and ("", *what) in api.rights}
     return api
 
 

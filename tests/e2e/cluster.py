@@ -7,6 +7,7 @@ audit log. All that is written is below `.build`: what runs in e2e, logs in log/
 """
 
 import asyncio
+import base64
 import contextlib
 import fcntl
 import json
@@ -31,6 +32,7 @@ URL = "https://127.0.0.1:6443"
 ETCD = "http://127.0.0.1:2379"
 FIRST_SCHEDULER_PORT = 10259
 READY_SECONDS = 60.0
+MOVED_ON = 2000  # revisions; more than a test makes
 TOKEN_SECONDS = 24 * 3600
 # user name: token. Kubernetes' own components have the rights of its built-in roles.
 ADMIN, CONTROLLERS, SCHEDULER = "admin", "system:kube-controller-manager", "system:kube-scheduler"
@@ -147,6 +149,48 @@ class Cluster:
             yield
         finally:
             await self._start_apiserver()
+
+    async def back_up(self) -> None:
+        """A copy of etcd, for which the control plane is away for a moment."""
+        async with self._without_etcd():
+            shutil.rmtree(self.work / "copy", ignore_errors=True)
+            shutil.copytree(self.work / "etcd", self.work / "copy")
+
+    async def restore(self, *, moved_on: bool) -> None:
+        """etcd is put back to that copy, and the control plane started anew. `moved_on`: revisions are first moved
+        beyond all that were given out, and those compacted, as `etcdutl snapshot restore --bump-revision
+        --mark-compacted` does; else they go back."""
+        async with self._without_etcd(moved_on=moved_on):
+            shutil.rmtree(self.work / "etcd")
+            shutil.copytree(self.work / "copy", self.work / "etcd")
+
+    @contextlib.asynccontextmanager
+    async def _without_etcd(self, *, moved_on: bool = False) -> AsyncIterator[None]:
+        for name, how in (
+            ("kube-controller-manager", signal.SIGKILL), ("kube-apiserver", signal.SIGKILL), ("etcd", signal.SIGTERM)
+        ):  # fmt: skip
+            (process,) = (process for process in self.processes.running if process.name == name)
+            await self.processes.end(process, how)
+        yield
+        await self._start_etcd()
+        if moved_on:
+            await self._move_on()
+        await self._start_apiserver()
+        self._start_controllers()
+
+    async def _move_on(self) -> None:
+        def encoded(text: str) -> str:
+            return base64.b64encode(text.encode()).decode()
+
+        async with aiohttp.ClientSession(ETCD, raise_for_status=True) as session:
+            revision = ""
+            for number in range(MOVED_ON):
+                put = {"key": encoded("moved-on"), "value": encoded(str(number))}
+                async with session.post("/v3/kv/put", json=put) as response:
+                    revision = (await response.json())["header"]["revision"]
+            compaction = {"revision": revision, "physical": True}
+            async with session.post("/v3/kv/compaction", json=compaction):
+                pass
 
     # Components of a test
 

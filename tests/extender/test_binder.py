@@ -511,6 +511,32 @@ async def test_a_conflict_over_a_pod_that_is_not_bound_is_told(world: World) -> 
     assert (len(world.api.written), world.used(), world.is_settled()) == (1, [0, 0], True)
 
 
+# The cluster may be another one by now
+
+
+async def test_nothing_is_written_while_a_watch_is_cut_off(world: World) -> None:
+    connected = False
+    world.binder._connected = lambda: connected
+    task = asyncio.create_task(world.binder.bind(world.add(6000)))
+    await asyncio.sleep(0.1)
+    assert (world.api.written, world.used()) == ([], [0, 0])
+    connected = True
+    assert await task == ""
+    assert world.used() == [6000, 0]
+
+
+async def test_a_refused_write_is_not_sent_again_for_memory_that_others_have_got(world: World) -> None:
+    async def refused_and_taken(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+        world.add(6000, name="back")
+        fake.make(fake.pods["back"], "a", {names.VISIBLE_PREFIX + "0": cluster.uuid("a", 0)})
+        world.ledger.observe(world.facts("back"), 0.0)
+        raise ApiError(500, "InternalError", "no leader")
+
+    world.api.binds = [refused_and_taken]
+    assert await world.binder.bind(world.add(6000)) == "a: others have got that memory meanwhile"
+    assert (len(world.api.written), world.used(), world.is_settled()) == (1, [6000, 0], True)
+
+
 # The watch is faster
 
 

@@ -60,7 +60,8 @@ FAULTS = plan.Plan(
 )  # fmt: skip
 
 SETTINGS = {
-    "gpushare.kube.client.SILENCE": 1.5,  # seconds; else a silent watch is noticed after the test
+    "gpushare.kube.client.SILENCE": 0.5,  # seconds; else a silent watch is noticed after the test
+    "gpushare.kube.client.PATIENCE": 1.5,
     "gpushare.kube.events.RATE": 200.0,
 }
 

@@ -32,7 +32,10 @@ def recovered(*names: str, gpus: tuple[int, ...] = (8000,)) -> Ledger:
 
 
 def woken(waiting: Waiting, ledger: Ledger, now: float = 0.0) -> list[str]:
-    return [found.name for found in waiting.due(ledger, now)]
+    due = waiting.due(ledger, now)
+    for found in due:
+        waiting.touched(found.uid, now)
+    return [found.name for found in due]
 
 
 @pytest.mark.parametrize("older", [1, 20])
@@ -85,6 +88,15 @@ def test_a_pod_is_woken_once_for_a_refusal() -> None:
     waiting.refuse(pod("one"))
     assert woken(waiting, ledger) == ["one"]
     assert [woken(waiting, ledger, now) for now in (0.5, 1.5, 60.0)] == [[], [], []]
+
+
+def test_a_pod_whose_touch_fails_is_woken_later_however_long_that_takes() -> None:
+    waiting, ledger = Waiting(), recovered("n")
+    waiting.refuse(pod("one"))
+    assert [found.name for found in waiting.due(ledger, 0.0)] == ["one"]
+    assert waiting.due(ledger, 30.0) == []
+    waiting.failed_to_wake("one")
+    assert woken(waiting, ledger, 31.0) == ["one"]
 
 
 def test_a_turn_that_ran_out_of_time_is_gone_on_with() -> None:

@@ -1,7 +1,7 @@
 """The picture stays true, whatever the connection does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,9 @@ from tests.kube.apiserver import FakeTime, Server, bookmark, cut, event, hang, p
 
 PODS = "/api/v1/pods"
 LIST, WATCH = f"GET {PODS}", f"WATCH {PODS}"
+REVISION = f"GET {client.SOME_PODS}"
 OPEN = watch(then="hang")
+FAR = page([], "1000000")  # a revision that no test reaches
 GONE = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old", "status": "Failure"}}
 
 
@@ -62,11 +64,13 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    listed: Any, *watches: Any, real_time: bool = False, start: bool = True, **more: Any
-) -> AsyncIterator[Stage]:
-    async with serve() as server, client.connect(server.access(), timeout=5.0) as connection:
+    listed: Any, *watches: Any, revisions: Sequence[Any] = (FAR,), real_time: bool = False, start: bool = True,
+    timeout: float = 5.0, **more: Any,
+) -> AsyncIterator[Stage]:  # fmt: skip
+    async with serve() as server, client.connect(server.access(), timeout=timeout) as connection:
         server.on(LIST, *(listed if isinstance(listed, list) else [listed]))
         server.on(WATCH, *watches)
+        server.on(REVISION, *revisions)
         time, picture = FakeTime(), Picture()
         if not real_time:
             more |= {"clock": time.clock, "sleep": time.sleep, "chance": lambda: 0.5}
@@ -159,8 +163,17 @@ async def test_a_version_from_before_a_restore_lists_again() -> None:
 
 
 async def test_delays_grow_to_ten_seconds_and_start_anew_after_an_event() -> None:
-    fails, works = [refuse(500)] * 9, watch(event("ADDED", pod("a", 6)), then="cut")
+    read = asyncio.Event()
+
+    async def works(request: Any) -> Any:
+        response = await watch(event("ADDED", pod("a", 6)))(request)
+        await read.wait()
+        return await cut(request) if response else response
+
+    fails = [refuse(500)] * 9
     async with stage(page([], "5"), *fails, works, refuse(500), OPEN) as on:
+        await on.told("=0", "a@6")
+        read.set()
         await on.watching(12)
         assert on.time.slept == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 0.1, 0.2]
 
@@ -196,27 +209,6 @@ async def test_the_wish_of_an_overloaded_server_is_granted_within_a_minute() -> 
     async with stage([*busy, page([], "5")], OPEN) as on:
         await on.watching(1)
         assert on.time.slept == [7.0, 60.0]
-
-
-async def test_a_silent_watch_is_cut_and_opened_again() -> None:
-    quiet = watch(event("ADDED", pod("a", 6)), then="hang")
-    async with stage(page([], "5"), quiet, OPEN, silence=0.03) as on:
-        await until(lambda: len(on.watched_from()) >= 2)
-        assert on.watched_from()[:2] == ["5", "6"]
-        assert on.reflector.lists == 1
-
-
-async def test_after_silence_changes_may_have_been_missed_since_the_last_word() -> None:
-    gate = asyncio.Event()
-
-    async def gated(_: float) -> None:
-        await gate.wait()
-
-    async with stage(page([], "5"), OPEN, silence=0.03, sleep=gated, real_time=True) as on:
-        await until(lambda: "silent" in str(on.reflector.failure))
-        assert on.reflector.disconnected_for() >= 0.025  # not since it was noticed
-        assert on.reflector.disconnected_for() == pytest.approx(on.reflector.age(), abs=0.01)
-        gate.set()
 
 
 async def test_a_failure_is_over_as_soon_as_pages_come() -> None:

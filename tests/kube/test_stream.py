@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpushare.core import api
 from gpushare.kube import stream
-from gpushare.kube.errors import ApiError, Malformed, Silent, Unreachable
+from gpushare.kube.errors import ApiError, Malformed, Unreachable
 from tests.kube.apiserver import bookmark, event, pod, serve_api, watch
 
 PODS = "/api/v1/pods"
@@ -83,9 +83,26 @@ async def test_what_cannot_be_decoded_is_said_without_quoting_it(line: bytes) ->
     assert "not json" not in str(caught.value)
 
 
-async def test_silence_is_noticed() -> None:
-    with pytest.raises(Silent, match=r"silent for 0\.03 s"):
-        await collect(event("ADDED", pod("a", 8)), then="hang", silence=0.03)
+async def test_silence_is_told_again_and_again_and_ends_nothing() -> None:
+    released = asyncio.Event()
+
+    async def quiet(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await released.wait()
+        await response.write(json.dumps(event("ADDED", pod("a", 8))).encode() + b"\n")
+        return response
+
+    async with serve_api() as (server, client):
+        server.on(f"WATCH {PODS}", quiet)
+        seen = []
+        async with client.watch(PODS, api.Pod, "7", silence=0.01) as events:
+            async for one in events:
+                seen.append(one.type)
+                if len(seen) == 3:
+                    released.set()
+    assert seen[:3] == [stream.SILENT] * 3
+    assert seen[-1] == stream.ADDED
 
 
 async def test_a_cut_connection_is_noticed() -> None:

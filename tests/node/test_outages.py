@@ -16,7 +16,7 @@ from gpushare.devcluster.faults import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.kube.errors import KubeError
-from gpushare.kube.reflector import Reflector
+from gpushare.node import app
 from tests.extender import cluster
 from tests.kube import apiserver
 from tests.node import world
@@ -68,6 +68,21 @@ async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, g
             await eventually(lambda: node.not_ready() == "")
 
 
+async def test_after_etcd_was_put_back_the_node_says_what_it_must_again(server: ApiServer, gpus: Simulated) -> None:
+    """The older copy knows neither its GPUs nor its pods, and its revisions are lower."""
+    port = free_port()
+    async with running(f"http://127.0.0.1:{port}", gpus) as node:
+        async with FaultProxy(server.url, port=port):
+            await until(server, lambda: capacity(server) == FULL)
+            bound(server, "later", 1000, on="GPU-0")
+            await eventually(lambda: node.pods.pods)
+        async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as older:
+            cluster.create(older, world.node())
+            async with FaultProxy(older.url, port=port):
+                await until(older, lambda: capacity(older) == FULL)
+                await eventually(lambda: not node.pods.pods)
+
+
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (401, "Unauthorized")])
 async def test_an_api_server_that_does_not_let_us_in_ends_it(
     quick: None, gpus: Simulated, code: int, reason: str
@@ -94,7 +109,8 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
 ) -> None:
     """GPUs come, go and fall sick, pods come and end, others wipe what was written, and no request is sure."""
     dice = random.Random(SEED)
-    monkeypatch.setitem(Reflector.__init__.__kwdefaults__ or {}, "silence", 0.5)
+    monkeypatch.setattr(app, "SILENCE", 0.5)
+    monkeypatch.setattr(app, "PATIENCE", 0.5)
     async with FaultProxy(server.url, FAULTS, seed=SEED) as proxy, running(proxy.url, gpus, timeout=1.0) as node:
         await until(server, lambda: capacity(server) == FULL)
         facts = world.published(server)

@@ -59,6 +59,8 @@ class FakeApi(client.Api):
         self._changed = changed
         self._version = 0, 0
         self._revision = 0
+        self._copy: tuple[dict[tuple[str, str], Object], dict[str, Object], dict[str, Object]] = ({}, {}, {})
+        self._restores = 0
 
     # What happens in the cluster
 
@@ -88,6 +90,17 @@ class FakeApi(client.Api):
 
     def drop_map(self, name: str) -> None:
         self._tell("maps", "remove", self.maps.pop(name))
+
+    def back_up(self) -> None:
+        self._copy = copy.deepcopy((self.pods, self.nodes, self.maps))
+
+    def copied_pods(self) -> list[Object]:
+        return list(self._copy[0].values())
+
+    def restore(self) -> None:
+        """All is as it was when it was copied, and nobody is told. What was being written is lost."""
+        self.pods, self.nodes, self.maps = copy.deepcopy(self._copy)
+        self._restores += 1
 
     def _tell(self, kind: str, type: str, item: Object) -> None:
         self._changed(kind, type, copy.deepcopy(item))
@@ -137,7 +150,10 @@ class FakeApi(client.Api):
     async def _fault(self) -> str:
         fault = self.faults.popleft() if self.faults else "ok"
         assert fault in self.FAULTS, f"unknown fault {fault!r}; known are {self.FAULTS}"
+        restores = self._restores
         await asyncio.sleep(6 if fault == "slow" else 0)
+        if restores != self._restores:
+            raise Unreachable("the API server ended", sent=True)
         if fault.startswith("error"):
             raise ApiError(int(fault.split()[1]), "Fault", f"the API server says {fault}")
         if fault in ("request lost", "not sent"):

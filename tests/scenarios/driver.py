@@ -170,6 +170,14 @@ class Deeds:
         """What becomes of the next writes, one each."""
         self.api.faults.extend(_each(faults))
 
+    def back_up(self, _: bool) -> None:
+        self.api.back_up()
+
+    def restore(self, _: bool) -> None:
+        """etcd is put back to what was copied. The extender learns of it with the next `relist`."""
+        self.world.watch, self.world.restored = "lost", True
+        self.api.restore()
+
     def deaf(self, deaf: bool) -> None:
         """Wake-ups do not get through."""
         self.api.deaf = deaf
@@ -179,9 +187,10 @@ class Deeds:
     def watch(self, how: str) -> None:
         self.world.set_watch(how)
 
-    def relist(self, _: bool) -> None:
+    def relist(self, how: bool | str) -> None:
+        """`copy`: the list was read when the cluster was copied, and comes only now."""
         self.world.watch = "running"
-        self.world.relist()
+        self.world.relist(self.api.copied_pods() if how == "copy" else None)
 
     async def restart(self, _: bool) -> None:
         await self.world.stop()

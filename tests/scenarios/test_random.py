@@ -29,13 +29,14 @@ class Story:
             self.world.api.nodes[name] = objects.node(name, given)
         self.deeds = Deeds(self.world, self.nodes)
         self.count = 0
+        self.backed_up = False
         self.told: list[object] = []  # shown by pytest when it fails
 
     async def tell(self) -> None:
         self.world.start()
         kinds: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (30, self.create), (20, self.ask), (20, self.end), (5, self.nominate), (5, self.change_node),
-            (5, self.pass_time), (5, self.cut_off), (2, self.restart),
+            (5, self.pass_time), (5, self.cut_off), (2, self.restart), (3, self.back_up), (3, self.put_back),
         ]  # fmt: skip
         try:
             for _ in range(self.chance.randint(10, 50)):
@@ -131,6 +132,18 @@ class Story:
 
     async def restart(self) -> None:
         await self.do("restart", True)
+
+    async def back_up(self) -> None:
+        await self.do("back_up", True)
+        self.backed_up = True
+
+    async def put_back(self) -> None:
+        """etcd is put back to an older copy, and the scheduler may ask before the extender has noticed."""
+        if self.backed_up:
+            await self.do("restore", True)
+            for _ in range(self.chance.randint(0, 2)):
+                await self.ask()
+            await self.do("relist", True)
 
     # What must be true in the end
 

@@ -7,12 +7,14 @@ import asyncio
 import copy
 import json
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from gpushare.core import api, names
 from gpushare.core.book import State
+from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Unit
 from gpushare.extender import sync, wire
@@ -40,6 +42,7 @@ class World:
         self.woken: list[str] = []
         self.watch = "running"  # stopped: what happens is told later; lost: never
         self.ready = True
+        self.restored = False  # put back to an older copy, and the extender's watches are still to find out
         self._unseen: list[tuple[str, str, Object]] = []
         self._processes = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,7 +66,7 @@ class World:
         self.binder = Binder(
             self.api, self.ledger, self.known, self.announcer, self.metrics,
             policy=self.policy, unit=self.unit, identity=identity,
-            nanoseconds=lambda: int(clock() * 1e9), clock=clock,
+            nanoseconds=lambda: int(clock() * 1e9), clock=clock, connected=lambda: not self.restored,
         )  # fmt: skip
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
@@ -87,17 +90,19 @@ class World:
 
     # The watches
 
-    def relist(self) -> None:
-        """What a reflector does after a gap it cannot bridge."""
+    def relist(self, pods: Iterable[Object] | None = None) -> None:
+        """What a reflector does after a gap it cannot bridge. `pods`: if they were read before now."""
+        pods = list(self.api.pods.values() if pods is None else pods)
         self._unseen.clear()
+        self.restored = False
         for kind, kept in (("nodes", self.api.nodes), ("maps", self.api.maps)):
             for item in kept.values():
                 self._see(kind, "upsert", item)
-        for pod in self.api.pods.values():
+        for pod in pods:
             self._see("pods", "upsert", pod)
         self.nodes.relisted(set(self.api.nodes))
         self.maps.relisted(set(self.api.maps))
-        self.pods.relisted({pod["metadata"]["uid"] for pod in self.api.pods.values()})
+        self.pods.relisted({pod["metadata"]["uid"] for pod in pods})
 
     def set_watch(self, how: str) -> None:
         assert how in ("running", "stopped", "lost"), f"unknown watch {how!r}"
@@ -131,9 +136,11 @@ class World:
         now = asyncio.get_running_loop().time()
         self.ledger.expire(now)
         self.nodes.tick()
+        self.ledger.study(Budget(CALL_LOOKS))
         for pod in self.waiting.due(self.ledger, now):
             try:
                 await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: str(now)})
+                self.waiting.touched(pod.uid, now)
                 self.woken.append(pod.name)
             except ApiError as error:
                 if error.status == 404:
@@ -142,9 +149,8 @@ class World:
                     self.waiting.failed_to_wake(pod.uid)
         while self.pods.unsure:
             pod = self.pods.unsure.pop()
-            found = await self.api.get_pod(pod.namespace, pod.name)
-            if found is None or found.metadata.uid != pod.uid:
-                self.pods.gone(pod.uid)
+            held = self.ledger.holdings.get(pod.uid)
+            self.pods.made_sure(pod, held, await self.api.get_pod(pod.namespace, pod.name))
 
     # The scheduler
 

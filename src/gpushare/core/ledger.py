@@ -101,9 +101,10 @@ class Ledger:
         self._unpledge(uid)
         self._remove(uid)
 
-    def relisted(self, kept: Set[str]) -> list[PodFacts]:
-        """A complete list was read: forget what is not in it. Returns pods we decided about that nothing has shown
-        bound yet: newer than the list, or gone without a word; whether they exist must be asked."""
+    def relisted(self, kept: Set[str], unbound: Set[str] = frozenset()) -> list[PodFacts]:
+        """A complete list was read: forget what is not in it, and the bindings of what it shows unbound. Returns pods
+        we decided about that nothing has shown bound yet: newer than the list, or gone, or put back without a word;
+        how they are must be asked."""
         unsure = []
         for uid in self.holdings.keys() - kept:
             holding = self.holdings[uid]
@@ -111,9 +112,21 @@ class Ledger:
                 self.forget(uid)
             else:
                 unsure.append(holding.pod)
+        for uid in self.holdings.keys() & kept & unbound:
+            holding = self.holdings[uid]
+            if holding.seen:
+                self.unbind(uid)
+            elif holding.state is State.BOUND:
+                unsure.append(holding.pod)
         for uid in self.pledged.keys() - kept:
             self._unpledge(uid)
         return unsure
+
+    def unbind(self, uid: str) -> None:
+        """A binding that was made is not there any more: the cluster was put back to a copy from before it."""
+        holding = self.holdings.get(uid)
+        if holding is not None and holding.state is State.BOUND:
+            self._remove(uid)
 
     def _observe_refused(self, pod: PodFacts, now: float) -> None:
         holding = self.holdings.get(pod.uid)
@@ -124,7 +137,7 @@ class Ledger:
     def _observe_waiting(self, pod: PodFacts) -> None:
         holding = self.holdings.get(pod.uid)
         if holding is not None and holding.state is State.BOUND:
-            return  # a binding is final, so an unbound sight of a bound pod is an old one
+            return  # an unbound sight of a bound pod is an old one, unless a complete list ends with it: `relisted`
         if holding is not None and holding.state is State.HELD:
             if pod.terminating or pod.claim != holding.pod.claim:
                 self._remove(pod.uid)
@@ -209,6 +222,15 @@ class Ledger:
         holding = self.holdings.get(uid)
         if holding is not None and holding.state is State.RESERVED:
             self._remove(uid)
+
+    def is_crowded(self, uid: str) -> bool:
+        """Whether a GPU that is held for a pod has given more than it has: others came unasked."""
+        holding = self.holdings.get(uid)
+        facts = self.nodes[holding.node].facts if holding is not None else None
+        if holding is None or facts is None:
+            return False
+        used = self.nodes[holding.node].effective()
+        return any(used[gpu] > facts.gpus[gpu].total for gpu, _ in holding.charges or ())
 
     def expire(self, now: float) -> None:
         """What ends by time: holds, ghosts of moved pods, rests."""

@@ -84,7 +84,7 @@ class Extender:
         }  # fmt: skip
         self.binder = Binder(
             api, self.ledger, self.known, self.announcer, self.metrics,
-            policy=config.policy, unit=config.unit, identity=self.identity,
+            policy=config.policy, unit=config.unit, identity=self.identity, connected=self.is_connected,
         )  # fmt: skip
         self.verbs = Verbs(
             self.ledger, self.known, self.waiting, self.metrics,
@@ -105,6 +105,10 @@ class Extender:
             if cut_off > STALE_SECONDS:
                 return STALE.format(seconds=cut_off)
         return ""
+
+    def is_connected(self) -> bool:
+        """Whether all that happens in the cluster is heard at this moment."""
+        return all(watch.synced and not watch.disconnected_for() for watch in self.watches.values())
 
     def cannot_answer(self, uid: str) -> str:
         """The same for one pod, whose binding may be under way."""
@@ -167,6 +171,7 @@ class Extender:
         async with slots:
             try:
                 await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: stamp})
+                self.waiting.touched(pod.uid, time.monotonic())
                 self.metrics.wake_ups.inc()
                 return
             except (ApiError, Unreachable, Malformed, KubeError) as error:
@@ -179,15 +184,15 @@ class Extender:
         self.waiting.failed_to_wake(pod.uid)
 
     async def _make_sure(self, pod: PodFacts) -> None:
-        """Known to us, but no list shows it: is it there?"""
+        """Known to us, but no list shows it as we know it: is it there, and bound?"""
+        held = self.ledger.holdings.get(pod.uid)
         try:
             found = await self.api.get_pod(pod.namespace, pod.name)
         except (ApiError, Unreachable, Malformed, KubeError):
             await asyncio.sleep(AGAIN_SECONDS)
             self.pods.unsure.append(pod)
             return
-        if found is None or found.metadata.uid != pod.uid:
-            self.pods.gone(pod.uid)
+        self.pods.made_sure(pod, held, found)
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

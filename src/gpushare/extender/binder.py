@@ -3,6 +3,8 @@
 The write sets the node and the annotations together. Whatever goes wrong, the reservation ends only when it is known
 whether the write was made: after a lost answer the pod is read, and if it is not bound the same binding is sent again,
 which the API server takes at most once. That goes on beside the scheduler's call, which gets its answer in time.
+
+Nothing is written while a watch is cut off: an API server that comes back may come back with an older cluster.
 """
 
 import asyncio
@@ -25,10 +27,12 @@ from gpushare.obs import log
 ANSWER_SECONDS = 4.0  # kube-scheduler gives up after 5
 TRIES = 5  # of a write that the API server answers with an error of its own
 RETRY_SECONDS = (0.05, 2.0)
+LOOK_SECONDS = 0.02  # between two looks at whether the watches are connected
 UNDER_WAY = "binding {pod} to {node} is still under way"
 ALREADY = "{pod} is already bound to {node}"
 GONE = "{pod} of uid {uid} is gone"
 DELETED = "{pod} is being deleted"
+TAKEN = "{node}: others have got that memory meanwhile"
 
 Failure = ApiError | Unreachable | Malformed | KubeError
 FAILURES = (ApiError, Unreachable, Malformed, KubeError)
@@ -56,11 +60,12 @@ class Binder:
         identity: str,
         nanoseconds: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
+        connected: Callable[[], bool] = lambda: True,
     ) -> None:
         self._api, self._ledger, self._known = client, ledger, known
         self._announcer, self._metrics = announcer, metrics
         self._policy, self._unit, self.identity = policy, unit, identity
-        self._nanoseconds, self._clock = nanoseconds, clock
+        self._nanoseconds, self._clock, self._connected = nanoseconds, clock, connected
         self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
     def target(self, uid: str) -> str:
@@ -93,6 +98,7 @@ class Binder:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
+        await self._until_connected()
         pod = self._bound_pod(args.pod_uid) or self._known.get(args.pod_uid)
         if pod is None:
             read = await self._read(args)
@@ -175,6 +181,26 @@ class Binder:
                 return Outcome(_sentence(failure))
             await asyncio.sleep(delay)
             delay = min(delay * 2, longest)
+            ended = await self._before_another(pod, node, notes, doubt=doubt)
+            if ended is not None:
+                return ended
+
+    async def _before_another(self, pod: PodFacts, node: str, notes: dict[str, str], *, doubt: bool) -> Outcome | None:
+        """None: the write may be sent once more. Else what came of it: the memory may be another's by now."""
+        await self._until_connected()
+        while self._ledger.is_crowded(pod.uid):
+            if not doubt:
+                return Outcome(TAKEN.format(node=node))
+            await asyncio.sleep(RETRY_SECONDS[1])
+            seen = await self._outcome(pod, node, notes)
+            if seen is not None:
+                return seen
+            await self._until_connected()
+        return None
+
+    async def _until_connected(self) -> None:
+        while not self._connected():  # noqa: ASYNC110 - watches tell nobody
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _try(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Failure | None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Set
 import msgspec
 
 from gpushare.core import api, codec, intree, names, request
+from gpushare.core.book import Holding, State
 from gpushare.core.intree import NodeRules
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Request, Rules, Unit
@@ -47,13 +48,15 @@ class Pods:
         self._rules: dict[Rules, Rules] = {}
         self._names: dict[str, str] = {}
         self._synced_at: float | None = None
-        self.unsure: list[PodFacts] = []  # known to us, and no list shows them: to be asked for one by one
+        self._unbound_after_all: dict[str, PodFacts] = {}  # bound as we know it, and last shown unbound
+        self.unsure: list[PodFacts] = []  # not in a list, or not as we know them: to be asked for one by one
 
     def upsert(self, item: api.Pod) -> None:
         facts = request.facts(item, self._unit)
         if facts.claim is None:
             return
         pod = self._slim(facts)
+        self._notice_if_unbound(pod)
         self._ledger.observe(pod, self._clock())
         if pod.node or pod.finished or pod.terminating:
             if pod.node:
@@ -66,11 +69,16 @@ class Pods:
         self.gone(item.metadata.uid)
 
     def gone(self, uid: str) -> None:
+        self._unbound_after_all.pop(uid, None)
         self._ledger.forget(uid)
         self._done(uid)
 
     def relisted(self, kept: Set[str]) -> None:
-        self.unsure += self._ledger.relisted(kept)
+        unbound, self._unbound_after_all = self._unbound_after_all, {}
+        self.unsure += self._ledger.relisted(kept, unbound.keys())
+        for uid, pod in unbound.items():
+            if uid in kept and uid not in self._ledger.holdings:
+                self._waits_again(pod)
         for uid in self._known.pending.keys() - kept:
             self._ledger.release(uid)
             self._done(uid)
@@ -78,6 +86,31 @@ class Pods:
         self.unsure += [self._waiting.refused[uid].pod for uid in self._waiting.refused.keys() - kept]
         if self._synced_at is None:
             self._synced_at = self._clock()
+
+    def made_sure(self, asked: PodFacts, held: Holding | None, found: api.Pod | None) -> None:
+        """What became of a pod that we were unsure of. `held`: what it held when it was asked for."""
+        if found is None or found.metadata.uid != asked.uid:
+            self.gone(asked.uid)
+            return
+        bound = held is not None and held.state is State.BOUND and not held.seen
+        if bound and held is self._ledger.holdings.get(asked.uid) and not found.spec.node_name:
+            # Read after its binding was made, and nothing has shown that since: it was put back.
+            self._ledger.unbind(asked.uid)
+            self._waits_again(self._slim(request.facts(found, self._unit)))
+
+    def _notice_if_unbound(self, pod: PodFacts) -> None:
+        holding = self._ledger.holdings.get(pod.uid)
+        if holding is not None and holding.state is State.BOUND and not pod.node:
+            self._unbound_after_all[pod.uid] = pod
+        else:
+            self._unbound_after_all.pop(pod.uid, None)
+
+    def _waits_again(self, pod: PodFacts) -> None:
+        """Its binding was put back: to be bound once more, and perhaps to be woken for that."""
+        self._known.forget(pod.uid)
+        self._ledger.observe(pod, self._clock())
+        if not pod.terminating:
+            self._unbound(pod)
 
     def _unbound(self, pod: PodFacts) -> None:
         before = self._known.pending.get(pod.uid)

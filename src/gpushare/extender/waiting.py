@@ -22,6 +22,7 @@ from gpushare.core.model import PodFacts, Request, Role, Shape
 OFFER_SECONDS = 1.0  # in which a woken pod should have been asked about; later its offer counts for others, too
 TURN_LOOKS = 20_000  # GPUs looked at in one turn: about 5 ms
 CANDIDATE_LOOKS = 2  # what passing over a pod costs, in the same measure
+NOT_YET = float("inf")
 OFFERS_KEPT = 64  # different lists of nodes that schedulers offered
 
 Turn = tuple[int, str, str]  # priority, age, uid: in which order pods are woken
@@ -29,7 +30,7 @@ OpenTo = Callable[[PodFacts, str], bool]
 
 
 class Refused:
-    """One refused pod. `offered`: the node it was woken for, since `woken`."""
+    """One refused pod. `offered`: the node it is woken for. `woken`: since when its scheduler can know that."""
 
     __slots__ = ("kind", "most", "names", "offered", "pod", "question", "total", "turn", "woken")
 
@@ -42,7 +43,7 @@ class Refused:
         self.total = sum(share.units for share in claim.shares if share.role is not Role.INIT)
         self.names = names  # the nodes that passed all other checks of the scheduler; None: not known
         self.offered = ""
-        self.woken = 0.0
+        self.woken = NOT_YET
 
 
 class Pass:
@@ -88,6 +89,11 @@ class Waiting:
             declined.discard(uid)
         self._forget(uid)
 
+    def touched(self, uid: str, now: float) -> None:
+        """The touch got through. From now on the pod is expected."""
+        if uid in self._offers:
+            self._offers[uid].woken = now
+
     def failed_to_wake(self, uid: str) -> None:
         """The touch did not get through: it has to be tried again."""
         entry = self._offers.pop(uid, None)
@@ -107,7 +113,7 @@ class Waiting:
             return []
         woken = []
         for entry, node in self._look_through(ledger, self._pass, budget or Budget(TURN_LOOKS)):
-            entry.offered, entry.woken = node, now
+            entry.offered, entry.woken = node, NOT_YET
             self._offers[entry.pod.uid] = entry
             woken.append(entry)
         for entry in woken:

@@ -25,7 +25,8 @@ T = TypeVar("T")
 Params = Mapping[str, str]
 
 TIMEOUT = 10.0  # seconds, for each request
-SILENCE = 90.0  # seconds; an API server sends a bookmark about every minute
+SILENCE = 5.0  # seconds; how long a watch may say nothing before the API server is asked
+PATIENCE = 90.0  # seconds; a watch that says nothing for so long is opened again, whatever the API server answers
 CONNECTIONS = 200
 FIRST_PAGE = 25  # objects; how large they are is not known yet
 PAGE_BYTES = 4 << 20  # what is decoded in one go
@@ -34,6 +35,8 @@ UID_CHECKED = (1, 23)  # the first version whose binding looks at the pod's uid
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+ALL_PODS, SOME_PODS = "/api/v1/pods", "/api/v1/namespaces/kube-system/pods"
+NOBODY = "gpushare-nobody"  # a name that no object has
 MUTATING_POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 
 
@@ -88,7 +91,7 @@ class Api:
     ) -> AsyncIterator[AsyncIterator[stream.WatchEvent[stream.T]]]:
         """Entered once the API server has accepted the watch; the iterator ends when the API server ends it.
 
-        An ERROR event is raised as the ApiError it holds, and nothing at all for `silence` seconds as Silent.
+        An ERROR event is raised as the ApiError it holds; nothing at all for `silence` seconds is an event SILENT.
         """
         asked = dict(params or {})
         asked["watch"] = "true"
@@ -101,6 +104,18 @@ class Api:
                 yield events
         finally:
             response.close()
+
+    async def revision(self, path: str) -> str:
+        """The revision of the cluster now, as far as it concerns the objects at that path.
+
+        The cheapest read that tells it: a list of one name, which the API server reads as a single key of etcd and not
+        from a cache that may be behind; and as nobody has that name, the answer is empty. Among the pods of all
+        namespaces a name is no key, so those of one namespace are asked for. Each kind is asked for itself: an API
+        server may keep kinds in different etcds.
+        """
+        asked = {"fieldSelector": f"metadata.name={NOBODY}"}
+        listed = await self.get(SOME_PODS if path == ALL_PODS else path, models.Versioned, asked)
+        return listed.metadata.resource_version
 
     async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
         return await self._if_there(_pod(namespace, name), api.Pod)

@@ -43,11 +43,11 @@ class Unreachable(Exception):
         return self.message
 
 
-class Silent(Unreachable):
-    """A watch on which nothing arrived for too long: the connection may have been dead since the last byte."""
+class WentBack(ApiError):
+    """The cluster's history is another one than the one we know: all that was read before is void."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the watch was silent for {seconds:g} s", sent=True)
+    def __init__(self, before: int, now: int) -> None:
+        super().__init__(410, "WentBack", f"revision {now} after {before}: etcd was put back to an older copy")
 
 
 class Malformed(Exception):

@@ -4,17 +4,21 @@ One per kind runs in a component; the `Sink` is that component's side of it. A p
 given out twice, so the list is a consistent one, nothing older ever replaces something newer, and `disconnected_for`
 says since when the picture may be wrong. Connections are lost all the time and a list of 50,000 pods is expensive for
 everybody, so after nearly all failures the watch goes on from where it stopped.
+
+That needs a history that only goes on. After etcd was put back to an older copy it is another one, and a watch from a
+revision that is still to come is simply silent. So a watch that goes on from before, and one that is silent, is
+believed only as long as the cluster's revision is not lower than what was seen: else everything is listed anew.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from typing import Generic, Protocol, TypeVar
 
 from gpushare.kube import client, stream
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Silent, Unreachable
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable, WentBack
 from gpushare.kube.stream import Object
 
 Failure = ApiError | Unreachable | Malformed | KubeError
@@ -43,7 +47,8 @@ class Sink(Protocol[T_contra]):
         """It is gone; `item` is its last state."""
 
     def relisted(self, kept: Set[str]) -> None:
-        """These keys, and no others, exist: forget the rest."""
+        """A list is complete. These keys, and no others, exist: forget the rest. What each of them was shown as since
+        the call before is how it is, whatever was known: history may have been put back."""
 
 
 class Backoff:
@@ -72,6 +77,7 @@ class Reflector(Generic[T]):
         key: Callable[[T], str],
         params: client.Params | None = None,
         silence: float = client.SILENCE,
+        patience: float = client.PATIENCE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
@@ -87,6 +93,7 @@ class Reflector(Generic[T]):
         self._key = key
         self._params = params
         self._silence = silence
+        self._patience = patience
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
@@ -95,6 +102,8 @@ class Reflector(Generic[T]):
         self._resume = ""  # where to watch from; empty: list first
         self._limit = PAGE
         self._floor = 0  # what the last list included
+        self._newest = 0  # the highest revision that anything has told
+        self._just_listed = False
         self._applied: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
         self._synced = asyncio.Event()
@@ -103,7 +112,7 @@ class Reflector(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Has there been a complete list?"""
+        """Has there been a complete list, and is it still worth something?"""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -141,6 +150,7 @@ class Reflector(Generic[T]):
         # From here on only what is newer than this list counts, even if numbers started anew after a restore.
         self._applied, self._deleted = listed, {}
         self._floor, self._resume = _number(version), version
+        self._newest, self._just_listed = self._floor, True
         self._limit = PAGE
         self._sink.relisted(listed.keys())
         self._synced.set()
@@ -153,16 +163,13 @@ class Reflector(Generic[T]):
         async with self._api.watch(
             self._path, self._kind, self._resume, self._params, timeout_seconds=seconds, silence=self._silence
         ) as events:
-            self._heard, self._lost, self.failure = self._clock(), None, None
             try:
-                async for event in events:
-                    self._heard = self._clock()
-                    self._retry.reset()
-                    self._apply(event)
-            except Silent:
-                self._lost = self._heard  # it may have been dead since then
-                raise
+                if not self._just_listed:
+                    await self._compare()
+                self._heard, self._lost, self.failure = self._clock(), None, None
+                await self._follow(events)
             finally:
+                self._just_listed = False
                 if self._lost is None:
                     self._lost = self._clock()
                 if self._clock() - begun >= QUIET_AFTER:
@@ -171,8 +178,45 @@ class Reflector(Generic[T]):
         if self._resume == begun_from and self._clock() - begun < SHORT:
             raise Unreachable("the watch ended at once", sent=True)
 
+    async def _follow(self, events: AsyncIterator[stream.WatchEvent[T]]) -> None:
+        """Until the watch ends, or has been silent for so long that it may be dead although the API server is not."""
+        last = self._clock()
+        async for event in events:
+            if event.type != stream.SILENT:
+                last = self._heard = self._clock()
+                self._retry.reset()
+                self._apply(event)
+                continue
+            try:
+                await self._compare()
+            except WentBack:
+                raise
+            except ApiError as error:  # too busy to say, but there
+                log.debug("no revision", extra={"fields": {"path": self._path, "why": str(error)}})
+            except (Unreachable, Malformed, KubeError):
+                self._lost = last  # it may have been dead since then
+                raise
+            if self._clock() - last >= self._patience:
+                return
+
+    async def _compare(self) -> None:
+        """Is the history still the one we know?"""
+        number = _number(await self._api.revision(self._path))
+        self._heard = self._clock()
+        if 0 < number < self._newest:
+            error = WentBack(self._newest, number)
+            self._begin_anew()
+            raise error
+        self._newest = max(self._newest, number)
+
+    def _begin_anew(self) -> None:
+        """Nothing counts until there is a new list."""
+        self._resume = ""
+        self._synced.clear()
+
     def _apply(self, event: stream.WatchEvent[T]) -> None:
         number = _number(event.resource_version)
+        self._newest = max(self._newest, number)
         if event.resource_version and (not number or number >= _number(self._resume)):
             self._resume = event.resource_version
         item = event.object
@@ -205,13 +249,13 @@ class Reflector(Generic[T]):
             del self._deleted[next(iter(self._deleted))]
 
     async def _rest(self, error: Failure) -> None:
-        self.failure = error
+        self.failure, self._just_listed = error, False
         if isinstance(error, Malformed):
             self.malformed += 1
         if not self._resume and isinstance(error, Unreachable):
             self._limit = max(self._limit // 4, SHORTEST_PAGE)  # a page of huge objects may not come in time
         if _needs_list(error):
-            self._resume = ""
+            self._begin_anew()
             delay = self._relist.delay()
         else:
             delay = self._retry.delay()

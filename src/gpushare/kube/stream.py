@@ -12,9 +12,9 @@ import aiohttp
 
 from gpushare.core import api
 from gpushare.kube import answers, models
-from gpushare.kube.errors import Silent
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
+SILENT = "SILENT"  # ours: the API server has said nothing for a while
 
 
 class Object(Protocol):
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Object)
 
 class WatchEvent(NamedTuple, Generic[T]):
     type: str
-    object: T | None  # None for a bookmark
+    object: T | None  # None for a bookmark, and for silence
     resource_version: str
 
 
@@ -52,14 +52,18 @@ class Lines:
 async def events(
     content: aiohttp.StreamReader, kind: type[T], where: str, silence: float, limit: float
 ) -> AsyncGenerator[WatchEvent[T], None]:
-    """Until the stream ends. A last line that is cut off is left out: whoever watches again gets it again."""
+    """Until the stream ends. A last line that is cut off is left out: whoever watches again gets it again.
+
+    Nothing for `silence` seconds is an event as well: nobody can tell a quiet cluster from a dead connection here.
+    """
     lines = Lines()
     while True:
         try:
             async with asyncio.timeout(silence):
                 chunk = await content.readany()
         except TimeoutError:
-            raise Silent(silence) from None
+            yield WatchEvent(SILENT, None, "")
+            continue
         except (aiohttp.ClientError, OSError) as error:
             raise answers.unreachable(error, limit) from error
         if not chunk:

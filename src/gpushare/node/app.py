@@ -41,6 +41,9 @@ DRAIN_SECONDS = 5.0
 STUCK_SECONDS = 300.0  # a driver that is silent for longer: this process cannot mend it, a new one may
 SILENT_SECONDS = 1.0  # then it is said what is waited for
 TICK = 0.2
+# Seconds, longer than the extender's: there may be thousands of nodes. Most API servers say something on a watch every
+# minute, so most are never asked; and a watch that must be opened again from an old revision may cost a list.
+SILENCE, PATIENCE = 75.0, 300.0
 STARTING = "starting: waiting for {what}"
 STUCK = "the driver has not answered for {seconds:.0f} s"
 NOT_SAID = "the node object does not say what it must{why}"
@@ -72,12 +75,14 @@ class Node:
         self.own, self.pods = OwnNode(config.node), NodePods()
         self.watches: dict[str, Reflector[Any]] = {
             "node": Reflector(
-                api, own.PATH, objects.Node, self.own, key=lambda n: n.metadata.name, params=own.params(config.node)
+                api, own.PATH, objects.Node, self.own, key=lambda n: n.metadata.name, params=own.params(config.node),
+                silence=SILENCE, patience=PATIENCE,
             ),
             "pods": Reflector(
-                api, pods.PATH, pods.Pod, self.pods, key=lambda p: p.metadata.uid, params=pods.params(config.node)
+                api, pods.PATH, pods.Pod, self.pods, key=lambda p: p.metadata.uid, params=pods.params(config.node),
+                silence=SILENCE, patience=PATIENCE,
             ),
-        }
+        }  # fmt: skip
         self.recorder = Recorder(api)
         self.publisher: Publisher | None = None
         self.plugin: Plugin | None = None  # on nodes that pin by it
