@@ -158,3 +158,10 @@ def test_what_would_not_be_created_is_the_api_servers_no() -> None:
         (item,) = answer.json["items"]
         assert (answer.code, item["verdict"], item["owner"]) == (1, verdict, "kube-apiserver")
         assert (item["code"], item["message"]) == ("NotAdmitted", "exceeded quota: q")
+    for status, words, message in (
+        (500, 'admission webhook "x" denied the request: no', 'admission webhook "x" denied the request: no'),
+        (403, "", "403 Forbidden"),
+    ):
+        cluster.refuses = ApiError(status, "Forbidden", words)
+        (item,) = ask(cluster, filename="-", stdin=POD.replace("N", "3000"), output="json").json["items"]
+        assert (item["verdict"], item["message"]) == ("refused", message)

@@ -34,7 +34,7 @@ UNREADABLE_CLASS = "PriorityClass {name} may not be read: counted as priority 0.
 MOST_CONTAINERS = 500  # of each list; the policy leaves a pod with more as it is
 LONGEST_START = 57  # of a generated name, which may have 63 characters
 _ABOUT_ITSELF = re.compile(r'^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): (?:: )?')
-_OF_THE_POD = (400, 403, 413, 422)  # answers about the pod itself
+_INVALID = (400, 413, 422)  # answers about what is written in a pod; 403 is about the pod as well
 _DENIED = "denied the request"  # a webhook's no, whatever its status
 _NO_TRIALS = "does not support dry run"  # a webhook that cannot be asked so
 
@@ -72,17 +72,18 @@ class Admission:
     def of(self, item: Item) -> Admitted:
         path = f"/api/v1/namespaces/{quote(item.pod.metadata.namespace, safe='')}/pods"
         try:
-            answer = self._tried(item, path)
+            pod = seen.decode(self._tried(item, path), seen.Pod, path)
+            if not pod.spec.containers:
+                raise UserError("the API server's answer to a dry run", "it is no pod", "kubectl version")
         except ApiError as error:
             if _is_about_the_pod(error):
-                words = _ABOUT_ITSELF.sub("", error.message).rstrip(".")
-                return Admitted(item.pod, explanation.DRY_RUN, refused=words, invalid=error.status != 403)
+                words = _ABOUT_ITSELF.sub("", error.message).rstrip(".") or str(error)
+                return Admitted(item.pod, explanation.DRY_RUN, refused=words, invalid=error.status in _INVALID)
             self._note_once(item, _why_not(error, item.pod.metadata.namespace))
             return self._worked_out(item)
         except UserError as error:
             self._note_once(item, f"{error.what}: {error.why}")
             return self._worked_out(item)
-        pod = seen.decode(answer, seen.Pod, path)
         meta = msgspec.structs.replace(
             item.pod.metadata, annotations=pod.metadata.annotations, labels=pod.metadata.labels
         )
@@ -167,7 +168,7 @@ def _is_about_the_pod(error: ApiError) -> bool:
     """A no that the pod itself would get. Others are about who asks, or about asking."""
     if _NO_TRIALS in error.message or _lacks_the_right(error):
         return False
-    return error.status in _OF_THE_POD or _DENIED in error.message
+    return error.status in (*_INVALID, 403) or _DENIED in error.message
 
 
 def _lacks_the_right(error: ApiError) -> str:
