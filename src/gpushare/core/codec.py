@@ -177,8 +177,8 @@ def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
     if said is None or not (said.isascii() and said.isdigit() and len(said) < 10):
         return None
     first = _position(pod.note(names.ALIYUN_IDX), facts)
-    size, largest = int(said), max([gpu.total for gpu in facts.gpus], default=0)
-    now = (facts.gpus[first].total if first is not None else 0) or largest
+    size, now = int(said), facts.gpus[first].total if first is not None else 0
+    now = now or max([gpu.total for gpu in facts.gpus], default=0)
     if not size or not now:
         return None
     if facts.unit == "MiB":

@@ -119,10 +119,11 @@ def _wishes(metadata: api.Metadata, default_unit: Unit | None) -> _Wishes | Refu
 
 def _as_given(shares: list[Share], annotations: dict[str, str]) -> list[Share]:
     """The shares of a bound pod, each over as many GPUs as the binding gave it: one unless that says otherwise."""
-    if not any(key in annotations for key in (names.ALLOCATION, *(share.visible for share in shares))):
-        return shares
+    written = annotations.get(names.ALLOCATION, "{}")
+    if "," not in written and not any("," in annotations.get(share.visible, "") for share in shares):
+        return shares  # several GPUs need a comma: nearly no pod has them, and thousands are read
     try:
-        allocation = _allocation.decode(annotations.get(names.ALLOCATION, "{}"))
+        allocation = _allocation.decode(written)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         allocation = {}
     given = []

@@ -20,6 +20,9 @@ NEVER_FITS = "NeverFits"
 INVALID = "InvalidGPURequest"
 SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
+BOUND_BY_HAND = "BoundByHand"
+SEES_NONE = "it sees no GPU and counts on none"
+COUNTS_ON_ALL = "nobody knows its GPU, it counts on every one"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
 NONE_ALLOWED = "No node it may use (nodeSelector, affinity, taints) shares a GPU."
 SOME_ALLOWED = "It may use {allowed} of {nodes} GPU nodes: {message}"
@@ -28,6 +31,12 @@ SOME_ALLOWED = "It may use {allowed} of {nodes} GPU nodes: {message}"
 def short_name(name: str) -> str:
     """Long names lose their middle: the ends tell them apart."""
     return name if len(name) <= LONGEST_NAME else f"{name[:13]}…{name[-6:]}"
+
+
+def bound_by_hand(pod: PodFacts, what: str) -> str:
+    """For the node, because it was the pod's owner who did it. `what` comes of it: see above."""
+    name = f"{short_name(pod.namespace)}/{short_name(pod.name)}"
+    return cut(f"Pod {name} was not bound by gpushare: {what}. Delete it, and create it without nodeName.")
 
 
 def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from gpushare.core import sentences
 from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Request
+from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Request
 from gpushare.core.turns import Turns
 from gpushare.extender.slices import by_and_by
 from gpushare.kube.events import Recorder
@@ -53,6 +53,16 @@ class Announcer:
 
     def second_extender(self, pod: PodFacts, identity: str) -> None:
         self._say(pod, "Warning", sentences.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
+
+    def bound(self, pod: PodFacts) -> None:
+        """A pod is seen on a node. If no extender bound it, the node is told: on nodes of the original plugin by us,
+        because no process of ours is there; on others their own audit does that."""
+        state = self._ledger.nodes.get(pod.node) if not (pod.notes or pod.finished) else None
+        if state is not None and state.facts is not None and state.facts.pin is Pin.ORIGINAL:
+            self._recorder.record(
+                kind="Node", namespace="", name=pod.node, uid=pod.node, type="Warning",
+                reason=sentences.BOUND_BY_HAND, message=sentences.bound_by_hand(pod, sentences.COUNTS_ON_ALL),
+            )  # fmt: skip
 
     def mixed_units(self, nodes: Iterable[NodeFacts]) -> None:
         """One Warning for each node that counts otherwise than most."""

@@ -61,6 +61,7 @@ class Pods:
         if pod.node or pod.finished or pod.terminating:
             if pod.node:
                 self._look_for_another(pod)
+                self._announcer.bound(pod)
             self._done(pod.uid)
         else:
             self._unbound(pod)

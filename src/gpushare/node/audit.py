@@ -15,7 +15,7 @@ WRONG_GPU = "WrongGPU"
 NVIDIA_TOO = "NvidiaPluginToo"
 UNIT_KEPT = "UnitKept"
 OTHER_UNIT = "OtherUnit"
-BOUND_BY_HAND = "BoundByHand"
+BOUND_BY_HAND = sentences.BOUND_BY_HAND
 CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO, UNIT_KEPT, OTHER_UNIT, BOUND_BY_HAND)
 
 HOLDS_TOO_MUCH = "GPU {gpu}: its pods hold {held} of {total} {unit}: {pods}. Delete one of them."
@@ -38,13 +38,6 @@ KEPT = (
 GIVEN_OTHERWISE = (
     "It was given GPU memory in {given} on a node that now counts {unit}: {amount} {given} are charged as {charged} "
     "{unit}. Make it anew with an amount in {unit}."
-)
-SEES_NONE = (
-    "Pod {pod} was not bound by gpushare: it sees no GPU and counts on none. Delete it, and create it without nodeName."
-)
-COUNTS_ON_ALL = (
-    "Pod {pod} was not bound by gpushare: nobody knows its GPU, it counts on every one. "
-    "Delete it, and create it without nodeName."
 )
 MOST_NAMED = 3  # pods, or GPUs, in one sentence
 LONGEST_VALUE = 24  # characters of a tenant's own
@@ -99,9 +92,8 @@ def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
     found = []
     for pod in pods:
         if not pod.notes:
-            name = f"{sentences.short_name(pod.namespace)}/{sentences.short_name(pod.name)}"
-            words = SEES_NONE if codec.sees_nothing(pod, facts) else COUNTS_ON_ALL
-            found.append(Finding(BOUND_BY_HAND, sentences.cut(words.format(pod=name))))
+            what = sentences.SEES_NONE if codec.sees_nothing(pod, facts) else sentences.COUNTS_ON_ALL
+            found.append(Finding(BOUND_BY_HAND, sentences.bound_by_hand(pod, what)))
     return found
 
 
