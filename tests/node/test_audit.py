@@ -253,7 +253,8 @@ def test_gpu_tools_may_see_all_gpus_and_what_has_ended_sees_none() -> None:
     assert unasked(silent(takes, namespace="kube-system")) == []
     assert unasked(silent(takes, namespace="gpu-operator")) == []
     assert unasked(silent(takes, phase="Succeeded")) == []
-    over, on = ({"name": "debug", "state": state} for state in ({"terminated": {"exitCode": 0}}, {"running": {}}))
+    over: world.Object = {"name": "debug", "state": {"terminated": {"exitCode": 0}}}
+    on: world.Object = {"name": "debug", "state": {"running": {}}}
     debug = container("debug", own("all"))
     assert unasked(silent(debug, ephemeralContainerStatuses=[over])) == []
     assert len(unasked(silent(debug, ephemeralContainerStatuses=[on]))) == 1
