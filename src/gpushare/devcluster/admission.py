@@ -28,7 +28,7 @@ UNASKED: Final = "gpushare.io/unasked"  # the label of a namespace: void or leav
 LEFT: Final = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator")
 OTHERS: Final = (names.NVIDIA_GPU, "nvidia.com/gpu.shared")  # what other device plugins give
 SLICES: Final = "nvidia.com/mig-"
-MOST_LIMITS: Final = 50  # of a container that are looked through for slices
+MOST_LIMITS: Final = 16  # of a container that are looked through for slices
 VOID: Final = {"name": names.VISIBLE_DEVICES, "value": "void"}
 TOO_MANY: Final = (
     "ValidatingAdmissionPolicy 'gpushare-unasked' with binding 'gpushare-unasked' denied request: more than 500 "
