@@ -8,6 +8,8 @@ import re
 import pytest
 
 from gpushare.core import names
+from gpushare.devcluster import admission
+from gpushare.node import audit
 from tests.deploy import manifests
 
 KEYS = {
@@ -93,3 +95,54 @@ def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> No
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
     assert binding["spec"].get("validationActions", ["Deny"]) == ["Deny"]
+
+
+def _selectors(kind: str) -> dict[str, manifests.Object]:
+    """Which namespaces each binding of unasked.yaml means."""
+    bindings = (document for document in manifests.documents("unasked.yaml") if document["kind"] == kind)
+    return {b["metadata"]["name"]: b["spec"]["matchResources"]["namespaceSelector"] for b in bindings}
+
+
+def test_who_asks_nothing_gets_nothing_everywhere_but_where_gpu_tools_run() -> None:
+    assert _selectors("MutatingAdmissionPolicyBinding") == {
+        "gpushare-unasked": {
+            "matchExpressions": [
+                {"key": admission.UNASKED, "operator": "NotIn", "values": ["void", "leave"]},
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(admission.LEFT)},
+            ]
+        },
+        "gpushare-unasked-labelled": {"matchLabels": {admission.UNASKED: "void"}},
+    }
+    assert _selectors("ValidatingAdmissionPolicyBinding") == {
+        "gpushare-unasked": {"matchExpressions": [{"key": admission.UNASKED, "operator": "NotIn", "values": ["leave"]}]}
+    }
+
+
+def test_every_pod_of_ours_that_sees_all_gpus_is_where_gpu_tools_run() -> None:
+    for name in manifests.NAMES:
+        for document in manifests.documents(name):
+            if document["kind"] == "DaemonSet":
+                assert document["metadata"]["namespace"] in admission.LEFT
+
+
+def test_the_policy_and_the_audit_exempt_the_same_namespaces() -> None:
+    assert set(audit.TOOLING) == set(admission.LEFT)
+
+
+def test_whatever_is_not_looked_at_because_of_its_size_is_refused() -> None:
+    policies = [d for d in manifests.documents("unasked.yaml") if d["kind"].endswith("AdmissionPolicy")]
+    assert all(policy["spec"]["failurePolicy"] == "Fail" for policy in policies)
+    adds, refuses = (policy["spec"] for policy in policies)
+    assert adds["matchConstraints"] == refuses["matchConstraints"]
+    (looks,), (allows,) = adds["matchConditions"], refuses["validations"]
+    sizes = r"size\((object\.spec\.[^)]*\)?)\) <= (\d+)"
+    assert re.findall(sizes, looks["expression"]) == re.findall(sizes, allows["expression"])
+    assert len(re.findall(sizes, looks["expression"])) == 3
+    assert f"more than {admission.MOST_CONTAINERS} containers" in allows["message"]
+    assert admission.TOO_MANY.endswith(allows["message"])
+
+
+def test_every_resource_of_ours_counts_as_asking() -> None:
+    spec = _text("MutatingAdmissionPolicy", "unasked.yaml")
+    for resource in (*admission.ASKS, *admission.OTHERS, admission.SLICES):
+        assert f"'{resource}" in spec

@@ -108,12 +108,9 @@ class Machine:
             await asyncio.sleep(0.02)
         await self.processes.end(process)
 
-    async def import_image(self, archive: Path, *others: str) -> None:
-        """With the name it has, and under other names."""
-        said = await self.ctr("images", "import", f"--snapshotter={self._snapshotter}", str(archive))
-        name = said.split()[1]
-        for other in others:
-            await self.ctr("images", "tag", "--force", name, other)
+    async def import_image(self, archive: Path) -> None:
+        """With the name it has."""
+        await self.ctr("images", "import", f"--snapshotter={self._snapshotter}", str(archive))
 
     async def kill_container(self, container: str) -> None:
         """By the id that a pod's status has; as the kernel does it when memory runs out."""

@@ -1,7 +1,7 @@
 """The images a real kubelet runs here: gpushare's own, as `make image` makes it, and a small one for everything else.
 
-The small one is busybox. It is the sandbox of every pod, and goes by the name of the image in examples/ as well, so
-that these run as they are written. Imported into a machine by `kubelet`.
+The small one is busybox. It is the sandbox of every pod. With the name and the variable of the CUDA image in examples/
+it is that one as well, so that these run as they are written. Imported into a machine by `kubelet`.
 """
 
 import os
@@ -21,8 +21,8 @@ PRODUCT = f"docker.io/library/gpushare:{gpushare.__version__}"
 LIMIT_SECONDS = 600.0
 
 
-def small(folder: Path) -> Path:
-    """busybox under each of its names."""
+def small(folder: Path) -> list[Path]:
+    """busybox under each of its names; and the same as CUDA images are, which ask for all GPUs by themselves."""
     tree = folder / "tree" / "bin"
     tree.mkdir(parents=True)
     busybox = tree / "busybox"
@@ -32,9 +32,13 @@ def small(folder: Path) -> Path:
         if name != busybox.name:
             (tree / name).symlink_to(busybox.name)
     archive.layer(tree.parent, folder / "layer.tar")
-    made = folder / "small.tar"
-    settings = {"Env": ["PATH=/bin"], "Cmd": ["sleep", "infinity"]}
-    archive.docker_archive(made, SMALL, [folder / "layer.tar"], settings, image.MACHINES[platform.machine()].docker)
+    variables = {SMALL: [], EXAMPLES: ["NVIDIA_VISIBLE_DEVICES=all"]}
+    made = []
+    for number, (name, more) in enumerate(variables.items()):
+        made.append(folder / f"{number}.tar")
+        settings = {"Env": ["PATH=/bin", *more], "Cmd": ["sleep", "infinity"]}
+        machine = image.MACHINES[platform.machine()].docker
+        archive.docker_archive(made[-1], name, [folder / "layer.tar"], settings, machine)
     return made
 
 

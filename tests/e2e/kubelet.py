@@ -63,8 +63,8 @@ class Node:
         await self.machine.start()
         self.machine.inside(STATIC_PODS).mkdir()
         small = await asyncio.to_thread(containers_images.small, self.machine.folder / "image")
-        await self.machine.import_image(small, containers_images.EXAMPLES)
-        await self.machine.import_image(containers_images.product())
+        for archive in (*small, containers_images.product()):
+            await self.machine.import_image(archive)
         await self.start_kubelet()
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, *(f"{k}={v}" for k, v in LABELS.items()))
 

@@ -53,14 +53,14 @@ async def in_force(world: World, file: str, condition: InForce) -> AsyncIterator
     """The file's policy, until the end; the next test finds a cluster without it."""
     await world.cluster.kubectl("apply", "-f", shipped.DEPLOY / file)
     try:
-        await _until(file, world, condition, True)
+        await until(file, world, condition, True)
         yield
     finally:
         await world.cluster.kubectl("delete", "-f", shipped.DEPLOY / file)
-        await _until(file, world, condition, False)
+        await until(file, world, condition, False)
 
 
-async def _until(file: str, world: World, condition: InForce, wanted: bool) -> None:
+async def until(file: str, world: World, condition: InForce, wanted: bool) -> None:
     patience_ends = time.monotonic() + PATIENCE
     while await condition(world) is not wanted:
         assert time.monotonic() < patience_ends, f"{file} is {'not' if wanted else 'still'} in force"

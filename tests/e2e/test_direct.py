@@ -4,20 +4,25 @@ One node with GPUs of two sizes; extender, node component and policies are those
 runs is compared with its annotations, and when it is gone nothing may stay taken.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from gpushare.core import names
+from gpushare.node.audit import UNASKED_GPU
 from tests.devcluster.support import Api
 from tests.e2e import events, kubelet_stage
 from tests.e2e.cluster import NODE
+from tests.e2e.containers_images import EXAMPLES, SMALL
 from tests.e2e.figures import Figures
 from tests.e2e.kubelet import Node
 from tests.e2e.kubelet_churn import Churn
 from tests.e2e.kubelet_stage import GUARD, OWN_NODE, PIN, Stage
-from tests.e2e.kubelet_world import Tenants, deployment, tenants
+from tests.e2e.kubelet_world import STAY, Tenants, deployment, tenants
+from tests.e2e.test_admission import in_force
+from tests.e2e.test_unasked import UNASKED, voids
 from tests.e2e.world import gpus_of
 from tests.scenarios.objects import Object
 
@@ -130,6 +135,66 @@ async def test_a_unit_that_changes_under_a_running_pod_is_kept_until_it_has_ende
     await world.stage.until_published()
     await world.until_running("mib")
     assert gpus_of(world.sight.pods["mib"]) == {0: 16000}
+
+
+TAKES: Object = {"envs": ["=all"]}  # and asks for nothing
+
+
+async def test_who_asks_nothing_sees_all_gpus_and_is_found_and_with_the_policy_sees_none(
+    world: Tenants, figures: Figures
+) -> None:
+    await world.run({"name": "free", "containers": {"main": TAKES}})
+    await _run_cuda(world, "image")
+    assert [await _told(world, name) for name in ("free", "image")] == ["all", "all"]
+    await _until_found(world, "free")
+    async with in_force(world, UNASKED, voids):
+        await world.run({"name": "tame", "init": {"fetch": TAKES}, "containers": {"main": TAKES, "asks": 1}})
+        await _run_cuda(world, "cuda")
+        await _debug(world, "tame")
+        containers = (("tame", "main"), ("tame", "fetch"), ("cuda", "main"), ("tame", "debug"))
+        assert [await _told(world, *place) for place in containers] == ["void"] * 4
+        assert len(await world.sees("tame", "asks")) == 1
+    figures.say(
+        "containers that ask for no GPU, on a real kubelet",
+        f"own variable and image's variable: all, event {UNASKED_GPU}; with deploy/unasked.yaml: void in app, init and "
+        "ephemeral containers and beside one that asks",
+    )
+
+
+async def _told(world: Tenants, pod: str, container: str = "main") -> str:
+    return (await world.environment(pod, container))[names.VISIBLE_DEVICES]
+
+
+async def _run_cuda(world: Tenants, name: str) -> None:
+    """A pod that says nothing itself: its image does, as CUDA images do."""
+    made = world.pod_of({"name": name})
+    made["spec"]["containers"][0]["image"] = EXAMPLES
+    await world.api.create(world.api.pods, made)
+    await world.until_running(name)
+
+
+async def _debug(world: Tenants, pod: str) -> None:
+    """As kubectl debug does it."""
+    shell = {"name": "debug", "image": SMALL, "command": STAY, "env": [{"name": names.VISIBLE_DEVICES, "value": "all"}]}
+    change = {"spec": {"ephemeralContainers": [shell]}}
+    path = f"{world.api.pods}/{pod}/ephemeralcontainers"
+    answer = await world.api.patch(path, change, "application/strategic-merge-patch+json")
+    assert answer.code == 200, answer.body
+
+    def runs() -> bool:
+        statuses = world.sight.pods[pod]["status"].get("ephemeralContainerStatuses", ())
+        return any("running" in status["state"] for status in statuses)
+
+    await world.sight.until("the ephemeral container runs", runs, PATIENCE)
+
+
+async def _until_found(world: Tenants, pod: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            events = (await world.api.get(world.api.events)).body["items"]
+            if (UNASKED_GPU, pod) in [(event["reason"], event["involvedObject"]["name"]) for event in events]:
+                return
+            await asyncio.sleep(0.1)
 
 
 # What happens to nodes

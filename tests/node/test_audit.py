@@ -10,7 +10,7 @@ from gpushare.core.model import Request, Unit
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import audit, pods
-from gpushare.node.audit import BOUND_BY_HAND, NVIDIA_TOO, OTHER_UNIT, OVERCOMMITTED, UNIT_KEPT, WRONG_GPU
+from gpushare.node.audit import BOUND_BY_HAND, NVIDIA_TOO, OTHER_UNIT, OVERCOMMITTED, UNASKED_GPU, UNIT_KEPT, WRONG_GPU
 from gpushare.node.pods import NodePod
 from tests.core import builders
 from tests.extender import cluster
@@ -211,6 +211,105 @@ def test_nvidias_plugin_on_the_same_node_is_found(allocatable: dict[str, api.Qua
     assert all(text in message and len(message) <= 200 for _, message in findings)
 
 
+def silent(*containers: world.Object, namespace: str = "default", **changes: Any) -> NodePod:
+    """A pod of these containers, which may ask or not."""
+    metadata = {"name": "silent", "namespace": namespace, "uid": "uid-silent", "annotations": {"taken": "0"}}
+    made: world.Object = {"metadata": metadata, "spec": {"containers": [], "nodeName": "n"}, "status": {}}
+    lists = {"init": "initContainers", "debug": "ephemeralContainers"}
+    for container in containers:
+        made["spec"].setdefault(lists.get(container["name"], "containers"), []).append(container)
+    made["status"] |= changes
+    seen = msgspec.convert(made, pods.Pod)
+    return NodePod(request.facts(seen, "MiB"), seen)
+
+
+def container(name: str, env: list[world.Object], **limits: str) -> world.Object:
+    resources = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "nvidia": names.NVIDIA_GPU}
+    return {"name": name, "env": env, "resources": {"limits": {resources[key]: value for key, value in limits.items()}}}
+
+
+def taken_from(reference: world.Object) -> list[world.Object]:
+    return [{"name": names.VISIBLE_DEVICES, "valueFrom": reference}]
+
+
+def unasked(seen: NodePod, node: api.Node = PLAIN) -> list[str]:
+    found = audit.unasked(node, [seen])
+    assert all(finding.code == UNASKED_GPU and finding.pod == seen.facts for finding in found)
+    return [finding.message for finding in found]
+
+
+NOT_ASKED = (
+    "Container {name} asks for no GPU, but its NVIDIA_VISIBLE_DEVICES is {value}: nobody counts what it uses. Ask for "
+    "GPU memory, or remove the variable."
+)
+
+
+@pytest.mark.parametrize(
+    ("env", "value"),
+    [
+        (own("all"), '"all"'),
+        (own("1"), '"1"'),
+        (own("GPU-n-1"), '"GPU-n-1"'),
+        (own("nvidia.com/gpu=all"), '"nvidia.com/gpu=all"'),
+        (own("void") + own("all"), '"all"'),
+        (own("all") + own("void"), ""),
+        (own("none"), ""),
+        (own(""), ""),
+        (own(" , "), ""),
+        (own("0,void"), ""),
+        ([], ""),
+        ([{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}], ""),
+        (taken_from({"configMapKeyRef": {"name": "c", "key": "k"}}), "taken from elsewhere"),
+        (taken_from({"fieldRef": {"fieldPath": "metadata.labels['gpu']"}}), "taken from elsewhere"),
+        (taken_from({"fieldRef": {"fieldPath": "metadata.annotations['taken']"}}), '"0"'),
+        (taken_from({"fieldRef": {"fieldPath": "metadata.annotations['gpushare.io/visible-0']"}}), ""),
+    ],
+)
+def test_a_container_that_asks_for_no_gpu_and_names_some_is_found(env: list[world.Object], value: str) -> None:
+    expected = [NOT_ASKED.format(name="main", value=value)] if value else []
+    seen = silent(container("main", env))
+    assert unasked(seen) == expected
+    assert seen.pod.names_gpus() or not expected
+
+
+def test_every_kind_of_container_counts_and_a_pod_is_named_once() -> None:
+    asks, takes = container("main", [], mem="1"), own("all")
+    for name in ("beside", "init", "debug"):
+        assert unasked(silent(asks, container(name, takes))) == [NOT_ASKED.format(name=name, value='"all"')]
+    assert len(unasked(silent(container("one", takes), container("two", takes)))) == 1
+    long = silent(container("c" * 63, own("GPU-" + "0" * 63)))
+    assert len(unasked(long)[0]) <= 200
+    assert unasked(long)[0].endswith("remove the variable.")
+
+
+@pytest.mark.parametrize("limits", [{"mem": "1"}, {"count": "1"}])
+def test_who_asks_is_counted_otherwise(limits: dict[str, str]) -> None:
+    assert unasked(silent(container("main", own("all"), **limits))) == []
+
+
+def test_asking_for_zero_is_asking_for_nothing() -> None:
+    assert len(unasked(silent(container("main", own("all"), mem="0")))) == 1
+
+
+def test_nvidias_resource_counts_only_where_somebody_hands_it_out() -> None:
+    """kubelet starts a pod that names its node, whatever it asks of resources that the node does not have."""
+    seen = silent(container("main", own("all"), nvidia="1"))
+    assert len(unasked(seen)) == 1
+    assert unasked(seen, api.Node(api.Metadata("n"), api.NodeStatus(allocatable={names.NVIDIA_GPU: "8"}))) == []
+
+
+def test_gpu_tools_may_see_all_gpus_and_what_has_ended_sees_none() -> None:
+    takes = container("main", own("all"))
+    assert unasked(silent(takes, namespace="kube-system")) == []
+    assert unasked(silent(takes, namespace="gpu-operator")) == []
+    assert unasked(silent(takes, phase="Succeeded")) == []
+    over: world.Object = {"name": "debug", "state": {"terminated": {"exitCode": 0}}}
+    on: world.Object = {"name": "debug", "state": {"running": {}}}
+    debug = container("debug", own("all"))
+    assert unasked(silent(debug, ephemeralContainerStatuses=[over])) == []
+    assert len(unasked(silent(debug, ephemeralContainerStatuses=[on]))) == 1
+
+
 async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus: Simulated) -> None:
     async with running(server.url, gpus) as node:
         await until(server, lambda: capacity(server)[0])
@@ -227,7 +326,11 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
         three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in audit.CODES}
         assert await eventually(lambda: node.sight.found() == three)
-        for name in ("large", "larger", "moves"):
+        free = {"containers": [container("main", own("all")) | {"image": "x"}], "nodeName": world.NAME}
+        cluster.create(server, {"metadata": {"name": "free", "namespace": "default"}, "spec": free})
+        await until(server, lambda: (UNASKED_GPU, "free") in [found[:2] for found in warnings(server)])
+        assert await eventually(lambda: node.sight.found()[UNASKED_GPU] == 1)
+        for name in ("large", "larger", "moves", "free"):
             cluster.delete(server, name)
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "0"}}}, "status")
         await eventually(lambda: not any(node.sight.found().values()))

@@ -26,6 +26,30 @@ def test_only_pods_that_ask_are_kept_in_the_order_first_seen() -> None:
     assert told == ["uid-b", "uid-a", "uid-b"]
 
 
+def test_pods_that_name_gpus_without_asking_are_kept_apart_until_they_end() -> None:
+    kept = NodePods()
+    told: list[str] = []
+    changes: list[int] = []
+    kept.listeners.append(told.append)
+    kept.uncounted_listeners.append(lambda: changes.append(len(kept.uncounted)))
+    for name in ("a", "b", "c"):
+        kept.upsert(_taking(name, "all"))
+    kept.upsert(_taking("void", "void"))
+    assert (list(kept.uncounted), kept.pods) == (["uid-a", "uid-b", "uid-c"], {})
+    kept.upsert(_taking("a", "all", phase="Succeeded"))
+    kept.remove(_taking("b", "all"))
+    kept.relisted({"uid-other"})
+    assert kept.uncounted == {}
+    assert changes == [1, 2, 3, 2, 1, 0]
+    assert told == []  # nobody who looks after GPU memory need know
+
+
+def _taking(name: str, value: str, **status: object) -> pods.Pod:
+    env = [{"name": names.VISIBLE_DEVICES, "value": value}]
+    made = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"containers": [{"name": "c", "env": env}]}}
+    return msgspec.convert(made | {"status": status}, pods.Pod)
+
+
 def test_a_pod_that_asks_nonsense_is_kept_with_its_refusal() -> None:
     kept = NodePods()
     kept.upsert(pod("bytes", "4Gi"))

@@ -1,11 +1,13 @@
-"""What the shipped admission policy (deploy/admission.yaml) does to a new pod, without a policy engine.
+"""What the shipped admission policies do to a new pod, without a policy engine.
 
-Pure. Called by `registry` for every pod that is created, if the server was started so. It does exactly what the policy
-does, oddities included, so that a pod in the embedded cluster has the same containers as in a real one: a container
-that asks for GPU memory, or for whole GPUs, is told its GPUs by env entries that refer to annotations, and the binding
-writes those annotations.
+Pure. Called by `registry` for every pod that is created, if the server was started so. It does exactly what the
+policies do, oddities included, so that a pod in the embedded cluster has the same containers as in a real one.
+deploy/admission.yaml (`pin`): a container that asks for GPU memory, or for whole GPUs, is told its GPUs by env entries
+that refer to annotations, and the binding writes those annotations. deploy/unasked.yaml (`void`): a container that asks
+for no GPU is told that it has none.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from gpushare.core import names
@@ -21,6 +23,17 @@ SECOND_RUN: Final = "1000"  # before the number of a container that somebody add
 REFERENCE: Final = "metadata.annotations['{key}']"
 _PINNED: Final = f"metadata.annotations['{names.VISIBLE_PREFIX}"
 _LARGEST: Final = 2**63 - 1
+
+UNASKED: Final = "gpushare.io/unasked"  # the label of a namespace: void or leave
+LEFT: Final = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator")
+OTHERS: Final = (names.NVIDIA_GPU, "nvidia.com/gpu.shared")  # what other device plugins give
+SLICES: Final = "nvidia.com/mig-"
+MOST_LIMITS: Final = 16  # of a container that are looked through for slices
+VOID: Final = {"name": names.VISIBLE_DEVICES, "value": "void"}
+TOO_MANY: Final = (
+    "ValidatingAdmissionPolicy 'gpushare-unasked' with binding 'gpushare-unasked' denied request: more than 500 "
+    "containers cannot be looked through for those that ask for no GPU"
+)
 
 
 def pin(pod: Object) -> None:
@@ -60,3 +73,36 @@ def _pinned(container: Object) -> bool:
         return False
     reference = (env[-1].get("valueFrom") or {}).get("fieldRef") or {}
     return str(reference.get("fieldPath", "")).startswith(_PINNED)
+
+
+def void(pod: Object, namespace: str, labels: Mapping[str, str]) -> str:
+    """Adds the env entry, in place, where the namespace, which has these labels, is meant. Answers why the pod is
+    refused; empty if it is not."""
+    said = labels.get(UNASKED)
+    if said == "leave":
+        return ""
+    lists = [pod["spec"].get("containers") or [], pod["spec"].get("initContainers") or []]
+    if any(len(containers) > MOST_CONTAINERS for containers in lists):
+        return TOO_MANY
+    if said == "void" or namespace not in LEFT:
+        for container in (container for containers in lists for container in containers):
+            _void(container, by_others=not pod["spec"].get("nodeName"))
+    return ""
+
+
+def _void(container: Object, *, by_others: bool) -> None:
+    env = container.get("env") or []
+    if not _is_counted(container, by_others=by_others) and env[-1:] != [VOID]:
+        container["env"] = [*env, dict(VOID)]
+
+
+def _is_counted(container: Object, *, by_others: bool) -> bool:
+    """Somebody counts what it asks for. In a pod that names its node nobody but us does: kubelet does not look for
+    resources that its node does not have."""
+    limits, resources = _limits(container), list(ASKS)
+    if by_others:
+        resources += OTHERS
+        resources += [name for name in limits if name.startswith(SLICES)] if len(limits) <= MOST_LIMITS else []
+    if any(quantity.value(limits.get(resource, 0)) > 0 for resource in resources):
+        return True
+    return any(resource in limits for resource in ASKS) and _pinned(container)

@@ -60,8 +60,8 @@ class Audit:
 class ApiServer:
     """Public attributes may be changed while it runs: `audit_on`, `expired_as_status`, `bookmark_seconds`, `token`.
 
-    `pin_directly`: new pods are changed as the shipped admission policy would, in namespaces with the labels
-    `pin_namespaces`. `logs`: who knows what containers wrote.
+    `pin_directly`: new pods are changed as deploy/admission.yaml would, in namespaces with the labels
+    `pin_namespaces`. `void_unasked`: and as deploy/unasked.yaml would. `logs`: who knows what containers wrote.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class ApiServer:
         nodes_copy_capacity: bool = False,
         pin_directly: bool = False,
         pin_namespaces: Mapping[str, str] | None = None,
+        void_unasked: bool = False,
         clock: Callable[[], float] = time.time,
         dice: random.Random | None = None,
     ) -> None:
@@ -88,11 +89,12 @@ class ApiServer:
             clock=clock,
             ignore_binding_uid=ignore_binding_uid,
             nodes_copy_capacity=nodes_copy_capacity,
-            admit=self._pin if pin_directly else None,
+            admit=self._admit if pin_directly or void_unasked else None,
             dice=dice,
         )
         self.token = token
-        self._pin_namespaces = pin_namespaces or {}
+        self._pin_directly, self._pin_namespaces = pin_directly, pin_namespaces or {}
+        self._void_unasked = void_unasked
         self.version = version
         self.bookmark_seconds = bookmark_seconds
         self.slow_watch_seconds = slow_watch_seconds
@@ -131,10 +133,12 @@ class ApiServer:
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> Path:
         return kubeconfig.write(path, self.url, self.token)
 
-    def _pin(self, pod: Object) -> None:
-        namespace = self.store.get("namespaces", pod["metadata"]["namespace"])
-        if namespace is not None and self._pin_namespaces.items() <= namespace.labels.items():
+    def _admit(self, pod: Object) -> None:
+        namespace = self.registry.get(registry.NAMESPACES, "", pod["metadata"]["namespace"])
+        if self._pin_directly and self._pin_namespaces.items() <= namespace.labels.items():
             admission.pin(pod)
+        if self._void_unasked and (why := admission.void(pod, namespace.key, namespace.labels)):
+            raise status.forbidden("pods", pod["metadata"].get("name", ""), why)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

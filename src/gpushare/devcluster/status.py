@@ -60,6 +60,10 @@ def already_exists(resource: str, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', about(resource, name))
 
 
+def forbidden(resource: str, name: str, why: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'{resource} "{name}" is forbidden: {why}', about(resource, name))
+
+
 def conflict(resource: str, name: str, why: str) -> ApiError:
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
     return ApiError(409, "Conflict", message, about(resource, name))

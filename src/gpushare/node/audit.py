@@ -6,9 +6,9 @@ about what is found: whoever reads the event decides.
 
 from collections.abc import Iterable, Mapping
 
-from gpushare.core import api, codec, names, sentences, units, usage
+from gpushare.core import api, codec, names, request, sentences, units, usage
 from gpushare.core.model import Data, NodeFacts, PodFacts, Request, Share, Unit
-from gpushare.node.pods import Container, ContainerStatus, NodePod
+from gpushare.node.pods import NO_GPU, Container, ContainerStatus, NodePod
 
 OVERCOMMITTED = "GPUOvercommitted"
 WRONG_GPU = "WrongGPU"
@@ -16,7 +16,8 @@ NVIDIA_TOO = "NvidiaPluginToo"
 UNIT_KEPT = "UnitKept"
 OTHER_UNIT = "OtherUnit"
 BOUND_BY_HAND = sentences.BOUND_BY_HAND
-CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO, UNIT_KEPT, OTHER_UNIT, BOUND_BY_HAND)
+UNASKED_GPU = "UnaskedGPU"
+CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO, UNIT_KEPT, OTHER_UNIT, BOUND_BY_HAND, UNASKED_GPU)
 
 HOLDS_TOO_MUCH = "GPU {gpu}: its pods hold {held} of {total} {unit}: {pods}. Delete one of them."
 OWN_VALUE = (
@@ -39,9 +40,15 @@ GIVEN_OTHERWISE = (
     "It was given GPU memory in {given} on a node that now counts {unit}: {amount} {given} are charged as {charged} "
     "{unit}. Make it anew with an amount in {unit}."
 )
+NOT_ASKED = (
+    "Container {container} asks for no GPU, but its NVIDIA_VISIBLE_DEVICES is {value}: nobody counts what it uses. "
+    "Ask for GPU memory, or remove the variable."
+)
+ELSEWHERE = "taken from elsewhere"  # a ConfigMap, a Secret: what it says there is not known here
+TOOLING = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator")
+"""Namespaces whose pods see all GPUs on purpose, ours among them; deploy/unasked.yaml has the same list."""
 MOST_NAMED = 3  # pods, or GPUs, in one sentence
 LONGEST_VALUE = 24  # characters of a tenant's own
-NO_GPU = ("", "void", "none")  # what the container runtime takes for: none
 ALL_GPUS = "all"
 
 
@@ -95,6 +102,46 @@ def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
             what = sentences.SEES_NONE if codec.sees_nothing(pod, facts) else sentences.COUNTS_ON_ALL
             found.append(Finding(BOUND_BY_HAND, sentences.bound_by_hand(pod, what)))
     return found
+
+
+def unasked(node: api.Node, pods: Iterable[NodePod]) -> list[Finding]:
+    """Pods with a container that asks for no GPU and names GPUs. Of each pod the first such container is named."""
+    plugin = units.number(node.status.allocatable, names.NVIDIA_GPU) > 0
+    named = (
+        (seen, _unasked(seen, plugin))
+        for seen in pods
+        if seen.facts.namespace not in TOOLING and seen.pod.status.phase not in request.FINISHED
+    )
+    return [Finding(UNASKED_GPU, sentences.cut(message), seen.facts) for seen, message in named if message]
+
+
+def _unasked(seen: NodePod, plugin: bool) -> str:
+    counted = (names.GPU_MEM, names.GPU_COUNT, *((names.NVIDIA_GPU,) if plugin else ()))
+    statuses = seen.pod.statuses()
+    for container in seen.pod.containers():
+        status, limits = statuses.get(container.name), container.resources.limits if container.resources else None
+        ended = status is not None and status.state is not None and status.state.terminated is not None
+        if not ended and not any(units.number(limits, resource) for resource in counted):
+            value = _named_value(container, seen.pod.metadata.annotations or {})
+            if value:
+                return NOT_ASKED.format(container=sentences.short_name(container.name), value=value)
+    return ""
+
+
+def _named_value(container: Container, annotations: Mapping[str, str]) -> str:
+    """In words; empty if a container with that value sees no GPU."""
+    entry = container.visible_devices()
+    if entry is None:
+        return ""
+    value = entry.value or ""
+    if entry.value_from is not None:
+        path = entry.value_from.field_ref.field_path if entry.value_from.field_ref is not None else ""
+        key = path.removeprefix("metadata.annotations['").removesuffix("']")
+        if path != f"metadata.annotations['{key}']":
+            return ELSEWHERE
+        value = annotations.get(key, "")
+    words = {word.strip() for word in value.split(",")} - {""}
+    return "" if "void" in words or words <= set(NO_GPU) else f'"{_short(value)}"'
 
 
 def _nvidia_too(node: api.Node) -> list[Finding]:
@@ -151,10 +198,8 @@ def _wrong_gpus(facts: NodeFacts, seen: NodePod, starts: Starts) -> Iterable[Fin
 
 def _own_value(container: Container) -> str | None:
     """What the pod itself writes into the variable; None if it leaves that to us. The last entry counts."""
-    for entry in reversed(container.env or ()):
-        if entry.name == names.VISIBLE_DEVICES:
-            return (entry.value or "") if entry.value_from is None else None
-    return None
+    entry = container.visible_devices()
+    return None if entry is None or entry.value_from is not None else entry.value or ""
 
 
 def _sees_others(facts: NodeFacts, pod: PodFacts, share: Share, own: str) -> str:
@@ -163,9 +208,8 @@ def _sees_others(facts: NodeFacts, pod: PodFacts, share: Share, own: str) -> str
     sees = _seen(facts, own)
     if set(sees) <= set(mine):
         return ""
-    value = own if len(own) <= LONGEST_VALUE else own[: LONGEST_VALUE - 1] + "…"
     container = sentences.short_name(share.container)
-    return OWN_VALUE.format(container=container, value=value, sees=_gpus(sees), share=_gpus(mine))
+    return OWN_VALUE.format(container=container, value=_short(own), sees=_gpus(sees), share=_gpus(mine))
 
 
 def _moved(facts: NodeFacts, seen: NodePod, share: Share, starts: Starts) -> str:
@@ -186,6 +230,10 @@ def _seen(facts: NodeFacts, value: str) -> list[int]:
         return [gpu.index for gpu in facts.gpus]
     words = {word.strip() for word in value.split(",")}
     return [gpu.index for gpu in facts.gpus if words & {gpu.uuid, str(gpu.index)}]
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
 
 
 def _gpus(indices: list[int]) -> str:

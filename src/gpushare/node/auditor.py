@@ -41,6 +41,7 @@ class Auditor:
         for uid in pods.pods:
             self._pod_changed(uid)
         pods.listeners.append(self._pod_changed)
+        pods.uncounted_listeners.append(self._wake.set)
         own.listeners.append(self._wake.set)
 
     def see(self, facts: NodeFacts) -> None:
@@ -75,7 +76,9 @@ class Auditor:
     def _audit(self) -> None:
         if self._facts is None or self._own.node is None:
             return
-        found = audit.findings(self._facts, self._pods.pods.values(), self._own.node, self._starts, self._unit)
+        pods, uncounted = self._pods.pods.values(), self._pods.uncounted.values()
+        found = audit.findings(self._facts, pods, self._own.node, self._starts, self._unit)
+        found += audit.unasked(self._own.node, [*pods, *uncounted])
         known = {finding.message for finding in self.found}
         for finding in found:
             if finding.message not in known:
