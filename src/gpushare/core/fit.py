@@ -28,6 +28,7 @@ NO_WHOLE_GPU = "no GPU is wholly free"
 NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
 NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
+KEPT_FOR_OTHER = "{reason} beside what is kept for a pod that waits longer"
 MOST_PARTS = 4  # containers named in one sentence
 
 
@@ -126,6 +127,11 @@ class Question:
             message = template.format(each=each, gpus=gpus, unit=unit, parts=parts(self.request, unit))
             refused = self._sentences[said] = Refusal(code, message, forever)
         return refused
+
+
+def kept_for_other(refused: Refusal) -> Refusal:
+    """The same refusal, where only what is kept for somebody else is in the way."""
+    return Refusal("KeptForOther", KEPT_FOR_OTHER.format(reason=refused.message))
 
 
 def parts(request: Request, unit: Unit) -> str:

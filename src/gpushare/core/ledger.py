@@ -1,9 +1,10 @@
 """Who holds what on which GPU: the one thing that changes.
 
 Everything here is a cache of what the API server knows, plus the decisions of the last moments that it does not know
-yet: *holds* (the node we expect a pod to go to), *reservations* (a binding is under way) and *pledges* (a pod that
-evicted others waits for what they leave). Every change goes through `_put` and `_take`, which move exactly the same
-units, so that nothing leaks; what is free is never below zero, so that nothing underflows.
+yet: *holds* (the node we expect a pod to go to), *reservations* (a binding is under way), *pledges* (a pod that
+evicted others waits for what they leave) and what is *kept* (a pod that has waited long gets what comes free there).
+Every change goes through `_put` and `_take`, which move exactly the same units, so that nothing leaks; what is free is
+never below zero, so that nothing underflows.
 
 No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and no method awaits.
 """
@@ -11,10 +12,9 @@ No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and n
 from collections.abc import Sequence, Set
 
 from gpushare.core import choose, codec
-from gpushare.core.book import Holding, NodeState, State, units_unknown
-from gpushare.core.choose import Room
+from gpushare.core.book import Holding, Kept, NodeState, State, units_unknown
 from gpushare.core.codec import Charges
-from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
+from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Unit
 from gpushare.core.shapes import Answers, Shapes
 
@@ -34,6 +34,7 @@ class Ledger:
         self.nodes: dict[str, NodeState] = {}
         self.holdings: dict[str, Holding] = {}
         self.pledged: dict[str, str] = {}  # uid -> node
+        self.kept: dict[str, Kept] = {}  # by uid
         self.grown: set[str] = set()  # nodes where something came free since somebody last cleared this
         self.shapes = Shapes()
         # What scoring reads, one number per well GPU: its free units before those of its node; then IMPOSSIBLE.
@@ -97,6 +98,7 @@ class Ledger:
     def forget(self, uid: str) -> None:
         """A pod is gone, or its containers have ended."""
         self._unpledge(uid)
+        self.keep_no_longer(uid)
         self._remove(uid)
 
     def relisted(self, kept: Set[str]) -> list[PodFacts]:
@@ -111,6 +113,8 @@ class Ledger:
                 unsure.append(holding.pod)
         for uid in self.pledged.keys() - kept:
             self._unpledge(uid)
+        for uid in self.kept.keys() - kept:
+            self.keep_no_longer(uid)
         return unsure
 
     def _observe_refused(self, pod: PodFacts, now: float) -> None:
@@ -129,6 +133,9 @@ class Ledger:
             else:
                 holding.pod = pod
                 holding.until = holding.since + hold_seconds(pod, holding.node)
+        kept = self.kept.get(pod.uid)
+        if kept is not None and (pod.terminating or pod.claim != kept.pod.claim):
+            self.keep_no_longer(pod.uid)
         if pod.nominated and not pod.terminating and isinstance(pod.claim, Request):
             self._pledge(pod)
         else:
@@ -136,6 +143,7 @@ class Ledger:
 
     def _observe_bound(self, pod: PodFacts, now: float) -> None:
         self._unpledge(pod.uid)
+        self.keep_no_longer(pod.uid)
         state = self._state(pod.node)
         old = self.holdings.get(pod.uid)
         if old is not None and old.state is State.BOUND and old.node == pod.node and old.pod == pod:
@@ -197,6 +205,7 @@ class Ledger:
         holding = self.holdings.get(pod.uid)
         if holding is not None and holding.state is State.RESERVED:
             self._unpledge(pod.uid)
+            self.keep_no_longer(pod.uid)
             state = self.nodes[holding.node]
             self._take(state, holding)
             self._put(state, _bound(pod, state))
@@ -207,6 +216,22 @@ class Ledger:
         holding = self.holdings.get(uid)
         if holding is not None and holding.state is State.RESERVED:
             self._remove(uid)
+
+    def keep(self, kept: Kept) -> None:
+        """What comes free on these GPUs is for this pod from now on; others of at most its priority get the rest."""
+        self.keep_no_longer(kept.pod.uid)
+        state = self._state(kept.node)
+        self.kept[kept.pod.uid] = state.kept[kept.pod.uid] = kept
+        self._refresh(state)
+
+    def keep_no_longer(self, uid: str) -> None:
+        """The pod is placed or gone, or somebody else's turn has come."""
+        kept = self.kept.pop(uid, None)
+        if kept is not None:
+            state = self.nodes[kept.node]
+            del state.kept[uid]
+            self._refresh(state, changed=True)
+            self._drop_if_empty(state)
 
     def expire(self, now: float) -> None:
         """What ends by time: holds, ghosts of moved pods, rests."""
@@ -254,8 +279,12 @@ class Ledger:
         state = self.nodes.get(node)
         if state is None or state.room is None:
             return NO_SHARED_GPU
-        room = state.room_for(pod) if state.pledges else state.room
+        room = state.room_for(pod) if state.pledges or state.kept else state.room
         refused = question.refusal(room) if room else NO_SHARED_GPU
+        if refused is not None and state.kept and not refused.forever:
+            otherwise = state.room_for(pod, kept=False)
+            if otherwise is not None and question.refusal(otherwise) is None:
+                return kept_for_other(refused)
         refused = refused or state.like_under_way(question.request, pod.uid)
         return refused or (JUST_REFUSED if state.rests_from(question.request) else None)
 
@@ -332,12 +361,12 @@ class Ledger:
         """Work out again what is free on a node, and tell everything that was derived from it. `changed`: somebody
         may go there now for another reason than that more is free. What is pledged shifts with all that happens."""
         before = state.room
-        state.room = Room.of(state.facts, state.effective()) if state.facts is not None else None
+        state.renew()
         self._index(state)
         self.shapes.touch(state.name, len(self.nodes))
         if state.room is not None:
             grew = before is None or any(a > b for a, b in zip(state.room.free, before.free, strict=False))
-            if grew or changed or state.pledges:
+            if grew or changed or state.pledges or state.kept:
                 self.grown.add(state.name)
 
     def _index(self, state: NodeState) -> None:
@@ -352,7 +381,7 @@ class Ledger:
             for unit in (None, room.facts.unit):
                 self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]
                 self.spots.setdefault((pin, unit), {})[name] = spots
-        if state.pledges or state.split or state.is_resting:
+        if state.pledges or state.kept or state.split or state.is_resting:
             self.special.add(name)
         else:
             self.special.discard(name)
@@ -364,7 +393,7 @@ class Ledger:
         return state
 
     def _drop_if_empty(self, state: NodeState) -> None:
-        if state.facts is None and not (state.holdings or state.pledges):
+        if state.facts is None and not (state.holdings or state.pledges or state.kept):
             del self.nodes[state.name]
             self.special.discard(state.name)
             self._timed.discard(state.name)

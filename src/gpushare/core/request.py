@@ -45,6 +45,7 @@ def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
         terminating=meta.deletion_timestamp is not None,
         nominated=status.nominated_node_name or "",
         unschedulable=(condition.message or "Unschedulable") if condition is not None and waits else "",
+        waits_since=(condition.last_transition_time or "") if condition is not None and waits else "",
         phase=status.phase or "Pending",
         failed_reason=(status.reason or "") if status.phase == "Failed" else "",
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
@@ -209,7 +210,7 @@ def _visible(container: api.Container) -> str:
     return ""
 
 
-_CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_ASSIGNED, names.EXTENDER)
+_CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_ASSIGNED, names.EXTENDER, names.KEPT)
 
 
 def _notes(annotations: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
