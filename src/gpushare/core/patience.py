@@ -19,12 +19,13 @@ import msgspec
 from gpushare.core import choose, names
 from gpushare.core.book import Kept, NodeState
 from gpushare.core.choose import Room
+from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Request
 
 SHARE = 20  # one healthy GPU in so many may be kept; at least one
-VAIN_SECONDS = 6 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long
+VAIN_SECONDS = 24 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long
 COME_SECONDS = 60.0  # all is free, and still the scheduler does not bring the pod: another rule keeps it off
 AGAIN_SECONDS = 30.0  # until a pod is looked at again for which there is no place, or room already
 MOST_CHOICES = 8  # places looked for in one update; each may look at many nodes
@@ -84,17 +85,21 @@ class Patience:
         self.turns: dict[str, Turn] = {}
         self._later: dict[str, Later] = {}
         self._since: dict[str, float] = {}
+        self._wiped: set[str] = set()  # told to be ended; their annotation may still be seen
 
     def update(self, ledger: Ledger, pending: Collection[PodFacts], allowed: Allowed, now: float) -> Changes:
         """Who is kept something from now on, who no longer. `pending`: every pod without a node; `now`: since 1970."""
-        if not self.seconds:
-            return Changes([], [])
-        due = self._due(pending, now)
+        due = self._due(pending, now) if self.seconds else []
         changes = Changes([], [])
         for uid in self.turns.keys() - {pod.uid for pod in due}:  # placed or gone
             self._end(ledger, uid)
         if due:
             self._go_round(ledger, due, allowed, now, changes)
+        self._wiped -= {kept.pod.uid for kept in changes.given}
+        for pod in pending:
+            if pod.notes and pod.uid not in self.turns and pod.uid not in self._wiped and pod.note(names.KEPT):
+                changes.ended.append(pod)  # written by somebody before us, or forged
+        self._wiped.update(pod.uid for pod in changes.ended)
         return changes
 
     def _due(self, pending: Collection[PodFacts], now: float) -> list[PodFacts]:
@@ -104,6 +109,7 @@ class Patience:
         since = self._since
         if len(since) > 2 * len(pending) + 100:
             alive = {pod.uid for pod in pending}
+            self._wiped &= alive
             for known in (since, self._later):
                 for uid in known.keys() - alive:
                     del known[uid]
@@ -270,6 +276,24 @@ def moment(written: str, otherwise: float) -> float:
         return datetime.fromisoformat(written).timestamp() if written else otherwise
     except ValueError:
         return otherwise
+
+
+def view(ledger: Ledger, pod: PodFacts) -> KeptView | None:
+    """What is kept for a pod, for people."""
+    kept = ledger.kept.get(pod.uid)
+    short = missing(ledger, kept, lambda _: None) if kept is not None else None
+    facts = ledger.nodes[kept.node].facts if kept is not None else None
+    if kept is None or short is None or facts is None:
+        return None
+    return KeptView(kept.node, [facts.gpus[gpu].index for gpu, _ in kept.charges(facts) or ()], short, facts.unit)
+
+
+def served_before(ledger: Ledger, pod: PodFacts, nodes: Iterable[str]) -> list[str]:
+    """For whom something is kept on these nodes that this pod could use."""
+    kept = [other for node in nodes for other in ledger.nodes[node].kept.values()]
+    others = {other.pod.uid: other.pod for other in kept if other.pod.priority >= pod.priority}
+    others.pop(pod.uid, None)
+    return sorted(f"{other.namespace}/{other.name}" for other in others.values())
 
 
 class _Note(msgspec.Struct):

@@ -5,6 +5,7 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 
 from gpushare.core import explain
 from gpushare.core.choose import Room
+from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
@@ -15,6 +16,7 @@ ASSIGNED = "GPUAssigned"
 NO_GPU_FITS = "NoGPUFits"
 NEVER_FITS = "NeverFits"
 INVALID = "InvalidGPURequest"
+GPU_KEPT = "GPUKept"
 SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
@@ -73,6 +75,20 @@ def waiting(ledger: Ledger, pod: PodFacts) -> tuple[str, str] | None:
         return NEVER_FITS, cut(f"{said}{_largest(ledger, pod.claim, refused)}")
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
     return NO_GPU_FITS, cut(f"{said}.{_closest(ledger, pod, found[0][0], refused)}{more}")
+
+
+def kept(said: KeptView) -> str:
+    """What is kept for a pod that has waited long."""
+    gpus = " and ".join(f"GPU {gpu}" for gpu in said.gpus)
+    are, there = ("is", "there") if len(said.gpus) == 1 else ("are", "on them")
+    rest = f"{said.short} {said.unit} must still come free {there}" if said.short else "all it asks is free there"
+    return f"{short_name(said.node)} {gpus} {are} kept for it: {rest}"
+
+
+def turn(said: KeptView, waited: float) -> str:
+    """The event of a pod whose turn has come. `waited`: seconds."""
+    minutes = max(int(waited / 60), 1)
+    return cut(f"Waiting for {minutes} minute{'' if minutes == 1 else 's'}: {kept(said)}.")
 
 
 def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:

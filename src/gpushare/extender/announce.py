@@ -8,7 +8,8 @@ when there is time to send them, because looking at every node for every waiting
 import asyncio
 from collections.abc import Iterable
 
-from gpushare.core import sentences
+from gpushare.core import patience, sentences
+from gpushare.core.book import Kept
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Request
 from gpushare.kube.events import Recorder
@@ -33,6 +34,12 @@ class Announcer:
         room = state.room if state is not None else None  # a node may go while the binding is written
         left = list(room.free) if room is not None else [0] * len(facts.gpus)
         self._say(pod, "Normal", sentences.ASSIGNED, sentences.assigned(facts, claim, places, left))
+
+    def kept(self, kept: Kept, waited: float) -> None:
+        """A pod has waited so long that GPUs are kept for it."""
+        view = patience.view(self._ledger, kept.pod)
+        if view is not None:
+            self._say(kept.pod, "Normal", sentences.GPU_KEPT, sentences.turn(view, waited))
 
     def waits(self, pod: PodFacts) -> None:
         """A pod was refused, or has just appeared: it may deserve a word."""

@@ -82,7 +82,7 @@ class Waiting:
             if not isinstance(claim, Request):
                 continue
             kind = (claim.shape, pod.priority)
-            if kind in hopeless and pod.uid not in ledger.pledged:  # what is pledged to it is no use to its like
+            if kind in hopeless and pod.uid not in ledger.pledged and pod.uid not in ledger.kept:  # which its like lack
                 continue
             node = self._first_fit(ledger, nodes, pod, claim, taken)
             if node:
