@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gpushare.core import explain, ledger, quoted, sentences
+from gpushare.core.book import Kept
 from gpushare.core.explanation import Explanation
 from gpushare.core.model import PodFacts, Refusal, Request
 from tests.core import builders, codes
@@ -31,6 +32,12 @@ def _rested() -> ledger.Ledger:
     return made
 
 
+def _kept() -> ledger.Ledger:
+    made = world(facts(8))
+    made.keep(Kept(pod(7, name="large"), "n", (("GPU-n-0",),), 0.0))
+    return made
+
+
 EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NoSingleGpu": (world(FULL[0], pods=FULL[1:]), pod(4), "no single GPU has 4 MiB free"),
     "NoHealthyGpu": (world(facts(8, 4, sick=[0])), pod(6), "no healthy GPU has 6 MiB free"),
@@ -53,6 +60,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "JustRefused": (_rested(), pod(4), "node(s) that refused this request just now"),
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),
                      "node(s) with a like request under way"),
+    "KeptForOther": (_kept(), pod(4), "no single GPU has 4 MiB free beside what is kept for a pod that waits longer"),
     "NotMemory": (world(), pod(containers=[container("a", "4Gi")]), "aliyun.com/gpu-mem counts MiB, not bytes"),
     "NotWhole": (world(), pod(containers=[container("a", "-1")]), "aliyun.com/gpu-mem is not a whole number"),
     "CountNotWhole": (world(), pod(4, split="x"), "aliyun.com/gpu-count is not a whole number"),

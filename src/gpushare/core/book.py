@@ -17,6 +17,9 @@ MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do
 REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a shape
 
 
+Asker = tuple[int, str, bool]  # priority; uid, if something is promised to it; whether what is kept counts
+
+
 class State(Enum):
     HELD = "held"
     RESERVED = "reserved"
@@ -79,7 +82,8 @@ class NodeState:
     """One node: what it offers, who holds what there. Exists as long as either is known."""
 
     __slots__ = (
-        "_rooms", "facts", "ghosts", "holdings", "kept", "name", "pledges", "rests", "room", "split", "used", "vague",
+        "_known", "_rooms", "facts", "ghosts", "holdings", "kept", "name", "pledges", "rests", "room", "split", "used",
+        "vague",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -94,11 +98,13 @@ class NodeState:
         self.vague = 0  # units of those that do not, counted on every GPU
         self.split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
         self.room: Room | None = None
-        self._rooms: dict[tuple[int, str, bool], Room] = {}  # what is left to whom, until something changes
+        self._known: dict[Asker, Sequence[int]] = {}  # what is taken from whom, until something changes
+        self._rooms: dict[Asker, Room] = {}  # the same as what is left
 
     def renew(self) -> None:
         """Something changed: work out again what is free."""
         self.room = Room.of(self.facts, self.effective()) if self.facts is not None else None
+        self._known.clear()
         self._rooms.clear()
 
     @property
@@ -200,16 +206,28 @@ class NodeState:
         if self.facts is None or not (self.pledges or self.kept or gone):
             return self.room
         if gone:
-            return Room.of(self.facts, self.taken_for(pod, self.facts, gone, kept=kept))
-        asker = (pod.priority, pod.uid if pod.uid in self.pledges or pod.uid in self.kept else "", kept)
+            return Room.of(self.facts, self._taken(pod, self.facts, gone, kept=kept))
+        asker = self._asker(pod, kept)
         room = self._rooms.get(asker)
         if room is None:
             room = self._rooms[asker] = Room.of(self.facts, self.taken_for(pod, self.facts, kept=kept))
         return room
 
-    def taken_for(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str] = (), *, kept: bool = True) -> list[int]:
-        """Units of each GPU that this pod cannot have, as in `room_for`. The most important are served first. Among
-        equals what is kept comes before what is pledged, because its GPUs are fixed."""
+    def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:
+        """Units of each GPU that this pod cannot have now: what `room_for` is made of."""
+        asker = self._asker(pod, kept)
+        taken = self._known.get(asker)
+        if taken is None:
+            taken = self._known[asker] = self._taken(pod, facts, (), kept=kept)
+        return taken
+
+    def _asker(self, pod: PodFacts, kept: bool) -> Asker:
+        """Those for whom the same is free."""
+        return pod.priority, pod.uid if pod.uid in self.pledges or pod.uid in self.kept else "", kept
+
+    def _taken(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str], *, kept: bool) -> list[int]:
+        """The most important are served first. Among equals what is kept comes before what is pledged, because its
+        GPUs are fixed."""
         used = self.effective(gone)
         others = [k for k in self.kept.values() if kept and self._counts(k.pod, pod)]
         ahead = self._nominated_before(pod)

@@ -28,7 +28,7 @@ SHARE = 20  # one healthy GPU in so many may be kept; at least one
 VAIN_SECONDS = 24 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long
 COME_SECONDS = 60.0  # all is free, and still the scheduler does not bring the pod: another rule keeps it off
 AGAIN_SECONDS = 30.0  # until a pod is looked at again for which there is no place, or room already
-MOST_CHOICES = 8  # places looked for in one update; each may look at many nodes
+MOST_CHOICES = 4  # places looked for in one update; each may look at many nodes
 MOST_NODES = 64  # looked at for one pod, the closest first
 
 Allowed = Callable[[PodFacts], Collection[str] | None]  # nodes that kube-scheduler would let a pod go to; None: all
