@@ -56,9 +56,11 @@ async def test_a_large_pod_gets_its_turn_in_a_stream_of_small_ones(world: World,
         said = await events.until_said(world, large, "GPUKept")
         note = world.sight.pods[large]["metadata"]["annotations"][names.KEPT]
         await world.make_pods(*small[8:])
+        by_gpu = sorted(running, key=lambda name: world.sight.pods[name]["metadata"]["annotations"][names.ALIYUN_IDX])
         ended = 0
-        while large not in world.sight.bound_at and ended < len(small):
-            name = min(world.sight.bound_at.keys() - world.sight.gone_at.keys(), key=world.sight.bound_at.__getitem__)
+        for name in (name for pair in zip(by_gpu[:4], by_gpu[4:], strict=True) for name in pair):
+            if large in world.sight.bound_at:
+                break
             await world.delete_pod(name)
             await world.sight.until("gone", lambda name=name: name in world.sight.gone_at, 10)  # type: ignore[misc]
             await asyncio.sleep(1)
@@ -68,5 +70,4 @@ async def test_a_large_pod_gets_its_turn_in_a_stream_of_small_ones(world: World,
     figures.say("a large pod in a stream of small ones", f"{ended} ended and {passed} came before it: {said}")
     assert large in world.sight.bound_at
     assert note.startswith('{"node":"')
-    assert passed > 0, "the other GPU goes on"
-    assert ended <= 8
+    assert passed >= 3, "the other GPU goes on"

@@ -87,8 +87,8 @@ def kept(said: KeptView) -> str:
 
 def turn(said: KeptView, waited: float) -> str:
     """The event of a pod whose turn has come. `waited`: seconds."""
-    minutes = max(int(waited / 60), 1)
-    return cut(f"Waiting for {minutes} minute{'' if minutes == 1 else 's'}: {kept(said)}.")
+    time = f"{waited / 60:.0f} minutes" if waited >= 120 else f"{waited:.0f} seconds"
+    return cut(f"Waiting for {time}: {kept(said)}.")
 
 
 def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
