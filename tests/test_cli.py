@@ -9,6 +9,7 @@ import pytest
 
 import gpushare
 from gpushare import cli
+from gpushare.cli import components
 from gpushare.ctl import inspect
 from gpushare.ctl.source import Direct, Kubectl
 
@@ -71,7 +72,7 @@ def test_every_option_of_the_extender_is_in_its_help(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     _, known, _ = error(capsys, "extender", "--zzz")
     options = known.removeprefix("gpushare extender knows ").split(", ")
-    assert len(options) == 12
+    assert len(options) == 13
     assert [option for option in options if option not in shown] == []
 
 
@@ -160,6 +161,20 @@ def test_an_option_without_its_value_is_told(capsys: pytest.CaptureFixture[str],
 
 
 # Values
+
+
+@pytest.mark.parametrize("given", ["", "x", "m", "-1", "1.5m", "10 m", "10d", "1234567", "٣"])
+def test_a_patience_that_is_no_time_is_refused(capsys: pytest.CaptureFixture[str], given: str) -> None:
+    assert error(capsys, "extender", f"--patience={given}") == [
+        f'"{given}" is not a time to wait',
+        "it is a number of seconds, or one with s, m or h",
+        "--patience 10m, or 0 for never",
+    ]
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("0", 0), ("600", 600), ("90s", 90), ("10m", 600), ("2h", 7200)])
+def test_a_patience_is_seconds_or_says_its_unit(given: str, seconds: int) -> None:
+    assert components._seconds(given) == seconds
 
 
 def test_an_unknown_policy_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gpushare.core import explain, ledger, quoted, sentences
+from gpushare.core.book import Kept
 from gpushare.core.explanation import Explanation
 from gpushare.core.model import PodFacts, Refusal, Request
 from tests.core import builders, codes
@@ -28,6 +29,12 @@ SPLIT_UNASSIGNED = bound(pod(4, split=2, direct=False, name="half"), PLUGIN, ((0
 def _rested() -> ledger.Ledger:
     made = world(facts(8), pods=(bound(pod(4, name="r"), facts(8), ((0,),)),))
     made.observe(pod(4, name="r", on="n", phase="Failed", reason="UnexpectedAdmissionError"), 0.0)
+    return made
+
+
+def _kept() -> ledger.Ledger:
+    made = world(facts(8))
+    made.keep(Kept(pod(7, name="large"), "n", (("GPU-n-0",),), 0.0))
     return made
 
 
@@ -54,6 +61,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),
                      "node(s) with a like request under way"),
     "TooHard": (world(facts(800)), pod(*[1] * 201), "placing 201 containers takes too long to work out"),
+    "KeptForOther": (_kept(), pod(4), "no single GPU has 4 MiB free beside what is kept for a pod that waits longer"),
     "NotMemory": (world(), pod(containers=[container("a", "4Gi")]), "aliyun.com/gpu-mem counts MiB, not bytes"),
     "NotWhole": (world(), pod(containers=[container("a", "-1")]), "aliyun.com/gpu-mem is not a whole number"),
     "CountNotWhole": (world(), pod(4, split="x"), "aliyun.com/gpu-count is not a whole number"),

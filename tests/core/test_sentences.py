@@ -1,14 +1,30 @@
 """The events people read under `kubectl describe pod`."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare.core import choose, sentences
+from gpushare.core.explanation import KeptView
 from gpushare.core.model import Pin, PodFacts
 from tests.core import builders, strategies
 from tests.core.builders import asks, bound, container, facts, pod
 
 NODE = facts(16276, 40536, name="gpu-c")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "short", "waited", "said"),
+    [([1], 464, 725.0, "Waiting for 12 minutes: gpu-c GPU 1 is kept for it: 464 MiB must still come free there."),
+     ([1], 0, 30.0, "Waiting for 30 seconds: gpu-c GPU 1 is kept for it: all it asks is free there."),
+     ([0, 2], 9, 120.0, ("Waiting for 2 minutes: gpu-c GPU 0 and GPU 2 "
+      "are kept for it: 9 MiB must still come free on them.")),
+     ],
+)  # fmt: skip
+def test_a_pod_whose_turn_has_come_reads_where_and_what_is_missing(
+    gpus: list[int], short: int, waited: float, said: str
+) -> None:
+    assert sentences.turn(KeptView("gpu-c", gpus, short, "MiB"), waited) == said
 
 
 def test_one_container_on_one_gpu() -> None:

@@ -1,9 +1,10 @@
-"""Pods that fit nowhere: they cost nothing while they wait."""
+"""Pods that fit nowhere: they cost nothing while they wait, and do not wait for ever."""
 
 import asyncio
 import collections
 
-from tests.e2e import sight
+from gpushare.core import names
+from tests.e2e import events, sight
 from tests.e2e.figures import Figures
 from tests.e2e.world import World
 
@@ -40,3 +41,33 @@ async def test_a_pod_that_fits_nowhere_is_left_in_peace(world: World, figures: F
     assert filters <= 1 + 2
     assert writes.total() <= OF_A_REFUSAL + 2, writes
     assert not any("deletionTimestamp" in pod["metadata"] for pod in world.sight.pods.values()), "nobody is evicted"
+
+
+async def test_a_large_pod_gets_its_turn_in_a_stream_of_small_ones(world: World, figures: Figures) -> None:
+    """Whenever a small pod ends, the next one waits already. The totals say that nothing is free, so that
+    kube-scheduler does not even ask about the large one."""
+    await world.make_nodes(1, gpus=[8000, 8000])
+    small = [{"name": f"small-{i:02}", "containers": {"main": 2000}} for i in range(24)]
+    async with world.cluster.extender("--patience", "3s"), world.cluster.scheduler(), world.kubelets():
+        running = await world.make_pods(*small[:8])
+        await world.sight.until_bound(*running)
+        (large,) = await world.make_pods({"name": "large", "containers": {"main": 7000}})
+        await world.sight.until_refused(large)
+        said = await events.until_said(world, large, "GPUKept")
+        note = world.sight.pods[large]["metadata"]["annotations"][names.KEPT]
+        await world.make_pods(*small[8:])
+        by_gpu = sorted(running, key=lambda name: world.sight.pods[name]["metadata"]["annotations"][names.ALIYUN_IDX])
+        ended = 0
+        for name in (name for pair in zip(by_gpu[:4], by_gpu[4:], strict=True) for name in pair):
+            if large in world.sight.bound_at:
+                break
+            await world.delete_pod(name)
+            await world.sight.until("gone", lambda name=name: name in world.sight.gone_at, 10)  # type: ignore[misc]
+            await asyncio.sleep(1)
+            ended += 1
+            world.check_capacity()
+        passed = len(world.sight.bound_at) - len(running) - 1
+    figures.say("a large pod in a stream of small ones", f"{ended} ended and {passed} came before it: {said}")
+    assert large in world.sight.bound_at
+    assert note.startswith('{"node":"')
+    assert passed >= 3, "the other GPU goes on"

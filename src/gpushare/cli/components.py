@@ -22,6 +22,7 @@ INTERRUPTED = 130
 UNITS = ("MiB", "GiB")
 PINS = ("auto", "direct", "plugin")
 VISIBLE = ("uuid", "index")
+SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
 MOST_RESERVED = 1 << 20  # MiB
 # Of the original plugin: what it queried kubelet with, and how its log was written. With a value, and without.
 OF_ORIGINAL = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "mps-pipe", "v",
@@ -36,6 +37,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--policy", default="binpack")
     parser.add_argument("--memory-unit")
+    parser.add_argument("--patience", default="10m")
     parser.add_argument("--tls-cert")
     parser.add_argument("--tls-key")
     parser.add_argument("--client-ca")
@@ -55,8 +57,9 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
         raise unknown("policy", given.policy, POLICY_NAMES, "--policy {}")
     if given.memory_unit not in (None, *UNITS):
         raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
+    patience = _seconds(given.patience)
     tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
-    config = app.Config(_address(given.listen), _ports(given.port), given.policy, given.memory_unit, tls)
+    config = app.Config(_address(given.listen), _ports(given.port), given.policy, given.memory_unit, tls, patience)
     try:
         access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
         ended = asyncio.run(app.run(config, access))
@@ -152,6 +155,15 @@ def _address(given: str) -> str:
         why = "left empty, it would be every address of this machine"
         raise errors.UserError('"" is not an address', why, "--listen 127.0.0.1, or 0.0.0.0 for every one")
     return given
+
+
+def _seconds(given: str) -> float:
+    """`600`, `600s`, `10m` or `2h`."""
+    number, unit = (given[:-1], given[-1]) if given[-1:] in SECONDS_IN else (given, "s")
+    if not (number.isascii() and number.isdecimal() and len(number) <= 6):
+        why = "it is a number of seconds, or one with s, m or h"
+        raise errors.UserError(f'"{given:.20}" is not a time to wait', why, "--patience 10m, or 0 for never")
+    return float(int(number) * SECONDS_IN[unit])
 
 
 def _ports(given: Sequence[str]) -> list[int]:

@@ -82,6 +82,8 @@ calls for pods that ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
                         annotation gpushare.io/policy
   --memory-unit UNIT    MiB or GiB: what pods mean that do not say it
                         (default: such pods may go to nodes of either)
+  --patience TIME       for a pod that waits longer, GPUs are kept (default 10m;
+                        600, 600s, 10m, 2h; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE
                         HTTPS, only for clients with a certificate of that CA
   --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins

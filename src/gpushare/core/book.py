@@ -3,7 +3,7 @@
 Data with a few questions about itself; only the `ledger` changes it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 
 from gpushare.core import choose, codec, names, units
@@ -20,6 +20,9 @@ MOST_RESTS = 1_000  # on one node; more would be a tenant's work, who has pods o
 
 Shares = tuple[Pin | None, tuple[tuple[Role, int, int, bool], ...]]
 """A shape without its unit: on one node all that fit count in the node's."""
+
+
+Asker = tuple[int, str, bool]  # priority; uid, if something is promised to it; whether what is kept counts
 
 
 class State(Enum):
@@ -78,10 +81,30 @@ class Rest:
         self.active = True
 
 
+class Kept(Data, frozen=True):
+    """GPUs of a node that are kept for a pod which has waited too long: what comes free there is for it."""
+
+    pod: PodFacts
+    node: str
+    keys: tuple[tuple[str, ...], ...]  # GPUs by share, by uuid: the node may change meanwhile
+    since: float  # how long it waits: of two that are kept the same GPU, the older goes first
+
+    def charges(self, facts: NodeFacts) -> Charges | None:
+        """What it is to get on each GPU; None if the node lacks one of them."""
+        position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
+        if not isinstance(self.pod.claim, Request) or any(key not in position for keys in self.keys for key in keys):
+            return None
+        places = tuple([tuple([position[key] for key in keys]) for keys in self.keys])
+        return choose.charges(self.pod.claim.shares, facts.gpus, places)
+
+
 class NodeState:
     """One node: what it offers, who holds what there. Exists as long as either is known."""
 
-    __slots__ = ("facts", "ghosts", "holdings", "name", "pledges", "rests", "room", "split", "used", "vague")
+    __slots__ = (
+        "_known", "_rooms", "facts", "ghosts", "holdings", "kept", "name", "pledges", "rests", "room", "split", "used",
+        "vague",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -89,11 +112,20 @@ class NodeState:
         self.holdings: dict[str, Holding] = {}
         self.ghosts: dict[str, Ghost] = {}
         self.pledges: dict[str, PodFacts] = {}
+        self.kept: dict[str, Kept] = {}
         self.rests: dict[Shares, Rest] = {}
         self.used: list[int] = []  # by GPU: units of holdings and ghosts that say where
         self.vague = 0  # units of those that do not, counted on every GPU
         self.split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
         self.room: Room | None = None
+        self._known: dict[Asker, Sequence[int]] = {}  # what is taken from whom, until something changes
+        self._rooms: dict[Asker, Room] = {}  # the same as what is left
+
+    def renew(self) -> None:
+        """Something changed: work out again what is free."""
+        self.room = Room.of(self.facts, self.effective()) if self.facts is not None else None
+        self._known.clear()
+        self._rooms.clear()
 
     @property
     def is_resting(self) -> bool:
@@ -192,19 +224,69 @@ class NodeState:
                 used[gpu] -= amount
         return used
 
-    def room_for(self, pod: PodFacts, gone: Collection[str] = ()) -> Room | None:
-        """What is free for this pod once the pods `gone` are: less what is pledged to others of at least its priority.
-        Who holds something here already needs no pledge; of those nominated to this node the older go first."""
-        pledges = [p for p in self.pledges.values() if p.priority >= pod.priority and p.uid not in self.holdings]
-        mine = self.pledges.get(pod.uid)
-        ahead = [p for p in pledges if p.uid != pod.uid and (mine is None or _turn(p) < _turn(mine))]
-        if self.facts is None or not (ahead or gone):
+    def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
+        """What is free for this pod once the pods `gone` are: less what is pledged to others of at least its priority
+        and, unless `kept` is False, what is kept for others of at least its priority."""
+        if self.facts is None or not (self.pledges or self.kept or gone):
             return self.room
+        if gone:
+            return Room.of(self.facts, self._taken(pod, self.facts, gone, kept=kept))
+        asker = self._asker(pod, kept)
+        room = self._rooms.get(asker)
+        if room is None:
+            room = self._rooms[asker] = Room.of(self.facts, self.taken_for(pod, self.facts, kept=kept))
+        return room
+
+    def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:
+        """Units of each GPU that this pod cannot have now: what `room_for` is made of."""
+        asker = self._asker(pod, kept)
+        taken = self._known.get(asker)
+        if taken is None:
+            taken = self._known[asker] = self._taken(pod, facts, (), kept=kept)
+        return taken
+
+    def _asker(self, pod: PodFacts, kept: bool) -> Asker:
+        """Those for whom the same is free."""
+        return pod.priority, pod.uid if pod.uid in self.pledges or pod.uid in self.kept else "", kept
+
+    def _taken(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str], *, kept: bool) -> list[int]:
+        """The most important are served first. Among equals what is kept comes before what is pledged, because its
+        GPUs are fixed."""
         used = self.effective(gone)
-        for other in sorted(ahead, key=_turn):
-            for gpu, amount in self._pledged(self.facts, other, used, gone):
+        others = [k for k in self.kept.values() if kept and self._counts(k.pod, pod)]
+        ahead = self._nominated_before(pod)
+        for priority in sorted({p.priority for p in ahead} | {k.pod.priority for k in others}, reverse=True):
+            for gpu, amount in self._kept_from(pod, [k for k in others if k.pod.priority == priority]):
                 used[gpu] += amount
-        return Room.of(self.facts, used)
+            for other in ahead:
+                if other.priority == priority:
+                    for gpu, amount in self._pledged(facts, other, used, gone):
+                        used[gpu] += amount
+        return used
+
+    def _counts(self, other: PodFacts, pod: PodFacts) -> bool:
+        """Whether what is promised to another pod is taken from this one. Who holds something here already needs no
+        promise any more."""
+        return other.priority >= pod.priority and other.uid != pod.uid and other.uid not in self.holdings
+
+    def _nominated_before(self, pod: PodFacts) -> list[PodFacts]:
+        """Of those nominated to this node the older go first."""
+        mine = self.pledges.get(pod.uid)
+        others = [p for p in self.pledges.values() if self._counts(p, pod) and (mine is None or _turn(p) < _turn(mine))]
+        return sorted(others, key=_turn)
+
+    def _kept_from(self, pod: PodFacts, others: Sequence[Kept]) -> Iterator[tuple[int, int]]:
+        """What is kept for others, by GPU. Of two that wait for the same GPU, the older need not mind the younger."""
+        mine = self.kept.get(pod.uid)
+        waits = {gpu for gpu, _ in self.charges_of(mine)} if mine is not None else set()
+        for other in others:
+            first = mine is not None and (mine.since, mine.pod.uid) < (other.since, other.pod.uid)
+            for gpu, amount in self.charges_of(other):
+                if not (first and gpu in waits):
+                    yield gpu, amount
+
+    def charges_of(self, kept: Kept) -> Charges:
+        return (kept.charges(self.facts) if self.facts is not None else None) or ()
 
     def _pledged(self, facts: NodeFacts, pod: PodFacts, used: Sequence[int], gone: Collection[str]) -> Charges:
         """Which GPUs a nominated pod will get: where those that end leave room, else where it could evict."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpushare.core import choose, explanation, score, usage, ways
+from gpushare.core import choose, explanation, patience, score, usage, ways
 from gpushare.core.book import EVERY_GPU_WHOLLY, Holding, NodeState, State
 from gpushare.core.choose import Budget
 from gpushare.core.explanation import (
@@ -83,7 +83,11 @@ def explaining(
     verdict, first = judge(found)
     if first is not None:
         out = ways.ways(ledger, pod, found, barred, Budget(looks))
-        return answer(pod, verdict, first.code, first.message, nodes=views, ways=out)
+        said = answer(pod, verdict, first.code, first.message, nodes=views, ways=out)
+        said.kept = patience.view(ledger, pod)
+        full = [name for name, refused in found if refused is not None and refused.code == "KeptForOther"]
+        said.before = patience.served_before(ledger, pod, full)
+        return said
     open_to_it = [name for name, refused in found if refused is None and name not in barred]
     best = [_wait(ledger, pod, pod.claim, open_to_it, policy)] if open_to_it else []
     said = answer(pod, "fits", explanation.FITS, FITS, nodes=views, ways=best)

@@ -82,6 +82,15 @@ class Way(msgspec.Struct, omit_defaults=True):
     why: str | None = None  # heal: what is wrong with the GPU
 
 
+class KeptView(msgspec.Struct):
+    """GPUs that are kept for a pod which has waited long, and how much must still come free there."""
+
+    node: str
+    gpus: list[int]
+    short: int
+    unit: str
+
+
 class PodView(msgspec.Struct, omit_defaults=True):
     namespace: str
     name: str
@@ -148,6 +157,8 @@ class Explanation(msgspec.Struct, omit_defaults=True):
     has: list[Spot] = []  # of a bound pod
     beside: list[Holder] = []  # who else is on those GPUs, the largest first
     checks: list[Check] = []
+    kept: KeptView | None = None  # of a waiting pod
+    before: list[str] = []  # pods that have waited longer, for which what this one could use is kept
     without_gpu: int = 0  # nodes that have no GPU at all, and are not among `nodes`
     kind: str | None = None  # of a template in a file, like the next
     replicas: Replicas | None = None

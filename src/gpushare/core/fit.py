@@ -29,6 +29,7 @@ NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
 NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
 TOO_HARD = "placing {containers} containers takes too long to work out"
+KEPT_FOR_OTHER = "{reason} beside what is kept for a pod that waits longer"
 MOST_PARTS = 4  # containers named in one sentence
 
 
@@ -164,6 +165,11 @@ class Question:
             message = template.format(**words, parts=parts(self.request, unit))
             refused = self._sentences[said] = Refusal(code, message, forever)
         return refused
+
+
+def kept_for_other(refused: Refusal) -> Refusal:
+    """The same refusal, where only what is kept for somebody else is in the way."""
+    return Refusal("KeptForOther", KEPT_FOR_OTHER.format(reason=refused.message))
 
 
 def parts(request: Request, unit: Unit) -> str:

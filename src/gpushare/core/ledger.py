@@ -1,9 +1,10 @@
 """Who holds what on which GPU: the one thing that changes.
 
 Everything here is a cache of what the API server knows, plus the decisions of the last moments that it does not know
-yet: *holds* (the node we expect a pod to go to), *reservations* (a binding is under way) and *pledges* (a pod that
-evicted others waits for what they leave). Every change goes through `_put` and `_take`, which move exactly the same
-units, so that nothing leaks; what is free is never below zero, so that nothing underflows.
+yet: *holds* (the node we expect a pod to go to), *reservations* (a binding is under way), *pledges* (a pod that
+evicted others waits for what they leave) and what is *kept* (a pod that has waited long gets what comes free there).
+Every change goes through `_put` and `_take`, which move exactly the same units, so that nothing leaks; what is free is
+never below zero, so that nothing underflows.
 
 No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and no method awaits.
 """
@@ -11,10 +12,10 @@ No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and n
 from collections.abc import Collection, Iterator, Sequence, Set
 
 from gpushare.core import choose, codec
-from gpushare.core.book import Holding, NodeState, State
-from gpushare.core.choose import Budget, Room
+from gpushare.core.book import Holding, Kept, NodeState, State
+from gpushare.core.choose import Budget
 from gpushare.core.codec import Charges
-from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question
+from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Unit
 from gpushare.core.shapes import Answers, Shapes
 
@@ -34,6 +35,7 @@ class Ledger:
         self.nodes: dict[str, NodeState] = {}
         self.holdings: dict[str, Holding] = {}
         self.pledged: dict[str, str] = {}  # uid -> node
+        self.kept: dict[str, Kept] = {}  # by uid
         self.grown: set[str] = set()  # nodes where something came free since somebody last cleared this
         self.shapes = Shapes()
         # What scoring reads, one number per well GPU: its free units before those of its node; then IMPOSSIBLE.
@@ -99,6 +101,7 @@ class Ledger:
     def forget(self, uid: str) -> None:
         """A pod is gone, or its containers have ended."""
         self._unpledge(uid)
+        self.keep_no_longer(uid)
         self._remove(uid)
 
     def relisted(self, kept: Set[str], unbound: Set[str] = frozenset()) -> list[PodFacts]:
@@ -120,6 +123,8 @@ class Ledger:
                 unsure.append(holding.pod)
         for uid in self.pledged.keys() - kept:
             self._unpledge(uid)
+        for uid in self.kept.keys() - kept:
+            self.keep_no_longer(uid)
         return unsure
 
     def unbind(self, uid: str) -> None:
@@ -144,6 +149,9 @@ class Ledger:
             else:
                 holding.pod = pod
                 holding.until = holding.since + hold_seconds(pod, holding.node)
+        kept = self.kept.get(pod.uid)
+        if kept is not None and (pod.terminating or pod.claim != kept.pod.claim):
+            self.keep_no_longer(pod.uid)
         if pod.nominated and not pod.terminating and isinstance(pod.claim, Request):
             self._pledge(pod)
         else:
@@ -151,6 +159,7 @@ class Ledger:
 
     def _observe_bound(self, pod: PodFacts, now: float) -> None:
         self._unpledge(pod.uid)
+        self.keep_no_longer(pod.uid)
         state = self._state(pod.node)
         old = self.holdings.get(pod.uid)
         if old is not None and old.state is State.BOUND and old.node == pod.node and old.pod == pod:
@@ -212,6 +221,7 @@ class Ledger:
         holding = self.holdings.get(pod.uid)
         if holding is not None and holding.state is State.RESERVED:
             self._unpledge(pod.uid)
+            self.keep_no_longer(pod.uid)
             state = self.nodes[holding.node]
             self._take(state, holding)
             self._put(state, _bound(pod, state))
@@ -231,6 +241,22 @@ class Ledger:
             return False
         used = self.nodes[holding.node].effective()
         return any(used[gpu] > facts.gpus[gpu].total for gpu, _ in holding.charges or ())
+
+    def keep(self, kept: Kept) -> None:
+        """What comes free on these GPUs is for this pod from now on; others of at most its priority get the rest."""
+        self.keep_no_longer(kept.pod.uid)
+        state = self._state(kept.node)
+        self.kept[kept.pod.uid] = state.kept[kept.pod.uid] = kept
+        self._refresh(state)
+
+    def keep_no_longer(self, uid: str) -> None:
+        """The pod is placed or gone, or somebody else's turn has come."""
+        kept = self.kept.pop(uid, None)
+        if kept is not None:
+            state = self.nodes[kept.node]
+            del state.kept[uid]
+            self._refresh(state, changed=True)
+            self._drop_if_empty(state)
 
     def expire(self, now: float) -> None:
         """What ends by time: holds, ghosts of moved pods, rests."""
@@ -281,7 +307,7 @@ class Ledger:
         """Answer what is open of the named nodes, the emptiest first, and return those that fit."""
         if budget.left <= 0:
             return []
-        states = [self.nodes[node] for node in among if node in answers.open]
+        states = [self.nodes[node] for node in dict.fromkeys(among) if node in answers.open]  # a name may come twice
         states.sort(key=lambda state: state.room.sum_free if state.room is not None else -1, reverse=True)
         fits = []
         for state in states:
@@ -290,7 +316,7 @@ class Ledger:
                 refused = answers.judge(state.room, budget)
                 if answers.is_open(refused, budget):
                     break
-                refused = refused or state.like_under_way(answers.question.request, "", budget)
+                refused = refused or state.like_under_way(answers.request, "", budget)
             del answers.open[state.name]
             answers.refusals[state.name] = refused
             if refused is None:
@@ -344,15 +370,17 @@ class Ledger:
         state = self.nodes.get(node)
         if state is None or state.room is None:
             return NO_SHARED_GPU
-        room = state.room_for(pod) if state.pledges else state.room
+        room = state.room_for(pod) if state.pledges or state.kept else state.room
         if room is None:
             return NO_SHARED_GPU
         budget = budget or Budget(choose.SEARCH_LOOKS)
-        if isinstance(question, Answers):
-            refused, request = question.judge(room, budget), question.question.request
-        else:
-            refused, request = question.refusal(room, budget), question.request
-        return refused or self.puts_off(request, node, pod.uid, budget)
+        judge = question.refusal if isinstance(question, Question) else question.judge
+        refused = judge(room, budget)
+        if refused is not None and state.kept and not refused.forever:
+            otherwise = state.room_for(pod, kept=False)
+            if otherwise is not None and judge(otherwise, budget) is None:
+                return kept_for_other(refused)
+        return refused or self.puts_off(question.request, node, pod.uid, budget)
 
     def puts_off(self, request: Request, node: str, uid: str, budget: Budget) -> Refusal | None:
         """Why a node that has room takes such a pod only later."""
@@ -428,12 +456,12 @@ class Ledger:
         """Work out again what is free on a node, and tell everything that was derived from it. `changed`: somebody
         may go there now for another reason than that more is free. What is pledged shifts with all that happens."""
         before = state.room
-        state.room = Room.of(state.facts, state.effective()) if state.facts is not None else None
+        state.renew()
         self._index(state)
         self.shapes.touch(state.name, len(self.nodes))
         if state.room is not None:
             grew = before is None or any(a > b for a, b in zip(state.room.free, before.free, strict=False))
-            if grew or changed or state.pledges:
+            if grew or changed or state.pledges or state.kept:
                 self.grown.add(state.name)
 
     def _index(self, state: NodeState) -> None:
@@ -448,7 +476,7 @@ class Ledger:
             for unit in (None, room.facts.unit):
                 self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]
                 self.spots.setdefault((pin, unit), {})[name] = spots
-        if state.pledges or state.split or state.is_resting:
+        if state.pledges or state.kept or state.split or state.is_resting:
             self.special.add(name)
         else:
             self.special.discard(name)
@@ -460,7 +488,7 @@ class Ledger:
         return state
 
     def _drop_if_empty(self, state: NodeState) -> None:
-        if state.facts is None and not (state.holdings or state.pledges):
+        if state.facts is None and not (state.holdings or state.pledges or state.kept):
             del self.nodes[state.name]
             self.special.discard(state.name)
             self._timed.discard(state.name)

@@ -143,6 +143,7 @@ class PodFacts(Data, frozen=True):
     terminating: bool = False
     nominated: str = ""
     unschedulable: str = ""  # kube-scheduler's words, while its condition says so
+    waits_since: str = ""  # when that condition became so
     phase: str = "Pending"
     failed_reason: str = ""
     slow_volumes: bool = False

@@ -26,6 +26,7 @@ ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
 VISIBLE_PREFIX: Final = "gpushare.io/visible-"
 EXTENDER: Final = "gpushare.io/extender"
 WOKEN: Final = "gpushare.io/woken"
+KEPT: Final = "gpushare.io/kept"  # the GPUs that are kept for a pod which has waited long
 
 # The env a directly pinned container learns its GPUs from.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"

@@ -40,4 +40,5 @@ def _pattern(template: str) -> str:
     return with_values.replace("GPU", "(?:healthy )?GPU", 1)
 
 
-_ours = re.compile(rf"(?:^|\d )({'|'.join(map(_pattern, _REFUSALS))})(?=[.,]|$)")
+_KEPT = re.escape(fit.KEPT_FOR_OTHER.removeprefix("{reason}"))
+_ours = re.compile(rf"(?:^|\d )((?:{'|'.join(map(_pattern, _REFUSALS))})(?:{_KEPT})?)(?=[.,]|$)")

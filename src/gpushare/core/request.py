@@ -59,20 +59,21 @@ def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
         terminating=meta.deletion_timestamp is not None,
         nominated=status.nominated_node_name or "",
         unschedulable=(condition.message or "Unschedulable") if condition is not None and waits else "",
+        waits_since=(condition.last_transition_time or "") if condition is not None and waits else "",
         phase=status.phase or "Pending",
         failed_reason=(status.reason or "") if status.phase == "Failed" else "",
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
         spec_units=sum(units.number(_limits(c), names.GPU_MEM) for c in containers),
         spec_whole=any(units.number(_limits(c), names.GPU_COUNT) for c in containers),
         pinned=all(_visible(container) for container in containers if _asks(container)),
-        notes=_notes(meta.annotations),
+        notes=_notes(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else _rules(spec),
     )
 
 
 def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     """The pod as it stands once a binding with these annotations was made: as `facts` will read it."""
-    notes = dict(pod.notes) | dict(_notes(annotations))
+    notes = {key: value for key, value in pod.notes if key != names.KEPT} | dict(_notes(annotations, bound=True))
     claim = Request(pod.claim.shares, pod.claim.pin) if isinstance(pod.claim, Request) else pod.claim
     return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()), claim=claim, rules=None)
 
@@ -289,11 +290,12 @@ def _is_short(rules: Rules) -> bool:
 _CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.EXTENDER)
 
 
-def _notes(annotations: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+def _notes(annotations: dict[str, str] | None, *, bound: bool) -> tuple[tuple[str, str], ...]:
+    """What was kept for a pod while it waited says nothing about one that is bound."""
     return tuple(
         (key, value)
         for key, value in (annotations or {}).items()
-        if key in _CHOOSING or key.startswith(names.VISIBLE_PREFIX)
+        if key in _CHOOSING or key.startswith(names.VISIBLE_PREFIX) or (key == names.KEPT and not bound)
     )
 
 

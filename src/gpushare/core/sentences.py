@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from gpushare.core import choose, explain
 from gpushare.core.choose import Room
+from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
@@ -18,6 +19,7 @@ ASSIGNED = "GPUAssigned"
 NO_GPU_FITS = "NoGPUFits"
 NEVER_FITS = "NeverFits"
 INVALID = "InvalidGPURequest"
+GPU_KEPT = "GPUKept"
 SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
 BOUND_BY_HAND = "BoundByHand"
@@ -101,6 +103,20 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
         return reason, cut(f"{said}{_largest(ledger, pod.claim, refused, [name for name, _ in found])}")
     text = f"{said}.{_closest(ledger, pod, found[0][0], refused)}"
     return reason, text + more if len(text + more) <= LONGEST else cut(text)
+
+
+def kept(said: KeptView) -> str:
+    """What is kept for a pod that has waited long."""
+    gpus = " and ".join(f"GPU {gpu}" for gpu in said.gpus)
+    are, there = ("is", "there") if len(said.gpus) == 1 else ("are", "on them")
+    rest = f"{said.short} {said.unit} must still come free {there}" if said.short else "all it asks is free there"
+    return f"{short_name(said.node)} {gpus} {are} kept for it: {rest}"
+
+
+def turn(said: KeptView, waited: float) -> str:
+    """The event of a pod whose turn has come. `waited`: seconds."""
+    time = f"{waited / 60:.0f} minutes" if waited >= 120 else f"{waited:.0f} seconds"
+    return cut(f"Waiting for {time}: {kept(said)}.")
 
 
 def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:

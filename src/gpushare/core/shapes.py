@@ -23,6 +23,7 @@ class Answers:
     """What every node says to one shape, as of `seen` changes. `open`: nodes that have not been looked at since."""
 
     def __init__(self, request: Request) -> None:
+        self.request = request
         self.question = Question(request)
         self.refusals: dict[str, Refusal | None] = {}
         self.ranks: dict[str, dict[str, int | None]] = {}  # by policy; filled when asked

@@ -19,7 +19,7 @@ from gpushare.core.model import PodFacts, Refusal, Request
 MOST_PODS = 16  # named in one way out
 MOST_NODES = 3  # nodes that ways out are looked for on
 MOST_SPLIT = 16  # GPUs that a container's memory is tried on
-_ABOUT_ONE_GPU = ("NoSingleGpu", "NoHealthyGpu", "TooLarge")
+_ABOUT_ONE_GPU = ("NoSingleGpu", "NoHealthyGpu", "KeptForOther", "TooLarge")
 
 Near = Sequence[tuple[NodeState, Refusal]]
 

@@ -31,6 +31,7 @@ THIS_OFFERS_NONE = "{name} offers no {resource}."
 MIXED = "everything is shown in MiB; nodes that count in GiB: {names}."
 UNHEALTHY = "{node} GPU {gpu} is unhealthy: its {free} free {unit} are not given out."
 UNHEALTHY_FULL = "{node} GPU {gpu} is unhealthy, and full."
+KEPT = "{node} GPU {gpu}: what comes free up to {units} {unit} is kept for {pod}, which has waited longest."
 PENDING = "PENDING: bound to {node} without a GPU (pod {pod}, {units} {unit}): {why}"
 MOST_LINES = 10  # of one kind below a table, unless all are asked for
 MOST_NAMES = 10  # in one sentence
@@ -87,7 +88,7 @@ def page(seen: Snapshot, options: Options, screen: Screen) -> Page:
         waits = waiting.who(seen)
         told = waiting.pods(seen, waits if wide else waits[: waiting.MOST])
         listed = waiting.lines(told, seen.now, count=len(waits))
-        below = [*listed, *_explained(shown, unit, None if wide else MOST_LINES)]
+        below = [*listed, *_explained(seen, shown, unit, None if wide else MOST_LINES)]
         below = ["", *below] if below else []
         pods = count(sum(len(node.pods) for node in shown), "pod")
         counts = f"{count(len(shown), 'node')}, {pods}, {number(len(waits))} waiting"
@@ -130,7 +131,7 @@ def _notes(seen: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, m
     return notes
 
 
-def _explained(shown: Sequence[NodeUse], unit: Unit | None, most: int | None) -> list[str]:
+def _explained(seen: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, most: int | None) -> list[str]:
     """What nobody guesses from the table alone."""
     stray = [
         PENDING.format(node=node.name, pod=_pod_name(pod.pod), units=pod.pending, unit=unit, why=pod.why)
@@ -144,7 +145,25 @@ def _explained(shown: Sequence[NodeUse], unit: Unit | None, most: int | None) ->
         for gpu in node.gpus
         if not gpu.healthy
     ]
-    return [line for kind in (stray, sick) for line in _at_most(kind, most)]
+    return [line for kind in (stray, sick, _kept(seen, shown)) for line in _at_most(kind, most)]
+
+
+def _kept(seen: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
+    """GPUs that look free and are not, for most."""
+    states = [state for node in shown if (state := seen.ledger.nodes.get(node.name)) is not None]
+    return [
+        KEPT.format(
+            node=state.name,
+            gpu=state.facts.gpus[gpu].index,
+            units=units,
+            unit=state.facts.unit,
+            pod=_pod_name(kept.pod),
+        )
+        for state in states
+        for kept in state.kept.values()
+        for gpu, units in state.charges_of(kept)
+        if state.facts is not None
+    ]
 
 
 def _pod_name(pod: PodFacts) -> str:

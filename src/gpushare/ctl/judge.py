@@ -104,6 +104,7 @@ def redacted(said: Explanation, namespace: str) -> Explanation:
             way.pods = [name for name in way.pods if name.startswith(mine)]
             way.holders = [holder for holder in way.holders or () if holder.pod.startswith(mine)]
     said.beside = [holder for holder in said.beside if holder.pod.startswith(mine)]
+    said.before = [name if name.startswith(mine) else "" for name in said.before]
     return said
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gpushare.core import api, codec, intree, request
+from gpushare.core import api, codec, intree, patience, request
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts
 from gpushare.ctl.source import Source
@@ -72,6 +72,7 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
         facts = codec.node_facts(node, frozenset(), as_original=codec.contradicts(node))
         if facts is not None:
             ledger.set_node(facts)
+    patience.show(ledger, asking)
     return Snapshot(by_name, by_place, ledger, asking, now)
 
 

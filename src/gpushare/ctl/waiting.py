@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core import api, explain, fit, names, units
+from gpushare.core import api, explain, fit, names, patience, sentences, units
 from gpushare.core.book import NodeState
+from gpushare.core.explanation import KeptView
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request, Unit
 from gpushare.ctl import table
@@ -42,6 +43,7 @@ class Answer(msgspec.Struct):
     message: str
     asks: str
     closest: Closest | None = None
+    kept: KeptView | None = None
     hint: str = ""
 
 
@@ -88,6 +90,8 @@ def lines(shown: Sequence[Waiting], now: float, *, count: int) -> list[str]:
 
 
 def why(answer: Answer) -> str:
+    if answer.kept is not None:
+        return f"{answer.message}; {sentences.kept(answer.kept)}"
     if answer.closest is not None:
         near = answer.closest
         return f"{answer.message}; closest {near.node} GPU {near.gpu}, {near.short} short"
@@ -108,15 +112,16 @@ def view(one: Waiting) -> dict[str, object]:
         "message": answer.message,
         "detail": answer.hint,
         "closest": closest,
+        **({"kept": msgspec.to_builtins(answer.kept)} if answer.kept is not None else {}),
     }
 
 
 def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
     """All that decides the answer. Pledges make it depend on who asks."""
     assert isinstance(pod.claim, Request)
-    if not ledger.pledged:
+    if not ledger.pledged and not ledger.kept:
         return (pod.claim.shape,)
-    return pod.claim.shape, pod.priority, pod.uid if pod.uid in ledger.pledged else ""
+    return pod.claim.shape, pod.priority, pod.uid if pod.uid in ledger.pledged or pod.uid in ledger.kept else ""
 
 
 def _answer(ledger: Ledger, pod: PodFacts, claim: Request) -> Answer:
@@ -132,7 +137,7 @@ def _answer(ledger: Ledger, pod: PodFacts, claim: Request) -> Answer:
     if refused.code == "TooLarge":
         return Answer(verdict, refused.code, refused.message, asks, hint=_largest(ledger, found, refused))
     closest = _closest(first, pod, claim) if refused.code == "NoSingleGpu" else None
-    return Answer(verdict, refused.code, refused.message, asks, closest)
+    return Answer(verdict, refused.code, refused.message, asks, closest, patience.view(ledger, pod))
 
 
 def _closest(state: NodeState, pod: PodFacts, claim: Request) -> Closest | None:

@@ -17,7 +17,7 @@ GAP, INDENT = "  ", "  "
 NARROWEST = 16  # columns in which the last column is still worth wrapping
 NODES = "node(s) "
 OF_ONE = re.compile(r"^that (count|need|pin)\b")  # of several nodes; a row is about one
-ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu")
+ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu", "KeptForOther")
 MOST_GPUS = 4  # named in one row
 
 Row = tuple[str, str, str]

@@ -148,6 +148,7 @@ def _out(said: Explanation, how: How) -> list[str]:
         lines.append(f"  {hint}")
     elif said.code == "TooLarge":
         lines += whyshort.too_large(said, "")[1:]
+    lines += [f"  {whyways.kept_for(said)}"] if said.kept is not None or said.before else []
     phrases = whyways.ways(said) if said.code in ROOM and said.verdict == "refused" else []
     if len(phrases) == 1:
         lines.append(f"  It would fit if {phrases[0]}.")

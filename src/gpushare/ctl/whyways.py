@@ -6,7 +6,7 @@ their own that says whose turn it is. Called by `whytext`.
 
 from collections.abc import Callable
 
-from gpushare.core import names
+from gpushare.core import names, sentences
 from gpushare.core.explanation import Explanation, Holder, NodeView, Way
 from gpushare.ctl.whytable import ROOM, counted, one_share
 
@@ -120,6 +120,20 @@ def eviction(said: Explanation) -> str:
     if not view.lower:
         return f"Eviction does not help: nothing on {view.name} has a lower priority than {mine}."
     return f"Eviction does not help: what has a lower priority than {mine} holds too little on {view.name}."
+
+
+def kept_for(said: Explanation) -> str:
+    """Whose turn it is: its own, or that of others who have waited longer."""
+    if said.kept is not None:
+        return f"{sentences.kept(said.kept)}."
+    mine = f"{said.pod.namespace}/"
+    named = [name.removeprefix(mine) for name in said.before if name]
+    rest = len(said.before) - len(named[:MOST_NAMES])
+    listed = ", ".join(named[:MOST_NAMES]) + (f" and {rest} more" if rest and named else "")
+    who = listed or "a pod of another namespace"
+    return (
+        f"What is free there is kept for {who}, {'which has' if len(said.before) == 1 else 'which have'} waited longer."
+    )
 
 
 def kept_off(said: Explanation) -> str:

@@ -9,7 +9,8 @@ namespace in turn. Only the nodes that a pod may use are looked at: room elsewhe
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from gpushare.core import sentences
+from gpushare.core import patience, sentences
+from gpushare.core.book import Kept
 from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Request
@@ -42,6 +43,12 @@ class Announcer:
         free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
         left = [free.get(gpu.key, 0) for gpu in facts.gpus]
         self._say(pod, "Normal", sentences.ASSIGNED, sentences.assigned(facts, claim, places, left))
+
+    def kept(self, kept: Kept, waited: float) -> None:
+        """A pod has waited so long that GPUs are kept for it."""
+        view = patience.view(self._ledger, kept.pod)
+        if view is not None:
+            self._say(kept.pod, "Normal", sentences.GPU_KEPT, sentences.turn(view, waited))
 
     def waits(self, pod: PodFacts) -> None:
         """A pod was refused, or has just appeared: it may deserve a word."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from gpushare.core import api as objects
-from gpushare.core import names
+from gpushare.core import names, patience
 from gpushare.core.choose import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Unit
@@ -37,6 +37,7 @@ from gpushare.obs.signals import ending
 GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
 TICK = 0.05  # seconds; how late something that came free may be noticed
 UNITS_TICK = 30.0
+PATIENCE_TICK = 1.0
 STALE_SECONDS = 10.0  # a view of the cluster that has been cut off for longer is not acted on
 START_SECONDS = 30.0  # a cluster that cannot be asked for so long will not be without somebody's help
 STOP_SECONDS = 3.5
@@ -54,6 +55,7 @@ class Config(NamedTuple):
     policy: str
     unit: Unit | None
     tls: ssl.SSLContext | None
+    patience: float = 600.0  # seconds; 0: GPUs are never kept for who has waited long
 
 
 class Extender:
@@ -64,6 +66,7 @@ class Extender:
         self.identity = secrets.token_hex(4)
         clock = time.monotonic
         self.ledger, self.known = Ledger(), KnownPods()
+        self.patience = patience.Patience(config.patience)
         self.metrics = Metrics(self.ledger)
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
@@ -117,7 +120,7 @@ class Extender:
 
     async def keep_time(self) -> None:
         """What ends by time, and whom that wakes."""
-        units_due = 0.0
+        units_due = patience_due = 0.0
         slots = asyncio.Semaphore(TOUCHES)
         async with asyncio.TaskGroup() as touches:
             while True:
@@ -128,6 +131,10 @@ class Extender:
                 if self.not_ready():
                     continue
                 self.ledger.study(Budget(CALL_LOOKS))
+                if now >= patience_due:  # before others are woken for what is kept from now on
+                    for pod in self.take_turns(time.time()):
+                        touches.create_task(self._note_kept(pod, slots))
+                    patience_due = now + PATIENCE_TICK
                 for pod in self.waiting.due(self.ledger, now):
                     touches.create_task(self._touch(pod, slots))
                 while self.pods.unsure:
@@ -135,6 +142,14 @@ class Extender:
                 if now >= units_due:
                     self.nodes.check_units()
                     units_due = now + UNITS_TICK
+
+    def take_turns(self, now: float) -> list[PodFacts]:
+        """Whose turn it is to have GPUs kept, and whose no longer. Returns the pods that this is to be written on."""
+        # Not the nodes that a scheduler offered: by totals it leaves out those where something must come free first.
+        changes = self.patience.update(self.ledger, self.known.pending.values(), self.nodes.allowed, now)
+        for kept in changes.given:
+            self.announcer.kept(kept, now - kept.since)
+        return [*changes.ended, *[kept.pod for kept in changes.given]]
 
     def start(self) -> list[asyncio.Task[None]]:
         """Everything that runs for ever. The first that ends has failed."""
@@ -182,6 +197,21 @@ class Extender:
         logger.warn("wake-up failed, trying again", pod=f"{pod.namespace}/{pod.name}", why=str(failure))
         await asyncio.sleep(AGAIN_SECONDS)
         self.waiting.failed_to_wake(pod.uid)
+
+    async def _note_kept(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
+        """Writes on a pod what is kept for it, as it is by the time of writing."""
+        while True:
+            turn = self.patience.turns.get(pod.uid)
+            value = patience.write(turn.kept) if turn is not None else None
+            async with slots:
+                try:
+                    await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.KEPT: value})
+                    return
+                except (ApiError, Unreachable, Malformed, KubeError) as error:
+                    failure = error
+            if isinstance(failure, ApiError) and failure.status in GONE:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _make_sure(self, pod: PodFacts) -> None:
         """Known to us, but no list shows it as we know it: is it there, and bound?"""

@@ -64,7 +64,12 @@ class _Memory(Collector):
         states = [holding.state.value for holding in self._ledger.holdings.values()]
         for name in ("held", "reserved", "bound"):
             waiting.add_metric([name], states.count(name))
-        return [granted, free, waiting]
+        kept = GaugeMetricFamily("gpushare_pods_kept_for", "Pods for which GPUs are kept: they have waited too long.")
+        kept.add_metric([], len(self._ledger.kept))
+        gpus = {(kept.node, key) for kept in self._ledger.kept.values() for keys in kept.keys for key in keys}
+        on = GaugeMetricFamily("gpushare_gpus_kept", "GPUs that are kept for a pod which has waited too long.")
+        on.add_metric([], len(gpus))
+        return [granted, free, waiting, kept, on]
 
 
 class _Links(Collector):

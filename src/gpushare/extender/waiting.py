@@ -169,9 +169,8 @@ class Waiting:
     def _place(self, ledger: Ledger, begun: Pass, entry: Refused, budget: Budget, *, late: bool) -> str:
         """The first node that the pod fits, beside those that were woken for it. What it would get is counted there."""
         pod, passed_over = entry.pod, False
-        if (
-            entry.kind in begun.hopeless and pod.uid not in ledger.pledged
-        ):  # what is pledged to it is no use to its like
+        promised = pod.uid in ledger.pledged or pod.uid in ledger.kept  # which is no use to its like
+        if entry.kind in begun.hopeless and not promised:
             return ""
         for largest, node in begun.nodes:
             if largest < entry.most:
@@ -239,7 +238,7 @@ def _rest(ledger: Ledger, begun: Pass, pod: PodFacts | None, node: str) -> Room 
     state = ledger.nodes.get(node)
     if state is None or state.room is None:
         return None
-    room = state.room_for(pod) if pod is not None and state.pledges else state.room
+    room = state.room_for(pod) if pod is not None and (state.pledges or state.kept) else state.room
     extra = begun.taken.get(node)
     if room is None or extra is None or len(extra) != len(room.free):
         return room

@@ -1,0 +1,123 @@
+"""Fair waiting as the cluster sees it: what is written on the pod, what is said, who is refused and woken."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpushare.core import names
+from gpushare.core.steps import finish
+from gpushare.devcluster.apiserver import ApiServer
+from gpushare.extender import announce, app
+from tests.extender import cluster, inside
+from tests.extender.cluster import UNSCHEDULABLE
+
+KEPT = '{"node":"a","gpus":[["GPU-a-1"]]}'
+BESIDE = "no single GPU has 2000 MiB free beside what is kept for a pod that waits longer"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    """One node, two GPUs of 8000 MiB."""
+    async with ApiServer(bookmark_seconds=0.2) as server:
+        cluster.create(server, cluster.node("a", 8000, 8000))
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announce, "PAUSE", 0.01)
+    monkeypatch.setattr(app, "PATIENCE_TICK", 0.05)
+
+
+def note(server: ApiServer, name: str) -> str | None:
+    found = cluster.find(server, name)
+    assert found is not None
+    written: str | None = (found["metadata"].get("annotations") or {}).get(names.KEPT)
+    return written
+
+
+async def waits_long(server: ApiServer, extender: inside.Inside, made: cluster.Object) -> cluster.Object:
+    """A pod that was refused, and has waited for an hour."""
+    created = cluster.create(server, made)
+    assert (await extender.filter(created, "a"))["NodeNames"] == []
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    condition = UNSCHEDULABLE | {"lastTransitionTime": hour_ago.isoformat()}
+    cluster.set_status(server, made["metadata"]["name"], conditions=[condition])
+    uid, pending, patience = created["metadata"]["uid"], extender.extender.known.pending, extender.extender.patience
+    await cluster.until(lambda: uid in pending and pending[uid].unschedulable, "the condition")
+    patience._since[uid] = hour_ago.timestamp()  # it has been seen without the condition a moment ago
+    return created
+
+
+async def filled(server: ApiServer, extender: inside.Inside) -> None:
+    """GPU 0 is full, GPU 1 is not."""
+    await cluster.bound(server, extender, cluster.pod("full", 8000))
+    for name in ("p", "q"):
+        await cluster.bound(server, extender, cluster.pod(name, 2500))
+
+
+async def test_a_pod_that_has_waited_long_gets_what_comes_free_and_everybody_is_told(server: ApiServer) -> None:
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        large = await waits_long(server, extender, cluster.pod("large", 7000))
+        await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
+        await cluster.until(lambda: [e for e in cluster.events(server) if e[1] == "GPUKept"], "the event")
+        (said,) = [e for e in cluster.events(server) if e[1] == "GPUKept"]
+        assert said[0::2] == ("Normal", "large")
+        assert said[3].endswith(" 60 minutes: a GPU 1 is kept for it: 4000 MiB must still come free there.")
+        small = cluster.create(server, cluster.pod("small", 2000))
+        assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {"a": BESIDE}
+        cluster.set_status(server, "small", conditions=[UNSCHEDULABLE])
+        await cluster.until(lambda: [e for e in cluster.events(server) if e[1:3] == ("NoGPUFits", "small")], "the word")
+        assert (await extender.metrics())["gpushare_gpus_kept"] == 1
+        for name in ("p", "q"):
+            cluster.delete(server, name)
+        await cluster.until(lambda: cluster.woken(server, "large"), "the wake-up")
+        assert cluster.woken(server, "small") is None
+        assert (await extender.filter(large, "a"))["NodeNames"] == ["a"]
+        assert await extender.bind(large, "a") == ""
+        assert (await extender.metrics())["gpushare_gpus_kept"] == 0
+        assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {
+            "a": "no single GPU has 2000 MiB free"
+        }
+
+
+async def test_the_next_extender_goes_on_with_what_the_last_one_kept(server: ApiServer) -> None:
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        await waits_long(server, extender, cluster.pod("large", 7000))
+        await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
+        cluster.delete(server, "full")
+        await cluster.until(lambda: cluster.woken(server, "large"), "the wake-up")
+        await cluster.bound(server, extender, cluster.pod("mid", 4000))  # GPU 0 needs less than GPU 1 by now
+    async with inside.running(server) as extender:
+        await cluster.until(lambda: extender.ledger.kept, "the turn")
+        assert [kept.keys for kept in extender.ledger.kept.values()] == [(("GPU-a-1",),)]
+
+
+async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server: ApiServer) -> None:
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        forged: dict[str, Any] = cluster.pod("forged", 7000)
+        forged["metadata"]["annotations"] = {names.KEPT: KEPT}
+        cluster.create(server, forged)
+        await cluster.until(lambda: note(server, "forged") is None, "the end of the annotation")
+        assert extender.ledger.kept == {}
+
+
+async def test_explain_says_whose_turn_it_is(server: ApiServer) -> None:
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        await waits_long(server, extender, cluster.pod("large", 7000))
+        await cluster.until(lambda: extender.ledger.kept, "the turn")
+        small = cluster.create(server, cluster.pod("small", 2000))
+        await extender.filter(small, "a")
+        pods = extender.extender.known
+        await cluster.until(lambda: pods.find("default", "small"), "the pod")
+        verbs = extender.extender.verbs
+        said = [msgspec.json.decode(finish(verbs.explain("default", name))[1]) for name in ("large", "small")]
+        assert said[0]["kept"] == {"node": "a", "gpus": [1], "short": 4000, "unit": "MiB"}
+        assert (said[1]["code"], said[1]["before"]) == ("KeptForOther", ["default/large"])
