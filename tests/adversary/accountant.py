@@ -98,11 +98,18 @@ class Accountant:
         self.tampered: set[str] = set()  # uids whose guarded annotations somebody else wrote
         self.excused = 0.0  # until then the extender cannot know what a restore has changed
         self.checks = 0
+        self._read: dict[str, tuple[Object, str, Published | None]] = {}  # by node: what was read of which object
 
     def node(self, name: str) -> Published | None:
         node = self.server.nodes.get(name)
-        listed = self.server.kind("configmaps").get(f"kube-system/{names.UNHEALTHY_PREFIX}{name}", {})
-        return None if node is None else published(node, listed.get("data", {}).get(names.UNHEALTHY_KEY, ""))
+        if node is None:
+            return None
+        config_map = self.server.kind("configmaps").get(f"kube-system/{names.UNHEALTHY_PREFIX}{name}", {})
+        listed = config_map.get("data", {}).get(names.UNHEALTHY_KEY, "")
+        read = self._read.get(name)
+        if read is None or read[0] is not node or read[1] != listed:
+            read = self._read[name] = (node, listed, published(node, listed))
+        return read[2]
 
     # Bindings
 

@@ -51,13 +51,16 @@ class Adversary:
             "guard": dice.random() < 0.85,
         }
         self.direct = dice.choice([0.0, 0.5, 0.5, 1.0])  # how many of the nodes, and of the pods, are pinned directly
+        self.large = dice.random() < 0.03  # more nodes with more GPUs, no two alike: what is hard to pack is dear there
 
     def story(self) -> Story:
         dice = self.dice
-        deeds: list[Deed] = [("node", {f"n{i}": self.new_node(f"n{i}")}) for i in range(dice.randint(1, 4))]
+        nodes = dice.randint(6, 12) if self.large else dice.randint(1, 4)
+        deeds: list[Deed] = [("node", {f"n{i}": self.new_node(f"n{i}")}) for i in range(nodes)]
         kinds = [
             (30, self.pod), (12, self.end), (14, self.wait), (8, self.annotate), (10, self.change_node), (3, self.by_hand),
-            (5, self.watch), (4, self.restore), (3, self.fault), (2, self.restart), (4, self.caller), (3, self.crowd),
+            (5, self.watch), (4, self.restore), (3, self.fault), (2, self.restart), (4, self.caller), (4, self.crowd),
+            (40 if self.large else 1, self.hard),
         ]  # fmt: skip
         weights = [weight * dice.choice([0, 1, 1, 2]) or 1 for weight, _ in kinds]  # every life has a temper of its own
         for _ in range(dice.randint(6, 26)):
@@ -130,9 +133,24 @@ class Adversary:
 
     def crowd(self) -> list[Deed]:
         """Several of a kind, more than there is room for."""
-        pod = self.new_pod()
+        dice, pod = self.dice, self.new_pod()
         self.pods += 1
-        return [("pod", pod | {"name": f"p{self.pods}-{i}"}) for i in range(self.dice.randint(2, 6))]
+        deeds: list[Deed] = [("pod", pod | {"name": f"p{self.pods}-{i}"}) for i in range(dice.randint(2, 6))]
+        if dice.random() < 0.5:  # and one behind them that may go where they may not
+            free = {key: value for key, value in pod.items() if key not in ("selector", "affinity", "hidden")}
+            deeds += [("wait", 1), ("pod", free | {"name": f"p{self.pods}-last"})]
+        return deeds
+
+    def hard(self) -> list[Deed]:
+        """Pods that are dear to find a place for, because there just is none."""
+        dice, pod = self.dice, self.new_pod()
+        if dice.random() < 0.5:
+            apps: Object = {f"c{i}": 500 + i for i in range(dice.randint(3, 6))}
+            return [("pod", pod | {"containers": apps, "init": {"first": dice.choice([9000, 17000, 25000])}})]
+        count = dice.randint(9, 40)
+        middle = 96000 // count
+        apps = {f"c{i}": dice.randint(max(1, middle - 1500), middle + 900) for i in range(count)}
+        return [("pod", pod | {"containers": apps, "init": {}})]
 
     def by_hand(self) -> list[Deed]:
         return [("pod", self.new_pod() | {"node": self._node()})]
@@ -160,6 +178,8 @@ class Adversary:
         pin = "direct" if dice.random() < self.direct else dice.choice(["plugin", "plugin", "plugin", "original"])
         self.node_pins[name] = pin
         node: Object = {"pin": pin, "gpus": [dice.choice(SIZES) for _ in range(dice.choice([1, 1, 2, 2, 3, 4]))]}
+        if self.large:
+            node["gpus"] = [dice.randint(15000, 16500) for _ in range(8)]
         if pin == "original":
             node["gpus"] = [node["gpus"][0]] * len(node["gpus"])
         if dice.random() < 0.25:

@@ -4,6 +4,7 @@ The extender has its own idea of these rules, and a tester that used it would sh
 scheduler and by the judge.
 """
 
+import functools
 from typing import Any
 
 from gpushare.core import names
@@ -13,7 +14,9 @@ SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 
 HIDDEN = "test/keeps-off"  # nodes that a rule of the scheduler's own forbids, one that no extender can evaluate
 
 
-def number(quantity: object) -> int:
+@functools.cache
+def number(quantity: str | int) -> int:
+    """A quantity as the API server writes it."""
     text = str(quantity)
     for suffix, factor in sorted(SUFFIXES.items(), key=lambda pair: -len(pair[0])):
         if text.endswith(suffix):

@@ -79,7 +79,7 @@ class Judge:
         self.server = accountant.server
         self._fits_since: dict[str, float] = {}
         self._stuck_since: dict[str, float] = {}
-        self._seen: tuple[int, int] = (0, 0)
+        self._seen = ((0, 0), 0)
         self._last: dict[str, tuple[set[str], bool]] = {}
 
     def waiting(self) -> list[tuple[str, Object]]:
@@ -98,7 +98,7 @@ class Judge:
 
     def _found(self) -> dict[str, tuple[set[str], bool]]:
         """Of each waiting pod, the nodes where it surely fits, and whether it surely fits nowhere it may go."""
-        state = (self.server.revision, len(self.scheduler.assumed))
+        state = (self.server.moment, len(self.scheduler.assumed))
         if state != self._seen:
             self._seen = state
             self._last = {key: (self.places(pod), self.is_stuck(pod)) for key, pod in self.waiting()}

@@ -46,6 +46,7 @@ class Server:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.revision = 1
+        self.restores = 0
         self.compacted = 0
         self.objects: dict[str, dict[str, Object]] = {}
         self.history: dict[str, list[Entry]] = {}
@@ -61,6 +62,11 @@ class Server:
 
     def kind(self, kind: str) -> dict[str, Object]:
         return self.objects.setdefault(kind, {})
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Changes with everything that happens; revisions alone may come again."""
+        return (self.restores, self.revision)
 
     @property
     def pods(self) -> dict[str, Object]:
@@ -107,6 +113,7 @@ class Server:
         """The API server is down afterwards: whoever restores also starts it again."""
         self.cut()
         self.down = True
+        self.restores += 1
         self.objects = {kind: {k: json.loads(v) for k, v in kept.items()} for kind, kept in copy.objects.items()}
         if bump:
             self.revision += BUMP

@@ -95,6 +95,7 @@ class World:
         self._starts: dict[str, float] = {}  # by uid: when its containers run
         self._ends: dict[str, float] = {}  # by key: when kubelet is done with a deleted pod
         self._calm_since = 0.0
+        self._looked_at = ((0, 0), False)  # at which moment, and whether the extender knew it
 
     def _new_process(self) -> Process:
         return Process(self.server, self.cluster.get("policy", "binpack"), self.cluster.get("unit"))
@@ -118,8 +119,9 @@ class World:
         await asyncio.sleep(seconds)
         self._kubelet()
         self.scheduler.turn()
-        for _ in range(8):  # what was just written reaches whoever watches without delay
-            await asyncio.sleep(0)
+        if self.scheduler.bindings or self._looked_at[0] != self.server.moment:
+            for _ in range(8):  # what was just written reaches whoever watches without delay
+                await asyncio.sleep(0)
         self._look()
 
     async def do_wait(self, seconds: float) -> None:
@@ -133,9 +135,10 @@ class World:
         for error in self.scheduler.failures:
             raise error
         now, informed = self.server.clock(), self.informed()
+        before, self._looked_at = self._looked_at, (self.server.moment, informed)
         if not informed:
             self._calm_since = now
-        elif now >= self.accountant.excused:
+        elif before != self._looked_at:  # else nothing has happened since
             for name in self.server.nodes:
                 self.accountant.check_free(name, self.process.free(name), settled=False)
         self.judge.look(calm=informed and now - self._calm_since > STEP)
@@ -151,11 +154,11 @@ class World:
         self.server.repeats = self.server.down = self.scheduler.stopped = False
         for kind in list(self.server.lag):
             self.server.set_lag(kind, 0.0)
-        end, quiet, before = self.server.clock() + SETTLE_SECONDS, 0.0, (0, 0)
+        end, quiet, before = self.server.clock() + SETTLE_SECONDS, 0.0, ((0, 0), 0)
         while quiet < QUIET_SECONDS and self.server.clock() < end:
             await self.step(STEP)
             busy = self.scheduler.assumed or not self.informed()
-            after = (self.server.revision, len(self.scheduler.queue))
+            after = (self.server.moment, len(self.scheduler.queue))
             quiet = 0.0 if busy or after != before else quiet + STEP
             before = after
         self.judge.check_placed()
