@@ -342,6 +342,8 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
                 become(root, lock, program(root, "gpushare"), "demo", *args)
             if target == "bench":
                 become(root, lock, program(root, "python"), "-m", "bench", *args)
+            if target == "soak":
+                become(root, lock, program(root, "python"), "-m", "tests.adversary", *args)
             if target == "image":
                 become(root, lock, program(root, "python"), "-m", "tools.image", *args)
             if target == "cluster":

@@ -29,7 +29,6 @@ class Wrong(AssertionError):
 class Card(NamedTuple):
     """A GPU as its node publishes it."""
 
-    index: int
     uuid: str
     total: int
     healthy: bool
@@ -56,8 +55,12 @@ class Part(NamedTuple):
     def mib(self) -> int:
         return self.units * MIB_IN[self.unit]
 
-    def in_unit(self, unit: str, total: int) -> int:
-        return total if self.whole else -(-self.mib() // MIB_IN[unit])
+    def at_most(self, unit: str, total: int, largest: int) -> int:
+        """The most that may be counted for it, rounded up by itself. What could as well be GiB may be taken for that:
+        nobody asks for so few MiB."""
+        if self.whole or (unit == "GiB" and self.unit == "MiB" and self.units <= largest):
+            return total
+        return -(-self.mib() // MIB_IN[unit])
 
 
 @dataclass
@@ -81,10 +84,10 @@ def published(node: Object, listed: str = "") -> Published | None:
         if not count:
             return None
         each = memory // count
-        cards = {i: Card(i, "", each, i not in sick) for i in range(count)}
+        cards = {i: Card("", each, i not in sick) for i in range(count)}
         return Published("MiB" if each > MIB_ABOVE else "GiB", "original", bool(offered) and not taken, cards, True)
     told = json.loads(said)
-    cards = {g["i"]: Card(g["i"], g["uuid"], g["total"], g["ok"] and g["i"] not in sick) for g in told["gpus"]}
+    cards = {g["i"]: Card(g["uuid"], g["total"], g["ok"] and g["i"] not in sick) for g in told["gpus"]}
     well = sum(g["total"] for g in told["gpus"] if g["ok"])
     plain = not memory or well <= memory <= sum(g["total"] for g in told["gpus"])
     ready = told["state"] == "ready" and bool(offered) and not taken
@@ -163,7 +166,8 @@ class Accountant:
             if (alone and len(holders) > 1) or (not alone and sold > size):
                 said = {key: [(part.units, part.unit) for part in mine] for key, mine in holders.items()}
                 raise Wrong(
-                    "sold twice", f"{node} GPU {gpu} has {size} MiB; with {pod['metadata']['name']} {sold} are sold: {said}"
+                    "sold twice",
+                    f"{node} GPU {gpu} has {size} MiB; with {pod['metadata']['name']} {sold} are sold: {said}",
                 )
 
     def on_gpu(self, node: str, gpu: int) -> dict[str, list[Part]]:
@@ -218,13 +222,13 @@ class Accountant:
     def used(self, name: str, there: Published, gpu: int) -> tuple[int, int]:
         """What is surely held on a GPU, and the most that may be counted there, in the node's unit."""
         least = most = 0
-        total = there.cards[gpu].total
+        total, largest = there.cards[gpu].total, max(card.total for card in there.cards.values())
         for _, pod, held in self.living(name):
             if self.is_vague(pod, held, there):
                 most += total
                 continue
             mine = [part for part in held.parts if part.gpu == gpu]
-            most += sum(part.in_unit(there.unit, total) for part in mine)
+            most += sum(part.at_most(there.unit, total, largest) for part in mine)
             if any(part.whole for part in mine):
                 least += total
             else:

@@ -10,6 +10,7 @@ from tests.adversary.world import Deed, Story
 
 SIZES = (8000, 8192, 12288, 16276, 24576)  # MiB; never so small that MiB and GiB look alike
 POOLS = ("red", "blue")
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 USER_NOTES: tuple[Object, ...] = (
     {"annotations": {"gpushare.io/policy": "x"}},
     {"annotations": {"gpushare.io/policy": "spread"}},
@@ -41,6 +42,7 @@ class Adversary:
         self.dice = random.Random(seed)
         self.pods = 0
         self.node_pins: dict[str, str] = {}
+        self.cards: dict[str, list[int]] = {}  # a node that comes back has the GPUs it had
         dice = self.dice
         self.cluster: Object = {
             "policy": dice.choice(["binpack", "binpack", "spread"]),
@@ -58,9 +60,9 @@ class Adversary:
         nodes = dice.randint(6, 12) if self.large else dice.randint(1, 4)
         deeds: list[Deed] = [("node", {f"n{i}": self.new_node(f"n{i}")}) for i in range(nodes)]
         kinds = [
-            (30, self.pod), (12, self.end), (14, self.wait), (8, self.annotate), (10, self.change_node), (3, self.by_hand),
-            (5, self.watch), (4, self.restore), (3, self.fault), (2, self.restart), (4, self.caller), (4, self.crowd),
-            (40 if self.large else 1, self.hard),
+            (30, self.pod), (12, self.end), (14, self.wait), (8, self.annotate), (10, self.change_node),
+            (3, self.by_hand), (5, self.watch), (4, self.restore), (3, self.fault), (2, self.restart), (4, self.caller), (4, self.crowd),
+            (40 if self.large else 1, self.hard), (3, self.recovery),
         ]  # fmt: skip
         weights = [weight * dice.choice([0, 1, 1, 2]) or 1 for weight, _ in kinds]  # every life has a temper of its own
         for _ in range(dice.randint(6, 26)):
@@ -141,6 +143,18 @@ class Adversary:
             deeds += [("wait", 1), ("pod", free | {"name": f"p{self.pods}-last"})]
         return deeds
 
+    def recovery(self) -> list[Deed]:
+        """GPUs are unhealthy for a while, and get well without a sign to any scheduler. Most of those who wait may not
+        go there."""
+        dice, name = self.dice, self._node()
+        pod = self.new_pod()
+        self.pods += 1
+        kept_off: Object = dice.choice([{"selector": {"pool": "none"}}, {"hidden": [name]}])
+        deeds: list[Deed] = [("configmap", {name: "0,1,2,3"})]
+        deeds += [("pod", pod | {"name": f"p{self.pods}-{i}"} | kept_off) for i in range(dice.randint(1, 6))]
+        deeds += [("wait", 1), ("pod", pod | {"name": f"p{self.pods}-last"}), ("wait", 3), ("configmap", {name: None})]
+        return [*deeds, ("wait", 4)]
+
     def hard(self) -> list[Deed]:
         """Pods that are dear to find a place for, because there just is none."""
         dice, pod = self.dice, self.new_pod()
@@ -180,23 +194,24 @@ class Adversary:
         node: Object = {"pin": pin, "gpus": [dice.choice(SIZES) for _ in range(dice.choice([1, 1, 2, 2, 3, 4]))]}
         if self.large:
             node["gpus"] = [dice.randint(15000, 16500) for _ in range(8)]
-        if pin == "original":
-            node["gpus"] = [node["gpus"][0]] * len(node["gpus"])
+        node["gpus"] = self.cards.setdefault(name, node["gpus"])
+        if pin == "original":  # it says how many there are, and the sum
+            node["gpus"] = self.cards[name] = [node["gpus"][0]] * len(node["gpus"])
         if dice.random() < 0.25:
             node["unit"] = "GiB"
         if dice.random() < 0.4:
             node["labels"] = {"pool": dice.choice(POOLS)}
         if dice.random() < 0.1:
-            node["taints"] = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
+            node["taints"] = [TAINT]
         return node
 
     def change_node(self) -> list[Deed]:
         dice, name = self.dice, self._node()
         gpu = dice.randint(0, 3)
         changes: list[Object] = [
-            {"unit": "GiB"}, {"unit": "MiB"}, {"state": "draining"}, {"state": "ready"}, {"nvidia": 2}, {"nvidia": None},
-            {"labels": {"pool": dice.choice(POOLS)}}, {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]},
-            {"taints": []}, {"cordon": True}, {"cordon": False},
+            {"unit": "GiB"}, {"unit": "MiB"}, {"state": "draining"}, {"state": "ready"}, {"nvidia": 2},
+            {"nvidia": None}, {"labels": {"pool": dice.choice(POOLS)}}, {"taints": [TAINT]}, {"taints": []}, {"cordon": True},
+            {"cordon": False},
         ]  # fmt: skip
         if self.node_pins[name] != "original":
             changes += [{"sick": [gpu]}, {"sick": []}, {"sick": []}, {"lost": [gpu]}, {"lost": []}, {"capacity": 0}]

@@ -109,17 +109,24 @@ class Judge:
         for key, (places, _) in found.items():
             queued = self.scheduler.queue.get(key)
             free = places - {node for node, _, _ in self.scheduler.assumed.values()}
-            rivals = [other for other in active if other in found and self._may_go(other, free)]
+            rivals = any(other in found and self._may_go(other, free) for other in active)
+            rivals = rivals or any(self._nobody_knows(other, free) for other in found)
             if queued is None or not queued.waits or not free or rivals or not self._all_started(free):
                 self._fits_since.pop(key, None)
             elif now - self._fits_since.setdefault(key, now) > WAKE_SECONDS:
                 raise Wrong("not woken", f"{key} fits {sorted(free)} for {WAKE_SECONDS:g} s, and nobody says so")
 
     def _may_go(self, key: str, nodes: set[str]) -> bool:
-        """Whether another pod may be on its way to one of these nodes, as far as an extender can know."""
+        """Whether another pod may be on its way to one of these nodes."""
         pod = self.server.pods[key]
-        unknown = not self.scheduler.queue[key].offered
-        return any(not intree.kept_off(pod, self.server.nodes[node], hidden=not unknown) for node in nodes)
+        return any(not intree.kept_off(pod, self.server.nodes[node]) for node in nodes)
+
+    def _nobody_knows(self, key: str, nodes: set[str]) -> bool:
+        """Whether a rule of the scheduler's own keeps a pod off, of which no call has told the extender yet."""
+        pod, place = self.server.pods[key], self.scheduler.queue.get(key)
+        if place is None or place.offered or intree.HIDDEN not in pod["metadata"].get("labels", {}):
+            return False
+        return any(not intree.kept_off(pod, self.server.nodes[node], hidden=False) for node in nodes)
 
     def _all_started(self, nodes: set[str]) -> bool:
         """While containers wait for kubelet, likes of them may have to wait as well."""
@@ -135,7 +142,11 @@ class Judge:
 
     def _has_warning(self, pod: Object) -> bool:
         uid = pod["metadata"]["uid"]
-        return any(event["involvedObject"].get("uid") == uid and event["type"] == "Warning" for event in self.server.events)
+        if uid in self.server.unheard:  # events are a courtesy: one that cannot be sent is forgotten
+            return True
+        return any(
+            event["involvedObject"].get("uid") == uid and event["type"] == "Warning" for event in self.server.events
+        )
 
     def check_placed(self) -> None:
         """In the end nobody waits who fits."""

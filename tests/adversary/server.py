@@ -23,6 +23,7 @@ Listener = Callable[[str, str, Object, str], None]  # kind, type, object, who di
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 BOOKMARK_SECONDS = 60.0
 BUMP = 1_000_000  # how far a restore by the guide moves revisions on
+OTHERS = 10_000  # revisions of some minutes
 FAULTS = ("answer lost", "request lost", "not sent", "error 500", "error 403", "slow", "ok")
 SLOW_SECONDS = 6.0
 
@@ -51,6 +52,7 @@ class Server:
         self.objects: dict[str, dict[str, Object]] = {}
         self.history: dict[str, list[Entry]] = {}
         self.events: list[Object] = []
+        self.unheard: set[str] = set()  # uids about which an event was sent while nobody could hear it
         self.faults: deque[str] = deque()  # what becomes of the next bindings, one each
         self.down = False
         self.listeners: list[Listener] = []
@@ -121,6 +123,12 @@ class Server:
         else:
             self.revision = copy.revision
             self.history = {kind: list(entries) for kind, entries in copy.history.items()}
+
+    def others_write(self) -> None:
+        """The rest of a cluster writes all the time, and bookmarks tell how far it has come."""
+        self.revision += OTHERS
+        for stream in self.streams:
+            stream.mark()
 
     def compact(self) -> None:
         """What a watch missed up to now it will never learn from a watch."""
@@ -210,6 +218,11 @@ class Stream:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
+    def mark(self) -> None:
+        """A bookmark is due."""
+        self._marked = -BOOKMARK_SECONDS
+        self.wake()
+
     def end(self) -> None:
         self._ended = True
         if self in self.server.streams:
@@ -271,9 +284,11 @@ class Connection(client.Api):
         self, method: str, path: str, params: client.Params | None = None, body: object = None, content_type: str = ""
     ) -> bytes:
         await asyncio.sleep(0)
-        self._reachable()
         server, words = self._server, path.strip("/").split("/")
         given: Object = msgspec.json.decode(msgspec.json.encode(body)) if body is not None else {}
+        if words[-1] == "events" and server.down:
+            server.unheard.add(given["involvedObject"].get("uid", ""))
+        self._reachable()
         match method, words:
             case "GET", ["api", "v1", kind] | ["api", "v1", "namespaces", _, kind]:
                 return server.list(kind, params or {})

@@ -21,7 +21,9 @@ from tests.adversary.server import Copy, Object, Server, annotate
 from tests.scenarios import objects
 
 STEP = 0.5  # seconds between two looks
-DEAREST = 1.0  # CPU seconds that nobody may keep the extender from everybody else, on a machine as fast as the usual one
+DEAREST = (
+    1.0  # CPU seconds that nobody may keep the extender from everybody else, on a machine as fast as the usual one
+)
 KUBELET_SECONDS = 1.0  # from a binding to running containers
 RESTORE_SECONDS = 4.0  # the API server's start after a restore
 KNOWS_SECONDS = 15.0  # after that an extender has noticed a restore
@@ -169,7 +171,7 @@ class World:
 
     def _kubelet(self) -> None:
         now = self.server.clock()
-        for key, pod in list(self.server.pods.items()):
+        for key, pod in list(self.server.pods.items()) if not self.server.down else ():
             uid, status = pod["metadata"]["uid"], pod["status"]
             if pod["metadata"].get("deletionTimestamp"):
                 if not is_bound(pod) or now >= self._ends.setdefault(key, now + KUBELET_SECONDS):
@@ -239,7 +241,9 @@ class World:
             if "gpus" not in before | changes:
                 continue  # nobody has told of it yet
             self.nodes[name] = {k: v for k, v in (before | changes).items() if v is not None}
-            seen_by_all = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "sick"}.intersection(changes)
+            seen_by_all = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "sick"}.intersection(
+                changes
+            )
             self.server.put("nodes", _node(name, self.nodes[name]), by="" if seen_by_all else "annotation")
 
     def do_no_node(self, name: str) -> None:
@@ -286,8 +290,11 @@ class World:
 
     async def do_restore(self, given: Object) -> None:
         """etcd is put back to the last copy; then the API server is started, and a new scheduler, as the guides say."""
-        if not self._copies:
+        if not self._copies or not self.informed():
             return
+        # A backup is minutes old at best. Only so can anybody tell that revisions went back.
+        self.server.others_write()
+        await self.do_wait(1)
         self.server.restore(self._copies[-1], bump=given["bump"])
         self.accountant.excused = self.server.clock() + RESTORE_SECONDS + KNOWS_SECONDS
         self.scheduler.stopped = True
@@ -303,6 +310,8 @@ class World:
     async def do_restart(self, _: object) -> None:
         await self.process.kill()
         self.process = self._new_process()
+        for place in self.scheduler.queue.values():
+            place.offered = False  # as far as the new process knows
         self.scheduler.requeue_all()
 
     def do_ask(self, name: str) -> None:
@@ -323,7 +332,12 @@ class World:
 
 def _node(name: str, given: Object) -> Object:
     """A node object from the words of `node`. A GPU's size is in MiB; a node that counts GiB rounds it down."""
-    pin, unit, sick, lost = given.get("pin", "plugin"), given.get("unit", "MiB"), given.get("sick", []), given.get("lost", [])
+    pin, unit, sick, lost = (
+        given.get("pin", "plugin"),
+        given.get("unit", "MiB"),
+        given.get("sick", []),
+        given.get("lost", []),
+    )
     sizes = [size if unit == "MiB" else size // 1024 for size in given["gpus"]]
     words: Object = {"pin": pin, "unit": unit}
     if pin == "original":

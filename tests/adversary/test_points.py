@@ -1,0 +1,11 @@
+"""What was broken once stays mended: see `points`."""
+
+import pytest
+
+from tests.adversary import life, points
+
+
+@pytest.mark.parametrize("name", points.STORIES)
+def test_a_promise_that_was_broken_once_is_kept(name: str) -> None:
+    found = life.broken(points.STORIES[name])
+    assert isinstance(found, life.Counts), f"{name}: {found}"
