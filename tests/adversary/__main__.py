@@ -24,10 +24,8 @@ def main(words: list[str]) -> int:
         over = passed >= 60 * given.minutes if given.lives is None else seed - first >= given.lives
         if over or passed - said >= SAY_SECONDS:
             said = passed
-            print(
-                f"{passed:6.0f} s  seed {seed}  {seed - first} lives  {deeds} deeds  {bindings} bindings  {checks} checks"
-            )
-            sys.stdout.flush()
+            counted = f"{seed - first} lives  {deeds} deeds  {bindings} bindings  {checks} checks"
+            print(f"{passed:6.0f} s  seed {seed}  {counted}", flush=True)
         if over:
             return 0
         found = life.live(seed)

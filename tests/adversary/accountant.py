@@ -70,6 +70,7 @@ class Held:
     node: str
     parts: list[Part] = field(default_factory=list)
     vague: bool = False
+    pin: str = ""  # of the node at that time
 
 
 def published(node: Object, listed: str = "") -> Published | None:
@@ -125,7 +126,7 @@ class Accountant:
             return
         unit = there.unit if informed else "MiB" if int(notes[names.ALIYUN_DEV]) > MIB_ABOVE else "GiB"
         parts = _parts(pod, json.loads(notes[names.ALLOCATION]), unit)
-        self.held[pod["metadata"]["uid"]] = Held(node, parts)
+        self.held[pod["metadata"]["uid"]] = Held(node, parts, pin=there.pin)
         if informed:
             self._check_binding(pod, there, parts)
             self._check_sold(pod, node, there, parts)
@@ -198,6 +199,8 @@ class Accountant:
             return True
         if held.vague:
             return not (there.pin == "direct" and sees_nothing(pod))
+        if held.pin != there.pin and pod["spec"].get("initContainers"):
+            return True  # each way of pinning has its own idea of where an init container may be
         return any(part.gpu not in there.cards for part in held.parts)
 
     # What the extender says is free

@@ -53,7 +53,7 @@ class Adversary:
             "guard": dice.random() < 0.85,
         }
         self.direct = dice.choice([0.0, 0.5, 0.5, 1.0])  # how many of the nodes, and of the pods, are pinned directly
-        self.large = dice.random() < 0.03  # more nodes with more GPUs, no two alike: what is hard to pack is dear there
+        self.large = dice.random() < 0.04  # more nodes with more GPUs, no two alike: what is hard to pack is dear there
 
     def story(self) -> Story:
         dice = self.dice
@@ -61,8 +61,9 @@ class Adversary:
         deeds: list[Deed] = [("node", {f"n{i}": self.new_node(f"n{i}")}) for i in range(nodes)]
         kinds = [
             (30, self.pod), (12, self.end), (14, self.wait), (8, self.annotate), (10, self.change_node),
-            (3, self.by_hand), (5, self.watch), (4, self.restore), (3, self.fault), (2, self.restart), (4, self.caller), (4, self.crowd),
-            (40 if self.large else 1, self.hard), (3, self.recovery),
+            (3, self.by_hand), (5, self.watch), (4, self.restore), (3, self.fault), (2, self.restart),
+            (4, self.caller), (4, self.crowd), (40 if self.large else 1, self.hard), (3, self.recovery),
+            (4, self.recount),
         ]  # fmt: skip
         weights = [weight * dice.choice([0, 1, 1, 2]) or 1 for weight, _ in kinds]  # every life has a temper of its own
         for _ in range(dice.randint(6, 26)):
@@ -162,7 +163,7 @@ class Adversary:
             apps: Object = {f"c{i}": 500 + i for i in range(dice.randint(3, 6))}
             return [("pod", pod | {"containers": apps, "init": {"first": dice.choice([9000, 17000, 25000])}})]
         count = dice.randint(9, 40)
-        middle = 96000 // count
+        middle = 126_000 // count
         apps = {f"c{i}": dice.randint(max(1, middle - 1500), middle + 900) for i in range(count)}
         return [("pod", pod | {"containers": apps, "init": {}})]
 
@@ -210,8 +211,8 @@ class Adversary:
         gpu = dice.randint(0, 3)
         changes: list[Object] = [
             {"unit": "GiB"}, {"unit": "MiB"}, {"state": "draining"}, {"state": "ready"}, {"nvidia": 2},
-            {"nvidia": None}, {"labels": {"pool": dice.choice(POOLS)}}, {"taints": [TAINT]}, {"taints": []}, {"cordon": True},
-            {"cordon": False},
+            {"nvidia": None}, {"labels": {"pool": dice.choice(POOLS)}}, {"taints": [TAINT]}, {"taints": []},
+            {"cordon": True}, {"cordon": False},
         ]  # fmt: skip
         if self.node_pins[name] != "original":
             changes += [{"sick": [gpu]}, {"sick": []}, {"sick": []}, {"lost": [gpu]}, {"lost": []}, {"capacity": 0}]
@@ -221,6 +222,11 @@ class Adversary:
         if dice.random() < 0.12:
             return [("no_node", name), ("node", {name: self.new_node(name)})]
         return [("node", {name: dice.choice(changes)})]
+
+    def recount(self) -> list[Deed]:
+        """Somebody has a node count otherwise while pods run there."""
+        units = self.dice.sample(["GiB", "MiB"], 2)
+        return [("wait", 1), *(("node", {self._node(): {"unit": unit}}) for unit in units[: self.dice.randint(1, 2)])]
 
     # The rest of the world
 

@@ -4,7 +4,7 @@ For a pod that waits it finds out by trying every way whether it surely fits som
 Whoever fits must be woken soon, and placed in the end; whoever fits nowhere must have a Warning event that says so.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -78,7 +78,8 @@ class Judge:
         self.accountant, self.scheduler, self.unit = accountant, scheduler, unit
         self.server = accountant.server
         self._fits_since: dict[str, float] = {}
-        self._stuck_since: dict[str, float] = {}
+        # By pod: what the scheduler last said of it, since when, and whether it was stuck then and ever since.
+        self._stuck: dict[str, tuple[str, float, bool]] = {}
         self._seen = ((0, 0), 0)
         self._last: dict[str, tuple[set[str], bool]] = {}
 
@@ -90,7 +91,7 @@ class Judge:
         now = self.server.clock()
         if not calm:
             self._fits_since.clear()
-            self._stuck_since.clear()
+            self._stuck = {key: (_said(pod), now, False) for key, pod in self.waiting()}
             return
         found = self._found()
         self._check_woken(found, now)
@@ -109,12 +110,16 @@ class Judge:
         for key, (places, _) in found.items():
             queued = self.scheduler.queue.get(key)
             free = places - {node for node, _, _ in self.scheduler.assumed.values()}
-            rivals = any(other in found and self._may_go(other, free) for other in active)
-            rivals = rivals or any(self._nobody_knows(other, free) for other in found)
-            if queued is None or not queued.waits or not free or rivals or not self._all_started(free):
+            fits = queued is not None and queued.waits and free and self._all_started(free)
+            if not fits or self._has_rivals(free, active, found):
                 self._fits_since.pop(key, None)
             elif now - self._fits_since.setdefault(key, now) > WAKE_SECONDS:
                 raise Wrong("not woken", f"{key} fits {sorted(free)} for {WAKE_SECONDS:g} s, and nobody says so")
+
+    def _has_rivals(self, free: set[str], active: list[str], found: Collection[str]) -> bool:
+        """Whether others may be on their way to these nodes, as far as an extender can know."""
+        coming = any(key in found and self._may_go(key, free) for key in active)
+        return coming or any(self._nobody_knows(key, free) for key in found)
 
     def _may_go(self, key: str, nodes: set[str]) -> bool:
         """Whether another pod may be on its way to one of these nodes."""
@@ -135,9 +140,11 @@ class Judge:
     def _check_told(self, found: dict[str, tuple[set[str], bool]], now: float) -> None:
         for key, (_, stuck) in found.items():
             pod = self.server.pods[key]
-            if not stuck or not pod["status"].get("conditions"):
-                self._stuck_since.pop(key, None)
-            elif now - self._stuck_since.setdefault(key, now) > EVENT_SECONDS and not self._has_warning(pod):
+            said, since, always = self._stuck.get(key, ("", now, False))
+            if said != _said(pod):
+                said, since, always = _said(pod), now, True
+            self._stuck[key] = (said, since, always and stuck)
+            if said and always and stuck and now - since > EVENT_SECONDS and not self._has_warning(pod):
                 raise Wrong("no event", f"{key} fits no node it may use, and no event says why")
 
     def _has_warning(self, pod: Object) -> bool:
@@ -171,7 +178,7 @@ class Judge:
         request = request_of(pod, self.unit)
         if request is None or not 0 < len(request.asks) <= MOST_SHARES:
             return False
-        usable = [name for name, node in self.server.nodes.items() if not intree.kept_off(pod, node)]
+        usable = [name for name, node in self.server.nodes.items() if not intree.kept_off(pod, node, hidden=False)]
         sharing = [name for name in usable if self.accountant.node(name) is not None]
         return bool(sharing) and not any(self._fits(request, name, surely=False) for name in sharing)
 
@@ -188,6 +195,11 @@ class Judge:
             if card.healthy and card.total:
                 free[gpu] = (card.total, max(0, card.total - (most if surely else least)))
         return _can_place(request.asks, free)
+
+
+def _said(pod: Object) -> str:
+    """What the scheduler says of a pod that it cannot place."""
+    return str(pod["status"]["conditions"][0]["message"]) if pod["status"].get("conditions") else ""
 
 
 def _can_place(asks: Sequence[Ask], free: dict[int, tuple[int, int]]) -> bool:

@@ -1,7 +1,7 @@
 """Six promises that were broken once, each as a story in the adversary's own deeds.
 
-Told by `test_points` as they stand, and by `test_mutants` with the mend taken out. The random lives find the same; these
-say plainly what it was.
+Told by `test_points` as they stand, and by `test_mutants` with the mend taken out. The random lives find the same;
+these say plainly what it was.
 """
 
 import random

@@ -20,7 +20,8 @@ from gpushare.extender import app, wire
 from gpushare.extender.binder import Binder
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Reflector
-from tests.adversary.server import Connection, Object, Server
+from tests.adversary.connection import Connection
+from tests.adversary.server import Object, Server
 
 TICK = 0.5  # seconds between two looks at what ends by time; app's own is shorter, and thousands of lives are long
 MOST_CALLS = 600_000  # functions called within one verb: about twice what 25 CPU-ms buy, on every machine the same
@@ -33,7 +34,7 @@ class TooDear(Exception):
 @contextmanager
 def virtual_time(clock: Callable[[], float]) -> Iterator[None]:
     """Everything that reads a clock by default reads this one; nothing is left to chance or to the collector."""
-    patched = [
+    patched: list[Any] = [
         mock.patch.object(app, "time", SimpleNamespace(monotonic=clock, time_ns=time.time_ns)),
         mock.patch.object(app, "TICK", TICK),
         # `start` freezes what stays for the life of a process; here thousands of extenders come and go.

@@ -176,7 +176,7 @@ class Scheduler:
 
     def _delay(self, place: Place) -> float:
         first, longest = BACKOFF
-        return min(first * 2 ** max(place.attempts - 1, 0), longest)
+        return min(first * 2.0 ** min(max(place.attempts - 1, 0), 8), longest)
 
 
 def is_bound(pod: Object) -> bool:

@@ -1,4 +1,4 @@
-"""Whatever anybody does: no GPU is sold twice, nobody is shut out, nobody waits for what is free, nothing costs too much.
+"""Whatever anybody does: no GPU is sold twice, nobody is shut out, nobody waits for what is free, no call costs much.
 
 The seeds are fixed, so that a run is the same every time; `make soak` takes new ones for as long as it is let.
 """
@@ -7,16 +7,16 @@ import pytest
 
 from tests.adversary import adversary, life
 from tests.adversary.accountant import Accountant, Published, Wrong
-from tests.adversary.world import Deed, Story
+from tests.adversary.world import Counts, Deed, Story
 
-LIVES, PART = 1000, 100  # clusters in all, in which some 8,000 pods live; and in one test
+LIVES, PART = 800, 100  # clusters in all, and in one test
 
 
 @pytest.mark.parametrize("first", range(0, LIVES, PART))
 def test_whatever_happens_the_promises_hold(first: int) -> None:
     for seed in range(first, first + PART):
         found = life.live(seed)
-        assert isinstance(found, life.Counts), str(found)
+        assert isinstance(found, Counts), str(found)
 
 
 def test_a_seed_always_tells_the_same_story() -> None:

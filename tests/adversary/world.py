@@ -11,25 +11,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from gpushare.core import names
-from tests.adversary import intree
+from tests.adversary import making
 from tests.adversary.accountant import Accountant, Wrong
 from tests.adversary.clock import Loop
 from tests.adversary.judge import Judge
 from tests.adversary.process import Process, TooDear, virtual_time
 from tests.adversary.scheduler import ENDED, Scheduler, is_bound, is_waiting
 from tests.adversary.server import Copy, Object, Server, annotate
-from tests.scenarios import objects
 
-STEP = 0.5  # seconds between two looks
+STEP, LONG_STEP = 0.5, 1.0  # seconds between two looks, while things happen and in the end
 DEAREST = (
     1.0  # CPU seconds that nobody may keep the extender from everybody else, on a machine as fast as the usual one
 )
-KUBELET_SECONDS = 1.0  # from a binding to running containers
+KUBELET = 1.0  # seconds from a binding to running containers, and from a deletion to their end
 RESTORE_SECONDS = 4.0  # the API server's start after a restore
 KNOWS_SECONDS = 15.0  # after that an extender has noticed a restore
 SETTLE_SECONDS, QUIET_SECONDS = 600.0, 14.0
 GUARDED = (names.ALLOCATION, names.EXTENDER, names.WOKEN, names.VISIBLE_PREFIX, "ALIYUN_COM_GPU")
-ADDED_WORDS = ("selector", "tolerations", "affinity", "hidden")
 
 Deed = tuple[str, Any]
 
@@ -158,10 +156,10 @@ class World:
             self.server.set_lag(kind, 0.0)
         end, quiet, before = self.server.clock() + SETTLE_SECONDS, 0.0, ((0, 0), 0)
         while quiet < QUIET_SECONDS and self.server.clock() < end:
-            await self.step(STEP)
+            await self.step(LONG_STEP)
             busy = self.scheduler.assumed or not self.informed()
             after = (self.server.moment, len(self.scheduler.queue))
-            quiet = 0.0 if busy or after != before else quiet + STEP
+            quiet = 0.0 if busy or after != before else quiet + LONG_STEP
             before = after
         self.judge.check_placed()
         for name in self.server.nodes:
@@ -174,30 +172,20 @@ class World:
         for key, pod in list(self.server.pods.items()) if not self.server.down else ():
             uid, status = pod["metadata"]["uid"], pod["status"]
             if pod["metadata"].get("deletionTimestamp"):
-                if not is_bound(pod) or now >= self._ends.setdefault(key, now + KUBELET_SECONDS):
+                if not is_bound(pod) or now >= self._ends.setdefault(key, now + KUBELET):
                     self._ends.pop(key, None)
                     self.server.drop("pods", key)
-            elif is_bound(pod) and status["phase"] == "Pending":
-                if now >= self._starts.setdefault(uid, now + KUBELET_SECONDS):
-                    status["phase"] = "Running"
-                    if names.ALLOCATION in pod["metadata"]["annotations"]:
-                        annotate(pod, {names.ALIYUN_ASSIGNED: "true"})
-                    self.server.put("pods", pod)
+            elif is_bound(pod) and status["phase"] == "Pending" and now >= self._starts.setdefault(uid, now + KUBELET):
+                status["phase"] = "Running"
+                if names.ALLOCATION in pod["metadata"]["annotations"]:
+                    annotate(pod, {names.ALIYUN_ASSIGNED: "true"})
+                self.server.put("pods", pod)
 
     # Deeds: pods
 
     def do_pod(self, given: Object) -> None:
         """A pod is created, perhaps with its node already written into it."""
-        made = objects.pod({key: value for key, value in given.items() if key not in ADDED_WORDS})
-        spec = made["spec"]
-        for word, key in (("selector", "nodeSelector"), ("tolerations", "tolerations")):
-            if word in given:
-                spec[key] = given[word]
-        if "affinity" in given:
-            terms = {"nodeSelectorTerms": [{"matchExpressions": given["affinity"]}]}
-            spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-        if "hidden" in given:
-            made["metadata"]["labels"][intree.HIDDEN] = "_".join(given["hidden"])
+        made = making.pod(given)
         if f"default/{given['name']}" not in self.server.pods:
             self._tamper(made, made["metadata"]["annotations"])
             self.server.put("pods", made)
@@ -244,7 +232,7 @@ class World:
             seen_by_all = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "sick"}.intersection(
                 changes
             )
-            self.server.put("nodes", _node(name, self.nodes[name]), by="" if seen_by_all else "annotation")
+            self.server.put("nodes", making.node(name, self.nodes[name]), by="" if seen_by_all else "annotation")
 
     def do_no_node(self, name: str) -> None:
         self.server.drop("nodes", name)
@@ -328,25 +316,3 @@ class World:
         pod = self.server.pods.get(f"default/{given['pod']}")
         if pod is not None and given["node"] in self.server.nodes:
             await self.process.bind(pod, given["node"])
-
-
-def _node(name: str, given: Object) -> Object:
-    """A node object from the words of `node`. A GPU's size is in MiB; a node that counts GiB rounds it down."""
-    pin, unit, sick, lost = (
-        given.get("pin", "plugin"),
-        given.get("unit", "MiB"),
-        given.get("sick", []),
-        given.get("lost", []),
-    )
-    sizes = [size if unit == "MiB" else size // 1024 for size in given["gpus"]]
-    words: Object = {"pin": pin, "unit": unit}
-    if pin == "original":
-        words |= {"capacity": sum(sizes), "count": len(sizes)}
-    else:
-        cards = [{"total": size, "i": i, "ok": i not in sick} for i, size in enumerate(sizes) if i not in lost]
-        words["gpus"] = cards
-    words |= {key: given[key] for key in ("state", "capacity", "nvidia") if key in given}
-    made = objects.node(name, words)
-    made["metadata"]["labels"] = {"kubernetes.io/hostname": name, **given.get("labels", {})}
-    made["spec"] = {"taints": given.get("taints", []), "unschedulable": given.get("cordon", False)}
-    return made
