@@ -1,6 +1,6 @@
 # What people run here. The work is in tools/make.py; tools/python finds the interpreter for it.
 # ARGS and PYTHON, given on the command line, reach it through the environment.
-.PHONY: help demo test e2e cluster lint bench image
+.PHONY: help demo test soak e2e cluster lint bench image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -10,6 +10,9 @@ demo: ## see it work: a simulated cluster, the real extender; ARGS=--once: then 
 
 test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
 	@tools/python tools/make.py test
+
+soak: ## random lives of a cluster for as long as it is let; ARGS="--minutes 60 --seed 1"
+	@tools/python tools/make.py soak
 
 e2e: ## tests on a real control plane, built once; root, Go; ARGS="-k wake": only those
 	@tools/python tools/make.py e2e

@@ -334,16 +334,17 @@ def run_cluster(root: Path, lock: IO[str], args: list[str]) -> int:
     return programs(root) or become(root, lock, program(root, "python"), "-m", "tests.e2e.play", *args)
 
 
+MODULES = {"bench": "bench", "soak": "tests.adversary", "image": "tools.image"}  # targets that are one program
+
+
 def main(target: str, args: list[str], root: Path = ROOT) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a step ends what it started
     try:
         with environment(root) as lock:
             if target == "demo":
                 become(root, lock, program(root, "gpushare"), "demo", *args)
-            if target == "bench":
-                become(root, lock, program(root, "python"), "-m", "bench", *args)
-            if target == "image":
-                become(root, lock, program(root, "python"), "-m", "tools.image", *args)
+            if target in MODULES:
+                become(root, lock, program(root, "python"), "-m", MODULES[target], *args)
             if target == "cluster":
                 return run_cluster(root, lock, args)
             if target == "e2e":
