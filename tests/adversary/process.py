@@ -35,7 +35,7 @@ class TooDear(Exception):
 def virtual_time(clock: Callable[[], float]) -> Iterator[None]:
     """Everything that reads a clock by default reads this one; nothing is left to chance or to the collector."""
     patched: list[Any] = [
-        mock.patch.object(app, "time", SimpleNamespace(monotonic=clock, time_ns=time.time_ns)),
+        mock.patch.object(app, "time", SimpleNamespace(monotonic=clock, time=clock, time_ns=time.time_ns)),
         mock.patch.object(app, "TICK", TICK),
         # `start` freezes what stays for the life of a process; here thousands of extenders come and go.
         mock.patch.object(app, "gc", SimpleNamespace(disable=gc.isenabled, enable=gc.isenabled, freeze=gc.isenabled)),

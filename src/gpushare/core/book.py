@@ -57,10 +57,8 @@ class Holding:
         return units.converted(self.pod.spec_units, self.unit_on(facts), facts.unit) if facts else self.pod.spec_units
 
     def unit_on(self, facts: NodeFacts) -> Unit:
-        """The unit its amounts are in. What is not bound yet never counts as less because its node counts anew."""
-        if self.state is State.BOUND:
-            return codec.counted_in(self.pod, facts)
-        return self.unit if self.unit == "GiB" else facts.unit
+        """The unit its amounts are in. Of what is not bound yet we know it: the decision was ours."""
+        return codec.counted_in(self.pod, facts) if self.state is State.BOUND else self.unit or facts.unit
 
 
 class Ghost(Data, frozen=True):
