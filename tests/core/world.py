@@ -235,7 +235,7 @@ class Mirror:
         for uid, pod in self.holders(node).items():
             amounts = self.amounts(uid)
             if amounts is None:
-                everywhere = ALL_OF_IT if pod.spec_whole else pod.spec_units * self._factor(uid, node)
+                everywhere = ALL_OF_IT if pod.spec_whole else self._in_unit(pod.spec_units, uid, node)
                 used = [taken + everywhere for taken in used]
             for gpu, amount in (amounts or {}).items():
                 used[gpu] += amount
@@ -245,10 +245,12 @@ class Mirror:
                     used[i] += ghost.amounts.get(one.key, 0)
         return used
 
-    def _factor(self, uid: str, node: str) -> int:
-        """What was decided in GiB holds that much, whatever its node counts in when the binding arrives."""
+    def _in_unit(self, amount: int, uid: str, node: str) -> int:
+        """What was decided in another unit holds as much, rounded up, whatever its node counts in meanwhile."""
         decision, unit = self.decided.get(uid), self.facts[node].unit
-        return 1024 if decision is not None and (decision.unit, unit) == ("GiB", "MiB") else 1
+        if decision is None or decision.unit == unit:
+            return amount
+        return amount * 1024 if unit == "MiB" else -(-amount // 1024)
 
     def room(self, node: str) -> choose.Room:
         return choose.Room.of(self.facts[node], self.used(node))
@@ -283,9 +285,7 @@ class Mirror:
         if decision.held and decision.unit != facts.unit:
             return None
         places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
-        factor = self._factor(decision.pod.uid, decision.node)
-        shares = [replace(share, units=share.units * factor) for share in claim.shares]
-        return dict(choose.charges(shares, facts.gpus, places))
+        return dict(codec.charges(claim.shares, facts, places, decision.unit))
 
     def _bound_amounts(self, pod: PodFacts) -> dict[str, int] | None:
         facts = self.facts.get(pod.node)
