@@ -27,12 +27,22 @@ def test_no_other_configuration_is_there() -> None:
 
 def test_every_format_says_the_same() -> None:
     v1 = _read("config-v1.yaml")
-    assert v1 == {**_read("config-v1beta3.yaml"), "apiVersion": "kubescheduler.config.k8s.io/v1"}
+    for older in ("v1beta1", "v1beta3"):
+        assert {**v1, "apiVersion": f"kubescheduler.config.k8s.io/{older}"} == _read(f"config-{older}.yaml")
     policy = _read("policy.yaml")
     assert policy == json.loads((SCHEDULER / "policy.json").read_text("utf-8"))
     (of_policy,), (of_v1,) = policy["extenders"], v1["extenders"]
     assert {**of_policy, "httpTimeout": "5s"} == of_v1
     assert of_policy["httpTimeout"] == 5_000_000_000  # nanoseconds
+
+
+def test_a_policy_names_its_priorities_and_none_that_stops_kube_scheduler_1_22() -> None:
+    weights = {one["name"]: one["weight"] for one in _read("policy.yaml")["priorities"]}
+    assert not weights.keys() & {"LeastRequestedPriority", "MostRequestedPriority", "RequestedToCapacityRatioPriority"}
+    assert weights.pop("NodePreferAvoidPodsPriority") == 10000
+    assert weights.pop("EvenPodsSpreadPriority") == 2
+    assert set(weights.values()) == {1}, "the others have their default weight"
+    assert "predicates" not in _read("policy.yaml"), "without a list the scheduler checks all that it does by default"
 
 
 def test_the_extender_decides_and_every_node_is_offered() -> None:
