@@ -47,9 +47,9 @@ OVER_TLS: dict[str, Any] = {
         "keyFile": "/etc/kubernetes/gpushare/client.key",
     },
 }
-# A Policy without priorities has the default ones. kube-scheduler 1.22 does not start then: it has no configuration for
-# LeastRequestedPriority any more (nor for MostRequestedPriority; kubernetes#105202). So the others are named, each with
-# its default weight. These are the same from 1.19 to 1.22.
+# A Policy without priorities has the default ones, LeastRequestedPriority among them. kube-scheduler 1.22 with -v=2 or
+# more does not start then: it fails to log the configuration of that one (or of MostRequestedPriority;
+# kubernetes#105202). So the others are named, each with its default weight. These are the same from 1.19 to 1.22.
 PRIORITIES = {
     "SelectorSpreadPriority": 1,
     "InterPodAffinityPriority": 1,
@@ -61,8 +61,8 @@ PRIORITIES = {
     "EvenPodsSpreadPriority": 2,
 }
 WHY = {
-    "priorities": "all that kube-scheduler has by default, but for LeastRequestedPriority: without this list 1.22 adds "
-    "that one, too, and does not start (kubernetes#105202)",
+    "priorities": "all that kube-scheduler has by default, but for LeastRequestedPriority: with that one, and without "
+    "this list, 1.22 does not start if its verbosity is 2 or more (kubernetes#105202)",
     "kubeconfig": "where kubeadm puts it; with a configuration file the scheduler ignores the flag --kubeconfig",
     "percentageOfNodesToScore": "else only some nodes are offered, and a pod waits although a node that was not "
     "offered has room on one GPU",

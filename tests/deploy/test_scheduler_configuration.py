@@ -9,9 +9,11 @@ import yaml
 from gpushare.core import names
 from gpushare.extender import server
 from tests.deploy import manifests
+from tests.e2e import versions
 from tools import render_scheduler
 
 SCHEDULER = manifests.DEPLOY / "scheduler"
+ALL = (versions.NEWEST, *(kind for kinds in versions.OLDER.values() for kind in kinds))
 
 
 @pytest.mark.parametrize("path", sorted(render_scheduler.rendered()))
@@ -23,6 +25,20 @@ def test_the_file_is_what_would_be_written(path: str) -> None:
 def test_no_other_configuration_is_there() -> None:
     shipped = {f"deploy/scheduler/{path.name}" for path in SCHEDULER.iterdir()}
     assert shipped == {path for path in render_scheduler.rendered() if path.startswith("deploy/scheduler/")}
+
+
+def test_every_file_is_tried_with_a_kube_scheduler_that_reads_it() -> None:
+    tried = {kind.file for kind in ALL}
+    elsewhere = {"policy.yaml", "config-v1-tls.yaml"}  # the first is policy.json, the other has a test of its own
+    assert {path.name for path in SCHEDULER.iterdir()} == tried | elsewhere
+
+
+def test_the_guide_names_every_version_that_was_tried_with_its_file() -> None:
+    guide = (manifests.ROOT / "docs/install.md").read_text("utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("|") and "deploy/scheduler/" in line]
+    for kind in ALL:
+        (row,) = (line for line in rows if f"deploy/scheduler/{kind.file}" in line)
+        assert kind.version.removeprefix("v") in row
 
 
 def test_every_format_says_the_same() -> None:

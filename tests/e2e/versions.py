@@ -51,7 +51,7 @@ class Scheduler(NamedTuple):
         return f"{self.version.removeprefix('v')} {self.file.partition('.')[0]}"
 
 
-# It asks for a version of CSIStorageCapacity that our API server no longer has.
+# Up to 1.23 it asks for a version of CSIStorageCapacity that our API server no longer has.
 NO_CAPACITIES = "--feature-gates=CSIStorageCapacity=false"
 
 NEWEST = Scheduler(binaries.VERSION, "config-v1.yaml", health="/readyz")
@@ -60,9 +60,9 @@ OLDER = {
     OLDEST: (Scheduler("v1.22.17", "policy.json", (NO_CAPACITIES,)),),
     OTHERS: (
         Scheduler("v1.22.17", "config-v1beta1.yaml", (NO_CAPACITIES,)),
-        Scheduler("v1.23.17", "config-v1beta3.yaml"),
-        Scheduler("v1.25.16", "config-v1.yaml"),
+        Scheduler("v1.23.17", "config-v1beta3.yaml", (NO_CAPACITIES,)),
+        Scheduler("v1.25.4", "config-v1.yaml"),
         Scheduler("v1.28.15", "config-v1.yaml"),
-        Scheduler("v1.31.14", "config-v1.yaml"),
+        Scheduler("v1.31.12", "config-v1.yaml"),
     ),
 }
