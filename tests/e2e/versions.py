@@ -63,6 +63,6 @@ OLDER = {
         Scheduler("v1.23.17", "config-v1beta3.yaml", (NO_CAPACITIES,)),
         Scheduler("v1.25.4", "config-v1.yaml"),
         Scheduler("v1.28.15", "config-v1.yaml"),
-        Scheduler("v1.31.12", "config-v1.yaml"),
+        Scheduler("v1.31.4", "config-v1.yaml"),
     ),
 }
