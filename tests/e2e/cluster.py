@@ -202,7 +202,7 @@ class Cluster:
             await self._until_ok(f"https://127.0.0.1:{port}{kind.health}", process)
             yield process
         finally:
-            await self.processes.end(process)
+            await self.processes.end(process, kind.ended_by)
 
     async def account_kubeconfig(self, namespace: str, account: str, server: str = URL) -> Path:
         """As this service account, with exactly its rights. `server`: whoever stands before the API server."""

@@ -5,6 +5,7 @@ the version of the guides that Aliyun's users follow; `make e2e-versions` with a
 in any case.
 """
 
+import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ class Scheduler(NamedTuple):
     file: str  # in deploy/scheduler
     flags: tuple[str, ...] = ()  # what our API server, so much newer, makes it need
     health: str = "/healthz"
+    ended_by: signal.Signals = signal.SIGKILL  # asked politely, an old one waits for its next pod first
 
     @property
     def number(self) -> tuple[int, int]:
@@ -54,7 +56,7 @@ class Scheduler(NamedTuple):
 # Up to 1.23 it asks for a version of CSIStorageCapacity that our API server no longer has.
 NO_CAPACITIES = "--feature-gates=CSIStorageCapacity=false"
 
-NEWEST = Scheduler(binaries.VERSION, "config-v1.yaml", health="/readyz")
+NEWEST = Scheduler(binaries.VERSION, "config-v1.yaml", health="/readyz", ended_by=signal.SIGTERM)
 OLDEST, OTHERS = "oldest", "others"
 OLDER = {
     OLDEST: (Scheduler("v1.22.17", "policy.json", (NO_CAPACITIES,)),),
