@@ -1,9 +1,9 @@
 # What people run here. The work is in tools/make.py; tools/python finds the interpreter for it.
 # ARGS and PYTHON, given on the command line, reach it through the environment.
-.PHONY: help demo test soak e2e cluster lint bench image
+.PHONY: help demo test soak e2e e2e-versions cluster lint bench image
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## see it work: a simulated cluster, the real extender; ARGS=--once: then end
 	@tools/python tools/make.py demo
@@ -16,6 +16,9 @@ soak: ## random lives of a cluster for as long as it is let; ARGS="--minutes 60 
 
 e2e: ## tests on a real control plane, built once; root, Go; ARGS="-k wake": only those
 	@tools/python tools/make.py e2e
+
+e2e-versions: ## scheduling with a real kube-scheduler 1.22, 1.23, 1.25, 1.28 and 1.31; root, Go
+	@tools/python tools/make.py e2e-versions
 
 cluster: ## real Kubernetes with one real node to play with, GPUs simulated; root, Go
 	@tools/python tools/make.py cluster

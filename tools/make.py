@@ -273,28 +273,33 @@ def selection(test: str) -> str:
 
 # --- tests on a real cluster
 
-E2E = "tests/e2e"
+E2E = {  # by target, what pytest is told
+    "e2e": ("tests/e2e",),
+    "e2e-versions": ("tests/e2e/test_versions.py", "--schedulers=others"),
+}
 
 
-def programs(root: Path) -> int:
+def programs(root: Path, target: str) -> int:
     """The control plane's programs, one step for each that has to be made; the exit code if something is missing."""
     command = (program(root, "python"), "-m", "tests.e2e.binaries")
-    asked = subprocess.run(command, cwd=root, env=environ(), stdout=subprocess.PIPE, text=True, check=False)
+    asked = subprocess.run(
+        (*command, "list", target), cwd=root, env=environ(), stdout=subprocess.PIPE, text=True, check=False
+    )
     for name in asked.stdout.splitlines():
         with Step(root, name, name.replace(" ", "-")) as step:
-            code, text = step.run(*command, name)
+            code, text = step.run(*command, "make", name)
             if code:
-                raise StepFailed(last(r"^error: .*", text) or last(r"^.*\S.*$", text), "make e2e, with a network")
+                raise StepFailed(last(r"^error: .*", text) or last(r"^.*\S.*$", text), f"make {target}, with a network")
     return asked.returncode
 
 
-def e2e(root: Path) -> None:
+def e2e(root: Path, target: str) -> None:
     figures = root / ".build" / "log" / "e2e" / "figures.txt"
-    with Step(root, "cluster tests", "e2e") as step:
-        code, text = step.run(program(root, "python"), "-m", "pytest", "-q", "--color=no", E2E)
+    with Step(root, "cluster tests", target) as step:
+        code, text = step.run(program(root, "python"), "-m", "pytest", "-q", "--color=no", *E2E[target])
         closing = last(r"^=* ?\d+ .* in [\d.]+s.*$", text).strip("= ")
         if code:
-            raise failed_tests(text, closing, "e2e")
+            raise failed_tests(text, closing, target)
     print(figures.read_text() if figures.exists() else "", end="")
     print(closing)
 
@@ -321,17 +326,17 @@ def become(root: Path, lock: IO[str], *command: str) -> NoReturn:
     os.execve(command[0], command, environ())
 
 
-def run_e2e(root: Path, lock: IO[str], args: list[str]) -> int:
-    code = programs(root)
+def run_e2e(root: Path, lock: IO[str], target: str, args: list[str]) -> int:
+    code = programs(root, target)
     if code == 0 and args:
-        become(root, lock, program(root, "python"), "-m", "pytest", "-q", E2E, *args)
+        become(root, lock, program(root, "python"), "-m", "pytest", "-q", *E2E[target], *args)
     if code == 0:
-        e2e(root)
+        e2e(root, target)
     return code
 
 
 def run_cluster(root: Path, lock: IO[str], args: list[str]) -> int:
-    return programs(root) or become(root, lock, program(root, "python"), "-m", "tests.e2e.play", *args)
+    return programs(root, "cluster") or become(root, lock, program(root, "python"), "-m", "tests.e2e.play", *args)
 
 
 MODULES = {"bench": "bench", "soak": "tests.adversary", "image": "tools.image"}  # targets that are one program
@@ -347,8 +352,8 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
                 become(root, lock, program(root, "python"), "-m", MODULES[target], *args)
             if target == "cluster":
                 return run_cluster(root, lock, args)
-            if target == "e2e":
-                return run_e2e(root, lock, args)
+            if target in E2E:
+                return run_e2e(root, lock, target, args)
             if target == "test" and args:  # someone is after a few tests: their output is what is wanted
                 become(root, lock, program(root, "python"), "-m", "pytest", "-q", *args)
             lint(root)

@@ -1,8 +1,8 @@
 """Writes every scheduler configuration in deploy/ from the one description below.
 
-kube-scheduler has known three formats for the same thing: Policy (up to 1.22), KubeSchedulerConfiguration v1beta3 (1.23
-and 1.24) and v1 (from 1.25 on). Run it after a change: `.venv/bin/python -m tools.render_scheduler`. A test compares
-what it would write with what is there.
+kube-scheduler has known several formats for the same thing: Policy (up to 1.22), and KubeSchedulerConfiguration v1beta1
+(1.19 to 1.22), v1beta3 (1.23 to 1.28) and v1 (from 1.25 on). Run it after a change: `.venv/bin/python -m
+tools.render_scheduler`. A test compares what it would write with what is there.
 """
 
 import json
@@ -47,7 +47,22 @@ OVER_TLS: dict[str, Any] = {
         "keyFile": "/etc/kubernetes/gpushare/client.key",
     },
 }
+# A Policy without priorities has the default ones, LeastRequestedPriority among them. kube-scheduler 1.22 with -v=2 or
+# more does not start then: it fails to log the configuration of that one (or of MostRequestedPriority;
+# kubernetes#105202). So the others are named, each with its default weight. These are the same from 1.19 to 1.22.
+PRIORITIES = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodePreferAvoidPodsPriority": 10000,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+    "EvenPodsSpreadPriority": 2,
+}
 WHY = {
+    "priorities": "all that kube-scheduler has by default, but for LeastRequestedPriority: with that one, and without "
+    "this list, 1.22 does not start if its verbosity is 2 or more (kubernetes#105202)",
     "kubeconfig": "where kubeadm puts it; with a configuration file the scheduler ignores the flag --kubeconfig",
     "percentageOfNodesToScore": "else only some nodes are offered, and a pod waits although a node that was not "
     "offered has room on one GPU",
@@ -68,11 +83,12 @@ TLS_WHY = {
 def policy() -> dict[str, Any]:
     """For kube-scheduler up to 1.22, where a duration is nanoseconds. It cannot say percentageOfNodesToScore."""
     extender = {**EXTENDER, "httpTimeout": TIMEOUT_SECONDS * 10**9}
-    return {"kind": "Policy", "apiVersion": "v1", "extenders": [extender]}
+    priorities = [{"name": name, "weight": weight} for name, weight in PRIORITIES.items()]
+    return {"kind": "Policy", "apiVersion": "v1", "extenders": [extender], "priorities": priorities}
 
 
 def configuration(version: str, *, kubeconfig: str = KUBEADM_KUBECONFIG, tls: bool = False) -> dict[str, Any]:
-    """For kube-scheduler from 1.23 on, in place of its default configuration."""
+    """For kube-scheduler from 1.19 on, in place of its default configuration."""
     return {
         "apiVersion": f"kubescheduler.config.k8s.io/{version}",
         "kind": "KubeSchedulerConfiguration",
@@ -102,6 +118,7 @@ def rendered() -> dict[str, str]:
     return {
         "deploy/scheduler/policy.json": json.dumps(policy(), indent=2) + "\n",
         "deploy/scheduler/policy.yaml": HEADER + commented(policy(), WHY),
+        "deploy/scheduler/config-v1beta1.yaml": HEADER + commented(configuration("v1beta1"), WHY),
         "deploy/scheduler/config-v1beta3.yaml": HEADER + commented(configuration("v1beta3"), WHY),
         "deploy/scheduler/config-v1.yaml": HEADER + commented(configuration("v1"), WHY),
         "deploy/scheduler/config-v1-tls.yaml": HEADER + commented(configuration("v1", tls=True), {**WHY, **TLS_WHY}),

@@ -9,9 +9,11 @@ import yaml
 from gpushare.core import names
 from gpushare.extender import server
 from tests.deploy import manifests
+from tests.e2e import versions
 from tools import render_scheduler
 
 SCHEDULER = manifests.DEPLOY / "scheduler"
+ALL = (versions.NEWEST, *(kind for kinds in versions.OLDER.values() for kind in kinds))
 
 
 @pytest.mark.parametrize("path", sorted(render_scheduler.rendered()))
@@ -25,14 +27,38 @@ def test_no_other_configuration_is_there() -> None:
     assert shipped == {path for path in render_scheduler.rendered() if path.startswith("deploy/scheduler/")}
 
 
+def test_every_file_is_tried_with_a_kube_scheduler_that_reads_it() -> None:
+    tried = {kind.file for kind in ALL}
+    elsewhere = {"policy.yaml", "config-v1-tls.yaml"}  # the first is policy.json, the other has a test of its own
+    assert {path.name for path in SCHEDULER.iterdir()} == tried | elsewhere
+
+
+def test_the_guide_names_every_version_that_was_tried_with_its_file() -> None:
+    guide = (manifests.ROOT / "docs/install.md").read_text("utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("|") and "deploy/scheduler/" in line]
+    for kind in ALL:
+        (row,) = (line for line in rows if f"deploy/scheduler/{kind.file}" in line)
+        assert kind.version.removeprefix("v") in row
+
+
 def test_every_format_says_the_same() -> None:
     v1 = _read("config-v1.yaml")
-    assert v1 == {**_read("config-v1beta3.yaml"), "apiVersion": "kubescheduler.config.k8s.io/v1"}
+    for older in ("v1beta1", "v1beta3"):
+        assert {**v1, "apiVersion": f"kubescheduler.config.k8s.io/{older}"} == _read(f"config-{older}.yaml")
     policy = _read("policy.yaml")
     assert policy == json.loads((SCHEDULER / "policy.json").read_text("utf-8"))
     (of_policy,), (of_v1,) = policy["extenders"], v1["extenders"]
     assert {**of_policy, "httpTimeout": "5s"} == of_v1
     assert of_policy["httpTimeout"] == 5_000_000_000  # nanoseconds
+
+
+def test_a_policy_names_its_priorities_and_none_that_stops_kube_scheduler_1_22() -> None:
+    weights = {one["name"]: one["weight"] for one in _read("policy.yaml")["priorities"]}
+    assert not weights.keys() & {"LeastRequestedPriority", "MostRequestedPriority", "RequestedToCapacityRatioPriority"}
+    assert weights.pop("NodePreferAvoidPodsPriority") == 10000
+    assert weights.pop("EvenPodsSpreadPriority") == 2
+    assert set(weights.values()) == {1}, "the others have their default weight"
+    assert "predicates" not in _read("policy.yaml"), "without a list the scheduler checks all that it does by default"
 
 
 def test_the_extender_decides_and_every_node_is_offered() -> None:

@@ -1,9 +1,9 @@
 """The programs of a real cluster: found, or built once and kept by version in the user's cache folder.
 
 etcd and containerd come from Debian packages, unpacked and not installed, so that no service starts; Kubernetes is
-built from the Go module proxy. Each is made under another name and renamed when it is whole, and a lock keeps two
-builds from meeting. `make e2e` runs this file once for each that is missing to show a line for it; `cluster` and
-`containers` find them with `program` and `packaged`.
+built from the Go module proxy, and of older versions kube-scheduler alone. Each is made under another name and renamed
+when it is whole, and a lock keeps two builds from meeting. `make` runs this file once for each that is missing, to show
+a line for it; `cluster` and `containers` find them with `program` and `packaged`.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from gpushare.obs.errors import UserError
@@ -27,22 +28,38 @@ CONTAINERS = "containerd"  # with all it takes to run a container; debootstrap i
 PACKAGES = ("containerd", "runc", "containernetworking-plugins", "busybox-static", "debootstrap")
 MODULE = "kubernetes sources"
 KUBERNETES = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "kubelet")
+SCHEDULER = "kube-scheduler"
+OLDER = "scheduler "  # and a version: the name of an older kube-scheduler, when it has to be made
+# The Go that builds a kube-scheduler of this version; a newer one does not build the oldest. Each is the newest patch
+# release of which the module proxy and its checksum database have every module.
+TOOLCHAINS = {
+    "v1.22.17": "go1.21.13",
+    "v1.23.17": "go1.21.13",
+    "v1.25.4": "go1.21.13",
+    "v1.28.15": "go1.21.13",
+    "v1.31.4": "go1.24.9",
+}
+TARGETS = {"cluster": (), "e2e": ("v1.22.17",), "e2e-versions": tuple(TOOLCHAINS)}  # of make; what each wants besides
 COSTS = "7 minutes on 2 cores, 410 MB"
+COSTS_OLDER = "2 to 6 minutes on 2 cores, 50 MB"
 OLDEST_GO = (1, 21)  # fetches the toolchain that the sources ask for by itself
-STAGED = re.compile(r"^\s*(k8s\.io/\S+) v0\.0\.0$", re.MULTILINE)  # of Kubernetes' go.mod: made from its own tree
+# Of Kubernetes' go.mod:
+LANGUAGE = re.compile(r"^go (\S+)$", re.MULTILINE)
+STAGED = re.compile(r"^\s*(k8s\.io/\S+) v0\.0\.0$", re.MULTILINE)  # made from its own tree
+REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => ([^.\s]\S*) (v\S+)$", re.MULTILINE)  # but for those of its own tree
 
 
-def folder() -> Path:
+def folder(version: str = VERSION) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "gpushare" / f"kubernetes-{VERSION}"
+    return Path(cache) / "gpushare" / f"kubernetes-{version}"
 
 
-def program(name: str) -> Path:
+def program(name: str, version: str = VERSION) -> Path:
     """Where a program is, or will be."""
     if name == ETCD:
         found = shutil.which(ETCD)
         return Path(found) if found else folder() / ETCD
-    return folder() / name
+    return folder(version) / name
 
 
 def packaged(path: str) -> Path:
@@ -50,28 +67,29 @@ def packaged(path: str) -> Path:
     return folder() / CONTAINERS / path
 
 
-def missing() -> list[str]:
-    """What has to be made, in this order."""
+def missing(older: Iterable[str] = ()) -> list[str]:
+    """What has to be made, in this order. `older`: versions of which kube-scheduler is wanted as well."""
     kubernetes = [name for name in KUBERNETES if not program(name).exists()]
     sources = [MODULE] if kubernetes and not _module_is_current() else []
     packages = [ETCD] * (not program(ETCD).exists()) + [CONTAINERS] * (not packaged("").exists())
-    return packages + sources + kubernetes
+    schedulers = [f"{OLDER}{version}" for version in older if not program(SCHEDULER, version).exists()]
+    return packages + sources + kubernetes + schedulers
 
 
 def _module_is_current() -> bool:
     """It knows what the programs need that were named when it was made."""
     file = folder() / "module" / "programs.go"
-    return file.exists() and file.read_text() == _imports()
+    return file.exists() and file.read_text() == _imports(KUBERNETES)
 
 
-def check() -> None:
+def check(older: Iterable[str] = ()) -> None:
     """What must be there before anything is built or started."""
     if os.geteuid() != 0:
         raise UserError("make e2e has to run as root", "its cluster has a network of its own", "sudo make e2e")
     for tool, package in {"openssl": "openssl", "setpriv": "util-linux"}.items():
         if not shutil.which(tool):
             raise UserError(f"{tool} not found", "the cluster is started with it", f"apt-get install {package}")
-    lacking = set(missing())
+    lacking = set(missing(older))
     if lacking - {ETCD, CONTAINERS}:
         _check_go()
     if lacking & {ETCD, CONTAINERS} and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
@@ -96,21 +114,29 @@ def _go_version() -> tuple[int, int]:
 
 def ensure(name: str) -> None:
     """Makes one of `missing()`, unless somebody else has done so meanwhile. Output of the tools goes to stderr."""
-    folder().mkdir(parents=True, exist_ok=True)
-    with _alone(folder() / "lock"), tempfile.TemporaryDirectory(dir=folder(), prefix="making-") as work:
-        if name in missing():
-            make = {ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, MODULE: _write_module}.get(name) or _builder(name)
-            whole = make(Path(work))
+    older = [name.removeprefix(OLDER)] if name.startswith(OLDER) else []
+    at = folder(*older)
+    at.mkdir(parents=True, exist_ok=True)
+    with _alone(at / "lock"), tempfile.TemporaryDirectory(dir=at, prefix="making-") as work:
+        if name in missing(older):
+            whole = _maker(name)(Path(work))
             if whole.is_dir():
-                shutil.rmtree(folder() / whole.name, ignore_errors=True)  # one of other contents
-            whole.rename(folder() / whole.name)
+                shutil.rmtree(at / whole.name, ignore_errors=True)  # one of other contents
+            whole.rename(at / whole.name)
 
 
-def ensure_all(say: Callable[[str], None]) -> None:
+def ensure_all(say: Callable[[str], None], older: Iterable[str] = ()) -> None:
     """For a test run that nobody prepared with `make`."""
-    for name in missing():
-        say(f"making {name} in {folder()}")
+    for name in missing(older):
+        say(f"making {name} in {folder().parent}")
         ensure(name)
+
+
+def _maker(name: str) -> Callable[[Path], Path]:
+    if name.startswith(OLDER):
+        return partial(_make_older, version=name.removeprefix(OLDER))
+    makers = {ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, MODULE: _write_module}
+    return makers.get(name) or partial(_build, module=folder() / "module", name=name)
 
 
 def _fetch_etcd(work: Path) -> Path:
@@ -130,43 +156,49 @@ def _unpack(work: Path, *packages: str) -> Path:
     return work / "unpacked"
 
 
-def _write_module(work: Path) -> Path:
+def _make_older(work: Path, version: str) -> Path:
+    """Its sources are needed no more when it is built."""
+    module = _write_module(work, version, (SCHEDULER,))
+    return _build(work, module, SCHEDULER, version)
+
+
+def _write_module(work: Path, version: str = VERSION, programs: tuple[str, ...] = KUBERNETES) -> Path:
     """A module that requires Kubernetes. Its staged parts are published under versions of their own."""
     module = work / "module"
     module.mkdir()
-    (module / "go.mod").write_text("module e2e\n\ngo 1.21\n")
-    said = _run(module, "go", "mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}")
-    staged = STAGED.findall(Path(json.loads(said)["GoMod"]).read_text())
-    published = VERSION.replace("v1.", "v0.")
-    for change in (f"-require=k8s.io/kubernetes@{VERSION}", *(f"-replace={m}={m}@{published}" for m in staged)):
-        _run(module, "go", "mod", "edit", change)
-    (module / "programs.go").write_text(_imports())
-    _run(module, "go", "mod", "tidy")
+    (module / "go.mod").write_text("module e2e\n")
+    go = partial(_run, module, "go", toolchain=TOOLCHAINS.get(version, ""))
+    said = go("mod", "download", "-json", f"k8s.io/kubernetes@{version}")
+    its_own = Path(json.loads(said)["GoMod"]).read_text()
+    (language,) = LANGUAGE.findall(its_own)
+    published = version.replace("v1.", "v0.")
+    replaced = {part: f"{other}@{at}" for part, other, at in REPLACED.findall(its_own)}
+    replaced |= {part: f"{part}@{published}" for part in STAGED.findall(its_own)}
+    changes = (f"-replace={part}={other}" for part, other in replaced.items())
+    go("mod", "edit", f"-go={language}", f"-require=k8s.io/kubernetes@{version}", *changes)
+    (module / "programs.go").write_text(_imports(programs))
+    go("mod", "tidy")
     return module
 
 
-def _imports() -> str:
-    imports = "".join(f'import _ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES)
+def _imports(programs: tuple[str, ...]) -> str:
+    imports = "".join(f'import _ "k8s.io/kubernetes/cmd/{name}"\n' for name in programs)
     return f"//go:build programs\n\npackage main\n\n{imports}"
 
 
-def _builder(name: str) -> Callable[[Path], Path]:
-    major, minor, _ = VERSION.removeprefix("v").split(".")
-    facts = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor}
+def _build(work: Path, module: Path, name: str, version: str = VERSION) -> Path:
+    major, minor, _ = version.removeprefix("v").split(".")
+    facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(["-s", "-w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in facts.items())])
-
-    def build(work: Path) -> Path:
-        package = f"k8s.io/kubernetes/cmd/{name}"
-        _run(folder() / "module", "go", "build", "-trimpath", "-ldflags", flags, "-o", str(work / name), package)
-        return work / name
-
-    return build
+    build = ("go", "build", "-trimpath", "-ldflags", flags, "-o", str(work / name), f"k8s.io/kubernetes/cmd/{name}")
+    _run(module, *build, toolchain=TOOLCHAINS.get(version, ""))
+    return work / name
 
 
-def _run(at: Path, *command: str) -> str:
+def _run(at: Path, *command: str, toolchain: str = "") -> str:
     environment = dict(os.environ, CGO_ENABLED="0")
-    if command[0] == "go" and _go_version() < (1, 26):
-        environment["GOTOOLCHAIN"] = "auto"
+    if command[0] == "go" and (toolchain or _go_version() < (1, 26)):
+        environment["GOTOOLCHAIN"] = toolchain or "auto"
     done = subprocess.run(["nice", *command], cwd=at, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise UserError(
@@ -192,21 +224,27 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def main(names: list[str]) -> int:
-    """Without names: says what is missing, one per line. With names: makes these."""
+def main(words: list[str]) -> int:
+    """`list` and a target of make: says what it lacks, one per line. `make` and one of these: makes it."""
+    deed, given = words
     try:
-        if names:
-            for name in names:
-                ensure(name)
+        if deed == "make":
+            ensure(given)
         else:
-            check()
-            if set(missing()) & set(KUBERNETES):
-                print(f"  Kubernetes {VERSION} is built once: {COSTS}, kept in {folder()}", file=sys.stderr)
-            print("".join(f"{name}\n" for name in missing()), end="")
+            check(TARGETS[given])
+            _list(missing(TARGETS[given]))
     except UserError as error:
         print(error.render(), file=sys.stderr)
         return error.code
     return 0
+
+
+def _list(lacking: list[str]) -> None:
+    if set(lacking) & set(KUBERNETES):
+        print(f"  Kubernetes {VERSION} is built once: {COSTS}, kept in {folder()}", file=sys.stderr)
+    if any(name.startswith(OLDER) for name in lacking):
+        print(f"  older kube-schedulers are built once: {COSTS_OLDER} each, kept beside it", file=sys.stderr)
+    print("".join(f"{name}\n" for name in lacking), end="")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.e2e import audit, binaries, network, processes, shipped
+from tests.e2e import audit, binaries, network, processes, shipped, versions
 from tests.e2e.processes import Process, Processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +59,7 @@ class Cluster:
         self.tokens = {name: name.rpartition(":")[2] + "-token" for name in (ADMIN, CONTROLLERS, SCHEDULER, KUBELET)}
         self._key = self.work / "service-accounts.key"
         self._lock = contextlib.ExitStack()
+        self.kind = versions.NEWEST  # of kube-scheduler
         self._ports = iter(range(FIRST_SCHEDULER_PORT, FIRST_SCHEDULER_PORT + 1000))
 
     # Start and end
@@ -233,19 +234,19 @@ class Cluster:
         self, *, name: str = "default-scheduler", log: str | None = None, verbosity: int = 2, **changes: Any
     ) -> AsyncIterator[Process]:
         """kube-scheduler with our configuration, `changes` on top of it."""
-        port, log = next(self._ports), log or f"kube-scheduler-{name}"
+        port, log, kind = next(self._ports), log or f"kube-scheduler-{name}", self.kind
         config = self.kubeconfig(SCHEDULER, self.tokens[SCHEDULER])
-        file = self._write(f"{log}-{port}.json", shipped.scheduler_configuration(config, name=name, **changes))
+        file = self._write(f"{log}-{port}.json", kind.settings(config, name=name, **changes))
         process = self.processes.start(
-            log, binaries.program("kube-scheduler"), f"--config={file}", f"-v={verbosity}",
+            log, kind.program, *kind.arguments(file, config), f"-v={verbosity}",
             "--bind-address=127.0.0.1", f"--secure-port={port}",
             f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}",
         )  # fmt: skip
         try:
-            await self._until_ok(f"https://127.0.0.1:{port}/readyz", process)
+            await self._until_ok(f"https://127.0.0.1:{port}{kind.health}", process)
             yield process
         finally:
-            await self.processes.end(process)
+            await self.processes.end(process, kind.ended_by)
 
     async def account_kubeconfig(self, namespace: str, account: str, server: str = URL) -> Path:
         """As this service account, with exactly its rights. `server`: whoever stands before the API server."""

@@ -5,21 +5,26 @@ kubelet, `world` is one test's part of it.
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from gpushare.obs.errors import UserError
 from tests.devcluster import support
-from tests.e2e import binaries, containers_images, figures, kubelet, sight
-from tests.e2e.cluster import ADMIN, URL, Cluster, say
+from tests.e2e import binaries, containers_images, figures, kubelet, versions
+from tests.e2e.cluster import Cluster, say
 from tests.e2e.kubelet import Node
-from tests.e2e.world import World
+from tests.e2e.world import World, connected, opened
 
 FIGURES = pytest.StashKey[figures.Figures]()
 CLUSTER = pytest.StashKey[Cluster]()
 TAIL = 30  # lines of each log that a failed test shows
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--schedulers", choices=sorted(versions.OLDER), default=versions.OLDEST, help="whom test_versions.py is about"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,9 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    kinds = (getattr(item, "callspec", None) for item in request.session.items)
+    older = sorted({kind.params["kind"].version for kind in kinds if kind and "kind" in kind.params})
     try:
-        binaries.check()
-        binaries.ensure_all(say)
+        binaries.check(older)
+        binaries.ensure_all(say, older)
     except UserError as error:
         pytest.exit(error.render(), error.code)
     if any("node" in getattr(item, "fixturenames", ()) for item in request.session.items):
@@ -60,26 +67,14 @@ def node(cluster: Cluster) -> Iterator[Node]:
 @pytest.fixture
 async def api(cluster: Cluster) -> AsyncIterator[support.Api]:
     """A client with a namespace of its own."""
-    async with support.connect(URL, cluster.tokens[ADMIN], str(cluster.ca)) as api:
-        # Every namespace gets this from a controller; after that nothing happens in ours that we do not do.
-        while (await api.get(f"{api.configmaps}/kube-root-ca.crt")).code == 404:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    async with connected(cluster) as api:
         yield api
 
 
 @pytest.fixture
 async def world(cluster: Cluster, api: support.Api) -> AsyncIterator[World]:
-    shown = sight.Sight(api)
-    watching = asyncio.create_task(shown.run())
-    world = World(cluster, api, shown)
-    try:
+    async with opened(cluster, api) as world:
         yield world
-        assert not watching.done(), watching.exception()
-        await world.clean_up()
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
 
 
 @pytest.fixture(scope="session", name="figures")

@@ -5,11 +5,16 @@ from pathlib import Path
 
 
 class Figures:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    def __init__(self, lines: list[str] | None = None, prefix: str = "") -> None:
+        self.lines: list[str] = [] if lines is None else lines
+        self._prefix = prefix
 
     def say(self, what: str, figures: str) -> None:
-        self.lines.append(f"  {what}: {figures}")
+        self.lines.append(f"  {self._prefix}{what}: {figures}")
+
+    def of(self, whom: str) -> "Figures":
+        """The same, where each line says whose figure it is."""
+        return Figures(self.lines, f"{whom}: ")
 
     def write(self, path: Path) -> None:
         if self.lines and path.parent.is_dir():

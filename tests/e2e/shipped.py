@@ -39,11 +39,23 @@ def rights(name: str = "extender.yaml") -> list[Object]:
     return [document for document in documents(name) if document["kind"] in RIGHTS]
 
 
+def scheduler_policy(file: str, *, extender: Object | None = None) -> Object:
+    """Ours for kube-scheduler ≤ 1.22. `extender` changes words of its entry."""
+    (policy,) = documents(f"scheduler/{file}")
+    (entry,) = policy["extenders"]
+    return {**policy, "extenders": [{**entry, **(extender or {})}]}
+
+
 def scheduler_configuration(
-    kubeconfig: Path, *, name: str = "default-scheduler", extender: Object | None = None, **changes: Any
+    kubeconfig: Path,
+    *,
+    file: str = "config-v1.yaml",
+    name: str = "default-scheduler",
+    extender: Object | None = None,
+    **changes: Any,
 ) -> Object:
-    """Ours for kube-scheduler ≥ 1.25. `extender` changes words of its entry, `changes` of the rest."""
-    (configuration,) = documents("scheduler/config-v1.yaml")
+    """Ours, by default for kube-scheduler ≥ 1.25. `extender` changes words of its entry, `changes` of the rest."""
+    (configuration,) = documents(f"scheduler/{file}")
     (entry,) = configuration["extenders"]
     return {
         **configuration,

@@ -12,6 +12,7 @@ import aiohttp
 from tests.devcluster.support import Api, Object
 
 GONE = 410
+PATIENCE = 30.0  # seconds; for whatever is sure to come
 WATCH_SECONDS = 200  # the client gives up any request after 300
 
 
@@ -88,10 +89,10 @@ class Sight:
         except TimeoutError:
             raise AssertionError(f"not within {seconds:.0f} s: {what}; {self._summary()}") from None
 
-    async def until_bound(self, *names: str, seconds: float = 10.0) -> None:
+    async def until_bound(self, *names: str, seconds: float = PATIENCE) -> None:
         await self.until("bound", lambda: all(node_of(self.pods.get(name, {})) for name in names), seconds)
 
-    async def until_refused(self, *names: str, seconds: float = 10.0) -> None:
+    async def until_refused(self, *names: str, seconds: float = PATIENCE) -> None:
         await self.until("refused", lambda: all(refusal(self.pods.get(name, {})) for name in names), seconds)
 
     def _summary(self) -> str:

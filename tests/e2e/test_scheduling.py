@@ -16,6 +16,7 @@ class Real:
 
     def __init__(self, world: World) -> None:
         self.api, self.sight, self._world = world.api, world.sight, world
+        self.version = world.cluster.kind.number
         self.nodes: dict[str, str] = {}
         self.extender_port = shipped.EXTENDER_PORT
 

@@ -10,13 +10,16 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from gpushare.core import ledger, names
-from tests.e2e import objects, sight
+from tests.e2e import objects, sight, timed
 from tests.e2e.figures import Figures, distribution
 from tests.e2e.world import World
 from tests.scenarios.objects import Object
 
 RELEASES, OTHERS, HOLDS = 50, 6, 6
 SOON, LATEST = 1.0, 5.0  # seconds: nine of ten times, and always
+NO_BACK_OFF = (1, 33)  # from then on an idle kube-scheduler tries a woken pod at once
+# Before, it waits until the pod's back-off is over: 2 s after a second try, and it looks once a second.
+BACK_OFF, TURNS = 3.0, 6
 SETTLING = 0.3  # seconds; whatever a refusal stirred up
 GPUS = [8000, 8000]
 BROAD, LARGEST_CONDITION = 1000, 2048  # nodes; bytes
@@ -34,13 +37,14 @@ async def _from_cause_to_binding(world: World, waiter: str, units: int, cause: C
     return max(world.sight.bound_at[waiter] - visible, 0.0)
 
 
-def _check_and_tell(figures: Figures, what: str, waits: Sequence[float], more: str = "") -> None:
-    soon = sum(wait < SOON for wait in waits)
-    figures.say(what, f"{distribution(waits)}; {soon} of {len(waits)} within {SOON:.0f} s{more}")
-    assert soon >= 0.9 * len(waits), sorted(waits)
-    assert max(waits) < LATEST, sorted(waits)
+def _check_and_tell(world: World, figures: Figures, what: str, waits: Sequence[float], more: str = "") -> None:
+    patience = 0.0 if world.cluster.kind.number >= NO_BACK_OFF else BACK_OFF
+    soon = sum(wait < SOON + patience for wait in waits)
+    measured = f"{distribution(waits)}; {soon} of {len(waits)} within {SOON + patience:.0f} s{more}"
+    timed.tell(figures, what, measured, in_time=soon >= 0.9 * len(waits) and max(waits) < LATEST + patience)
 
 
+@timed.repeated_once
 async def test_a_waiting_pod_is_bound_soon_after_a_release(world: World, figures: Figures) -> None:
     """Each that was bound is the next one's obstacle."""
     await world.make_nodes(1, gpus=GPUS)
@@ -48,7 +52,7 @@ async def test_a_waiting_pod_is_bound_soon_after_a_release(world: World, figures
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         in_the_way = await world.make_pods(*({"name": f"first-{i}", "containers": {"main": 5000}} for i in range(2)))
         await world.sight.until_bound(*in_the_way)
-        for turn in range(RELEASES):
+        for turn in range(RELEASES if world.cluster.kind.number >= NO_BACK_OFF else TURNS):
             oldest = in_the_way.pop(0)
 
             async def release(name: str = oldest) -> None:
@@ -59,9 +63,10 @@ async def test_a_waiting_pod_is_bound_soon_after_a_release(world: World, figures
             in_the_way.append(f"waits-{turn}")
             world.check_capacity()
         woken = (await world.metrics())("gpushare_wake_ups_total")
-    _check_and_tell(figures, "from a release to the waiting pod's binding", waits, f"; {woken:.0f} wake-ups")
+    _check_and_tell(world, figures, "from a release to the waiting pod's binding", waits, f"; {woken:.0f} wake-ups")
 
 
+@timed.repeated_once
 async def test_a_waiting_pod_is_bound_soon_after_a_hold_expires(world: World, figures: Figures) -> None:
     """A scheduler was told of a node, and never came back."""
     nodes = await world.make_nodes(HOLDS, gpus=[8000])
@@ -82,9 +87,10 @@ async def test_a_waiting_pod_is_bound_soon_after_a_hold_expires(world: World, fi
         bound = sorted(world.sight.bound_at[name] for name in waiting)
         waits = [max(at - end, 0.0) for at, end in zip(bound, ends, strict=True)]
     assert bound[0] > ends[0] - 1, "nobody takes what is held"
-    _check_and_tell(figures, "from the end of a hold to the waiting pod's binding", waits)
+    _check_and_tell(world, figures, "from the end of a hold to the waiting pod's binding", waits)
 
 
+@timed.repeated_once
 async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_says(
     world: World, figures: Figures
 ) -> None:
@@ -97,9 +103,10 @@ async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_say
         await world.patch(f"/api/v1/nodes/{node}", notes)
 
     waits = await _with_one_gpu_sick(world, lambda: says(False), lambda: says(True))
-    _check_and_tell(figures, "from a GPU's being well (annotation) to the waiting pod's binding", waits)
+    _check_and_tell(world, figures, "from a GPU's being well (annotation) to the waiting pod's binding", waits)
 
 
+@timed.repeated_once
 async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_others_say(world: World, figures: Figures) -> None:
     (node,) = await world.make_nodes(1, gpus=GPUS)
     path = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
@@ -112,7 +119,7 @@ async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_others_say(w
         assert (await world.api.call("DELETE", f"{path}/{names.UNHEALTHY_PREFIX}{node}")).code == 200
 
     waits = await _with_one_gpu_sick(world, sick, well)
-    _check_and_tell(figures, "from a GPU's being well (ConfigMap) to the waiting pod's binding", waits)
+    _check_and_tell(world, figures, "from a GPU's being well (ConfigMap) to the waiting pod's binding", waits)
 
 
 async def _with_one_gpu_sick(world: World, sick: Cause, well: Cause) -> list[float]:
@@ -132,9 +139,16 @@ async def _with_one_gpu_sick(world: World, sick: Cause, well: Cause) -> list[flo
     return waits
 
 
+@timed.repeated_once
 async def test_a_waiting_pod_is_bound_soon_after_a_node_comes_back(world: World, figures: Figures) -> None:
     full, away = await world.make_nodes(2, gpus=GPUS)
     path = f"/api/v1/nodes/{away}"
+
+    async def leave() -> None:
+        """Everybody knows when the extender does: before, the next pod could still be sent there."""
+        assert (await world.api.call("DELETE", path)).code == 200
+        while (await world.ask(f"inspect/{away}"))["nodes"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     async def back() -> None:
         """Visible is a node that pods may go to: new ones are tainted for a moment."""
@@ -144,7 +158,7 @@ async def test_a_waiting_pod_is_bound_soon_after_a_node_comes_back(world: World,
 
     waits = []
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
-        assert (await world.api.call("DELETE", path)).code == 200
+        await leave()
         holders = await world.make_pods(*({"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)))
         await world.sight.until_bound(*holders)
         assert {node for node, _ in world.granted()} == {full}
@@ -153,8 +167,8 @@ async def test_a_waiting_pod_is_bound_soon_after_a_node_comes_back(world: World,
             waits.append(await _from_cause_to_binding(world, waiter, 6000, back))
             await world.delete_pod(waiter)
             await world.sight.until("gone", lambda name=waiter: name in world.sight.gone_at, 10)  # type: ignore[misc]
-            assert (await world.api.call("DELETE", path)).code == 200
-    _check_and_tell(figures, "from a node's coming back to the waiting pod's binding", waits)
+            await leave()
+    _check_and_tell(world, figures, "from a node's coming back to the waiting pod's binding", waits)
 
 
 async def test_what_a_thousand_nodes_say_against_a_pod_stays_short(world: World, figures: Figures) -> None:
@@ -172,8 +186,10 @@ async def test_what_a_thousand_nodes_say_against_a_pod_stays_short(world: World,
         await world.make_various_nodes([{"gpus": [6000, 6000 + i, 6500 - i], **words} for i in range(count)])
     async with world.cluster.extender(), world.cluster.scheduler():
         (name,) = await world.make_pods({"name": "large", "containers": {"main": 9000}})
-        await world.sight.until_refused(name, seconds=30)
-        said = sight.refusal(world.sight.pods[name])
+        # An old kube-scheduler begins before it knows all nodes, and thinks again when it knows more.
+        everybody = f"0/{BROAD} nodes are available"
+        shown = world.sight.pods
+        await world.sight.until(everybody, lambda: sight.refusal(shown.get(name, {})).startswith(everybody), 60)
+        said = sight.refusal(shown[name])
     figures.say(f"what {len(world.nodes)} nodes say against a pod", f"{len(said.encode())} bytes: {said}")
-    assert said.startswith(f"0/{BROAD} nodes are available"), said
     assert len(said.encode()) < LARGEST_CONDITION

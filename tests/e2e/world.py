@@ -15,9 +15,10 @@ import aiohttp
 from prometheus_client import parser
 
 from gpushare.core import names
+from tests.devcluster import support
 from tests.devcluster.support import Answer, Api
 from tests.e2e import audit, objects, shipped, sight
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import ADMIN, URL, Cluster
 from tests.scenarios.objects import Object
 
 AT_ONCE = 16  # requests of ours
@@ -67,6 +68,12 @@ class World:
     async def patch(self, path: str, patch: Object) -> None:
         answer = await self.api.patch(path, patch)
         assert answer.code == 200, answer.body
+
+    @contextlib.asynccontextmanager
+    async def anew(self) -> AsyncIterator["World"]:
+        """Another one, of which nobody has seen anything yet."""
+        async with connected(self.cluster) as api, opened(self.cluster, api) as world:
+            yield world
 
     async def clean_up(self) -> None:
         await self.api.call("DELETE", self.api.pods, {"gracePeriodSeconds": 0})
@@ -177,6 +184,34 @@ class World:
                 await work()
 
         await asyncio.gather(*map(one, works))
+
+
+@contextlib.asynccontextmanager
+async def connected(cluster: Cluster) -> AsyncIterator[Api]:
+    """A client with a namespace of its own."""
+    async with support.connect(URL, cluster.tokens[ADMIN], str(cluster.ca)) as api:
+        # Every namespace gets this from a controller; after that nothing happens in ours that we do not do.
+        while (await api.get(f"{api.configmaps}/kube-root-ca.crt")).code == 404:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def opened(cluster: Cluster, api: Api) -> AsyncIterator[World]:
+    """Nothing of it is left afterwards, whatever happened in it."""
+    shown = sight.Sight(api)
+    watching = asyncio.create_task(shown.run())
+    world = World(cluster, api, shown)
+    try:
+        yield world
+    finally:
+        try:
+            assert not watching.done(), watching.exception()
+            await world.clean_up()
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
 
 
 def gpus_of(pod: Object) -> dict[int, int]:

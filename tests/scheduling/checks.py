@@ -2,6 +2,7 @@
 
 * `expect: {pod: a}`, or `{node: a, main: 0, helper: [0, 1]}` with the GPUs of its containers;
   `{waits: sentence}`: its condition begins with that, in kube-scheduler's words; `{gated: true}`; `{untouched: true}`.
+  Where its words changed, `waits: {"1.19": sentence, "1.34": sentence}`: from which version on it says which.
 * `events: {pod: [FailedScheduling, Scheduled]}`: the reasons of the scheduler's own events about it.
 * `filters: 0`: how often the extender was asked.
 """
@@ -41,7 +42,7 @@ async def _expect(stage: Stage, name: str, expected: Object) -> None:
         return
     known(expected, {"waits", "gated", "untouched"}, f"expect {name}")
     if "waits" in expected:
-        await _until_said(stage, name, "Unschedulable", expected["waits"])
+        await _until_said(stage, name, "Unschedulable", in_words_of(stage.version, expected["waits"]))
     elif "gated" in expected:
         await _until_said(stage, name, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
     else:
@@ -58,6 +59,19 @@ async def _until_said(stage: Stage, name: str, reason: str, sentence: str) -> No
         return told.get("reason") == reason and (message == sentence or message.startswith(f"{sentence} "))
 
     await stage.sight.until(f"{name}: {sentence}", said, PATIENCE)
+
+
+def in_words_of(version: tuple[int, int], said: str | dict[str, str]) -> str:
+    """The sentence of the latest change up to this version."""
+    if isinstance(said, str):
+        return said
+    changes = {number(since): sentence for since, sentence in said.items()}
+    return changes[max(since for since in changes if since <= version)]
+
+
+def number(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")
+    return int(major), int(minor)
 
 
 def _gpus(pod: Object) -> dict[str, list[int]]:

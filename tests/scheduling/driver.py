@@ -7,7 +7,7 @@ Nodes and pods are told in the words of `tests/scenarios/objects.py`, and these:
 
 Pods of `there` exist before the scheduler starts; those of `pods` come one by one, each when the one before it was
 decided. A step is at most one deed (the methods of `Deeds`) with any number of expectations (`checks.py`), which are
-waited for.
+waited for. `since: {version: "1.27", why: ...}` is said of what older kube-schedulers cannot do.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from tests.scenarios.objects import Object
 from tests.scheduling import checks
 from tests.scheduling.stage import Stage, until_decided
 
-SCENARIO_WORDS = {"name", "nodes", "there", "pods", "steps", *checks.WORDS}
+SCENARIO_WORDS = {"name", "since", "nodes", "there", "pods", "steps", *checks.WORDS}
 NODE_WORDS = ("labels", "taints", "cordoned", "cpu")
 POD_WORDS = ("cpu", "gates", "scheduler")
 SCENARIOS = [
@@ -34,6 +34,11 @@ SCENARIOS = [
 
 def name_of(scenario: Object) -> str:
     return str(scenario["name"])
+
+
+def applies(scenario: Object, version: tuple[int, int]) -> bool:
+    """Whether kube-scheduler of this version can do what the scenario expects."""
+    return "since" not in scenario or version >= checks.number(scenario["since"]["version"])
 
 
 async def run(stage: Stage, scenario: Object) -> None:

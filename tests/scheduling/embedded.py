@@ -9,7 +9,7 @@ from gpushare.devcluster.scheduler import Scheduler
 from gpushare.extender.server import PREFIX
 from gpushare.kube.auth import Access
 from tests.devcluster import support
-from tests.e2e import objects
+from tests.e2e import objects, versions
 from tests.e2e.sight import Sight
 from tests.extender import inside
 from tests.scenarios.objects import Object
@@ -20,6 +20,7 @@ class Embedded:
         self.server, self.api, self.sight = server, api, shown
         self.nodes: dict[str, str] = {}
         self.extender_port = 0
+        self.version = versions.NEWEST.number
         self.filter_verb = "choose"
 
     async def create_node(self, words: Object) -> str:

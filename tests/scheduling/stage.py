@@ -15,8 +15,10 @@ PATIENCE = 20.0  # seconds; for whatever is sure to come
 
 
 class Stage(Protocol):
-    """`nodes`: by the name a scenario uses, the name in the cluster. `extender_port`: once the scheduler runs."""
+    """`nodes`: by the name a scenario uses, the name in the cluster. `extender_port`: once the scheduler runs.
+    `version`: of kube-scheduler, or the one it stands in for."""
 
+    version: tuple[int, int]
     api: Api
     sight: Sight
     nodes: dict[str, str]

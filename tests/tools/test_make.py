@@ -191,7 +191,7 @@ def test_every_failed_check_is_named_with_its_first_complaint(root: Path, capsys
 
 
 def pretend_programs(root: Path, script: str) -> None:
-    """A Python that answers as tests.e2e.binaries would: `$3` is the program to make, nothing asks what is missing."""
+    """A Python that answers as tests.e2e.binaries would: `$3` says what to do, `$4` for which target or program."""
     python = Path(make.program(root, "python"))
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n{script}\n")
@@ -199,21 +199,37 @@ def pretend_programs(root: Path, script: str) -> None:
 
 
 def test_every_program_that_has_to_be_made_is_a_step(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pretend_programs(root, '[ -n "$3" ] || printf "etcd\nkubernetes sources\n"')
-    assert make.programs(root) == 0
+    pretend_programs(root, '[ $3 = make ] || printf "etcd\nkubernetes sources\n"')
+    assert make.programs(root, "e2e") == 0
     assert [line[:20].strip() for line in capsys.readouterr().err.splitlines()] == ["etcd", "kubernetes sources"]
     assert (root / ".build/log/kubernetes-sources.log").exists()
 
 
+def test_each_target_asks_for_what_it_needs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend_programs(root, '[ $3 = make ] || echo "for $4"')
+    for target in ("cluster", "e2e", "e2e-versions"):
+        make.programs(root, target)
+    said = [line[:20].strip() for line in capsys.readouterr().err.splitlines()]
+    assert said == ["for cluster", "for e2e", "for e2e-versions"]
+
+
+def test_older_schedulers_have_a_target_of_their_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend_programs(root, 'case $2 in pytest) shift 4; echo "told: $*"; echo "1 passed in 2.00s";; esac')
+    make.e2e(root, "e2e-versions")
+    assert capsys.readouterr().out == "1 passed in 2.00s\n"
+    log = (root / ".build/log/e2e-versions.log").read_text()
+    assert "\ntold: tests/e2e/test_versions.py --schedulers=others\n" in log
+
+
 def test_a_missing_tool_is_the_programs_own_error(root: Path) -> None:
     pretend_programs(root, "exit 2")
-    assert make.programs(root) == 2
+    assert make.programs(root, "e2e") == 2
 
 
 def test_a_program_that_cannot_be_made_is_told_in_its_own_words(root: Path) -> None:
-    pretend_programs(root, '[ -n "$3" ] || { echo etcd; exit 0; }; echo "error: apt-get download failed" >&2; exit 2')
+    pretend_programs(root, '[ $3 = make ] || { echo etcd; exit 0; }; echo "error: apt-get download failed" >&2; exit 2')
     with pytest.raises(make.StepFailed) as failed:
-        make.programs(root)
+        make.programs(root, "e2e")
     assert failed.value.note == "error: apt-get download failed"
 
 
@@ -224,7 +240,7 @@ def test_the_hint_for_a_failed_cluster_test_names_its_target() -> None:
 
 def test_help_lists_every_target() -> None:
     said = subprocess.run(["make", "-C", make.ROOT, "--no-print-directory"], capture_output=True, text=True, check=True)
-    targets = ["help", "demo", "test", "soak", "e2e", "cluster", "lint", "bench", "image"]
+    targets = ["help", "demo", "test", "soak", "e2e", "e2e-versions", "cluster", "lint", "bench", "image"]
     assert [line.split()[1] for line in said.stdout.splitlines()] == targets
 
 
