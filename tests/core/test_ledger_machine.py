@@ -679,6 +679,5 @@ TestLedger.settings = settings(
     max_examples=250,
     stateful_step_count=40,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -1,6 +1,8 @@
 """Fixtures: `server` is the embedded API server with one node that has nothing of ours yet; time is short."""
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,13 @@ from tests.node import world
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     world.hasten(monkeypatch)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder for sockets, whose paths have at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="gpushare-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

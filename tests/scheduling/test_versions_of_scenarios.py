@@ -13,8 +13,9 @@ def test_the_newest_plays_every_scenario() -> None:
 
 
 def test_what_an_older_one_does_not_play_has_a_reason() -> None:
-    (gated,) = (scenario for scenario in driver.SCENARIOS if "since" in scenario)
-    assert gated["since"].keys() == {"version", "why"}
+    limited = [scenario for scenario in driver.SCENARIOS if "since" in scenario]
+    assert all(scenario["since"].keys() == {"version", "why"} for scenario in limited)
+    (gated,) = (scenario for scenario in limited if "gate" in scenario["name"])
     assert [driver.applies(gated, (1, minor)) for minor in (9, 26, 27, 36)] == [False, False, True, True]
 
 

@@ -77,8 +77,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node(short_path: Path) -> Node:
+    return Node(short_path)
 
 
 async def call(socket: Path, method: str, body: bytes) -> bytes:

@@ -59,10 +59,10 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def node(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(module, "Endpoint", partial(Endpoint, look_seconds=0.02, pause_seconds=0.02))
     monkeypatch.setattr(truth, "QUIET_SECONDS", 0.05)
-    return Node(tmp_path)
+    return Node(short_path)
 
 
 async def test_what_pods_hold_is_known_before_kubelet_may_ask(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
