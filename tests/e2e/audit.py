@@ -62,9 +62,13 @@ class Audit:
         return self._path.stat().st_size
 
     def since(self, mark: int) -> Iterator[Request]:
-        """Every request answered after the mark. A line that is being written is left for later."""
+        """Every request answered after the mark. A line that is being written is left for later, and one that was being
+        written at the mark belongs to what was before."""
         with self._path.open("rb") as file:
-            file.seek(mark)
+            if mark:
+                file.seek(mark - 1)
+                if not file.readline().endswith(b"\n"):
+                    return
             for line in file:
                 if line.endswith(b"\n"):
                     yield _decode(line)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.obs.errors import UserError
-from tests.e2e import binaries, processes, shipped
+from tests.e2e import audit, binaries, processes, shipped
 from tests.e2e.audit import Request
 from tests.e2e.cluster import Cluster
 from tests.e2e.processes import Processes
@@ -55,6 +55,18 @@ def test_what_is_missing_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatc
         "  try: install Go 1.21 or later (https://go.dev/dl) and have it on PATH"
     )
     assert error.value.code == 2
+
+
+def test_a_mark_in_the_middle_of_a_line_of_the_audit_log_is_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    seen = audit.Audit(log)
+    log.write_text('{"verb": "get"}\n{"verb": "li')
+    mark = seen.mark()
+    assert list(seen.since(mark)) == []
+    log.write_text('{"verb": "get"}\n{"verb": "list"}\n{"verb": "watch"}\n{"verb": "pa')
+    assert [request.verb for request in seen.since(mark)] == ["watch"]
+    assert [request.verb for request in seen.since(0)] == ["get", "list", "watch"]
+    assert [request.verb for request in seen.since(len('{"verb": "get"}\n'))] == ["list", "watch"]
 
 
 async def test_rights_are_the_service_accounts_and_every_request_is_seen(world: World, cluster: Cluster) -> None:
