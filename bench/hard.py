@@ -14,7 +14,7 @@ import msgspec
 from bench.inside import decoded_pod
 from bench.result import Result
 from gpushare.core import explain, names, request
-from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.cost import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
 from gpushare.extender.known import KnownPods

@@ -24,6 +24,10 @@ def _never(*_: object) -> bool:
     return False
 
 
+def _always(*_: object) -> bool:
+    return True
+
+
 def _nodes_unit(_: object, facts: Any) -> Any:
     return facts.unit
 
@@ -31,8 +35,8 @@ def _nodes_unit(_: object, facts: Any) -> Any:
 TAKEN_OUT: dict[str, dict[str, object]] = {
     # Searches have no limit, neither one by one nor together.
     "1": {
-        "gpushare.core.choose.SEARCH_LOOKS": ENDLESS,
-        "gpushare.core.choose.CALL_LOOKS": ENDLESS,
+        "gpushare.core.cost.SEARCH_LOOKS": ENDLESS,
+        "gpushare.core.cost.CALL_LOOKS": ENDLESS,
         "gpushare.extender.verbs.CALL_LOOKS": ENDLESS,
         "gpushare.extender.app.CALL_LOOKS": ENDLESS,
     },
@@ -47,7 +51,7 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     "4": {"gpushare.core.codec.sees_nothing": _never},
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
-        "gpushare.extender.sync.Nodes.allowed": _everywhere,
+        "gpushare.extender.sync.Nodes.open_to": _always,
         "gpushare.extender.waiting.Waiting._kept": _everywhere,
         "gpushare.extender.waiting.OFFER_SECONDS": 12.0,
     },

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from gpushare.core import api
-from gpushare.core.choose import Room
 from gpushare.core.model import Gpu, NodeFacts, Pin, Request, Role, Share
+from gpushare.core.room import Room
 from tests.core import builders
 
 POLICIES = st.sampled_from(["binpack", "spread"])

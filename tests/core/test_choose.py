@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare.core import choose
-from gpushare.core.choose import Budget, Room
+from gpushare.core import choose, cost
+from gpushare.core.cost import Budget
 from gpushare.core.model import Gpu, NodeFacts, Pin, Places, Request, Role, Share
+from gpushare.core.room import Room
 from tests.core import oracle, strategies
 from tests.core.builders import asks, container, facts, gpus, share
 
@@ -43,7 +44,7 @@ def test_a_plan_keeps_all_rules_and_exists_whenever_one_is_possible(case: tuple[
 def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request, Room]) -> None:
     request, found = case
     task = choose.task_of(request, found.facts.pin)
-    exists = task is not None and choose.fits(task, found, Budget(choose.UNHURRIED_LOOKS))
+    exists = task is not None and choose.fits(task, found, Budget(cost.UNHURRIED_LOOKS))
     assert exists is oracle.fits(request, found.facts.pin, oracle.spots(found))
 
 
@@ -51,10 +52,10 @@ def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request
 def test_a_greedy_answer_is_what_the_plan_leaves_free(case: tuple[Request, Room], policy: str) -> None:
     """Where all pieces go to the next best GPU. Of GPUs with as much left either may be taken."""
     request, found = case
-    task, budget = choose.task_of(request, found.facts.pin), Budget(choose.UNHURRIED_LOOKS)
+    task, budget = choose.task_of(request, found.facts.pin), Budget(cost.UNHURRIED_LOOKS)
     if task is None or task.inits or request.one_share or task.cannot_fit(found, budget):
         return
-    left, places = task.greedy(found, policy, budget), choose.plan(request, found, policy)
+    left, places = task.greedy(found, budget, falls=policy == choose.SPREAD), choose.plan(request, found, policy)
     if left is not None:
         assert places is not None
         total = sum(amount for _, amount in choose.charges(request.shares, found.facts.gpus, places))

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gpushare.core import choose, explain
-from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.cost import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
 from gpushare.extender.known import KnownPods

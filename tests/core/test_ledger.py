@@ -6,7 +6,7 @@ import pytest
 
 from gpushare.core import names
 from gpushare.core.book import MOST_RESTS, RECALL_SECONDS, State
-from gpushare.core.choose import Budget
+from gpushare.core.cost import Budget
 from gpushare.core.fit import JUST_REFUSED, LIKE_UNDER_WAY, Question
 from gpushare.core.ledger import DECIDED, Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request

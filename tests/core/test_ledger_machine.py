@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from gpushare.core import api, choose, codec, names, request, score
+from gpushare.core import api, choose, codec, cost, names, request, score
 from gpushare.core.book import State
-from gpushare.core.choose import Budget
+from gpushare.core.cost import Budget
 from gpushare.core.fit import NO_SHARED_GPU, Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
@@ -648,7 +648,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def kept_answers_are_fresh(self) -> None:
         """A few at a time: each step asks others, so that answers of any age are met."""
         for pod, question in PROBES[self.steps % 5 :: 5]:
-            budget = Budget(choose.UNHURRIED_LOOKS)
+            budget = Budget(cost.UNHURRIED_LOOKS)
             answers = self.ledger.answers(question.request, pod.namespace, list(self.ledger.nodes), budget)
             assert set(answers.refusals) == set(self.ledger.nodes)
             for node, state in self.ledger.nodes.items():

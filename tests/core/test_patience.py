@@ -11,7 +11,7 @@ import pytest
 
 from gpushare.core import names, patience
 from gpushare.core.book import Kept
-from gpushare.core.choose import Budget
+from gpushare.core.cost import Budget
 from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core import preempt
-from gpushare.core.choose import Room
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Pin, PodFacts, Request
+from gpushare.core.room import Room
 from tests.core import builders, oracle, strategies
 from tests.core.builders import bound, facts, pod
 

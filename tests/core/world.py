@@ -11,10 +11,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gpushare.core import api, choose, codec, names, request
+from gpushare.core import api, codec, names, request
 from gpushare.core.book import MOVE_SECONDS, RECALL_SECONDS, REST_SECONDS
 from gpushare.core.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.room import Room
 from tests.core import oracle
 from tests.core.builders import bound
 
@@ -252,10 +253,10 @@ class Mirror:
             return amount
         return amount * 1024 if unit == "MiB" else -(-amount // 1024)
 
-    def room(self, node: str) -> choose.Room:
-        return choose.Room.of(self.facts[node], self.used(node))
+    def room(self, node: str) -> Room:
+        return Room.of(self.facts[node], self.used(node))
 
-    def can_take(self, claim: Request, uid: str, node: str, room: choose.Room | None) -> bool:
+    def can_take(self, claim: Request, uid: str, node: str, room: Room | None) -> bool:
         """Whether a pod fits a node, pledges aside, by trying everything."""
         facts = self.facts.get(node)
         if facts is None or room is None or not may_go(claim, facts) or self._like_under_way(claim, uid, facts):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.core.choose import Budget
+from gpushare.core.cost import Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
 from gpushare.extender.waiting import OFFER_SECONDS, Waiting

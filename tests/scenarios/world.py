@@ -14,7 +14,7 @@ import msgspec
 
 from gpushare.core import api, names
 from gpushare.core.book import State
-from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.cost import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Unit
 from gpushare.extender import sync, wire

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 
 from gpushare.core import choose, codec, names, units
-from gpushare.core.choose import Budget, Room
 from gpushare.core.codec import Charges
+from gpushare.core.cost import Budget
 from gpushare.core.fit import LIKE_UNDER_WAY
 from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.room import Room
 
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
-from gpushare.core import choose, explanation, patience, score, usage, ways
+from gpushare.core import choose, cost, explanation, patience, score, usage, ways
 from gpushare.core.book import EVERY_GPU_WHOLLY, Holding, NodeState, State
-from gpushare.core.choose import Budget
+from gpushare.core.cost import Budget
 from gpushare.core.explanation import (
     Explanation,
     GpuView,
@@ -28,6 +28,7 @@ from gpushare.core.explanation import (
 from gpushare.core.fit import NO_SHARED_GPU, Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.room import Room
 from gpushare.core.steps import Steps, finish
 
 VERSION = explanation.VERSION
@@ -65,7 +66,7 @@ def explaining(
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
     policy: str = choose.BINPACK,
-    looks: int = choose.UNHURRIED_LOOKS,
+    looks: int = cost.UNHURRIED_LOOKS,
 ) -> Steps[Explanation]:
     """The same in short steps, for those who have other things to do between them. `looks`: what one may cost."""
     if pod.claim is None:
@@ -125,7 +126,7 @@ def _bound(ledger: Ledger, pod: PodFacts, claim: Request | Refusal) -> Explanati
 
 def survey(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> list[tuple[str, Refusal | None]]:
     """What each node with a GPU says to a pod, the closest first."""
-    return finish(surveying(ledger, pod, among, choose.UNHURRIED_LOOKS))
+    return finish(surveying(ledger, pod, among, cost.UNHURRIED_LOOKS))
 
 
 def surveying(
@@ -248,7 +249,7 @@ def _wait(ledger: Ledger, pod: PodFacts, claim: Request, among: Sequence[str], p
     return Way("wait", node=node, spots=_spots(room, choose.charges(claim.shares, gpus, places), seen))
 
 
-def _spots(room: choose.Room, charges: Sequence[tuple[int, int]], seen: Mapping[str, Sequence[int]]) -> list[Spot]:
+def _spots(room: Room, charges: Sequence[tuple[int, int]], seen: Mapping[str, Sequence[int]]) -> list[Spot]:
     """`seen`: the GPUs of each container, by index."""
     spots = []
     for position, units in charges:

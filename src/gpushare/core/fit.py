@@ -5,9 +5,11 @@ Pure. A `Question` is prepared once per request and asked of many nodes: by the 
 strings, so they name the request, never the node.
 """
 
-from gpushare.core import choose
-from gpushare.core.choose import Budget, Room, Task, TooHard
+from gpushare.core import choose, cost
+from gpushare.core.cost import Budget, TooHard
 from gpushare.core.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
+from gpushare.core.room import Room
+from gpushare.core.search import Task
 
 NO_SHARED_GPU = Refusal("NoSharedGpu", "node(s) without a shared GPU", forever=True)
 COUNTS_OTHERWISE = "node(s) that count in {unit}"
@@ -65,7 +67,7 @@ class Question:
             return refused
         if len(self.request.shares) > choose.MOST_SHARES:
             return self.too_hard
-        budget = budget or Budget(choose.SEARCH_LOOKS)
+        budget = budget or Budget(cost.SEARCH_LOOKS)
         try:
             return None if self._has_room(room, budget) else self._why(room, budget)
         except TooHard:
@@ -88,7 +90,7 @@ class Question:
         task = self._task(room.facts.pin)
         try:
             if task is not None and not task.inits:  # an init container may cost more than those that stay
-                left = task.greedy(room, policy, budget)
+                left = task.greedy(room, budget, falls=policy == choose.SPREAD)
                 if left is not None:
                     return left
         except TooHard:

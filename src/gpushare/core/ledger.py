@@ -11,10 +11,10 @@ No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and n
 
 from collections.abc import Collection, Iterator, Sequence, Set
 
-from gpushare.core import choose, codec
+from gpushare.core import choose, codec, cost
 from gpushare.core.book import Holding, Kept, NodeState, State
-from gpushare.core.choose import Budget
 from gpushare.core.codec import Charges
+from gpushare.core.cost import Budget
 from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Unit
 from gpushare.core.shapes import Answers, Shapes
@@ -272,7 +272,7 @@ class Ledger:
 
     def fitting(self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None) -> list[str]:
         """Those of the named nodes that can take the pod now. A look-up: nothing is computed per GPU."""
-        budget = budget or Budget(choose.UNHURRIED_LOOKS)
+        budget = budget or Budget(cost.UNHURRIED_LOOKS)
         share = request.shares[0]
         if request.one_share and share.role is Role.APP:
             need = share.units
@@ -327,7 +327,7 @@ class Ledger:
         self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None
     ) -> dict[str, Refusal]:
         """Why none of the named nodes can take the pod."""
-        said = self.judged(request, pod, among, budget or Budget(choose.UNHURRIED_LOOKS))
+        said = self.judged(request, pod, among, budget or Budget(cost.UNHURRIED_LOOKS))
         return {node: refused for node, refused in said if refused is not None}
 
     def judged(
@@ -373,7 +373,7 @@ class Ledger:
         room = state.room_for(pod) if state.pledges or state.kept else state.room
         if room is None:
             return NO_SHARED_GPU
-        budget = budget or Budget(choose.SEARCH_LOOKS)
+        budget = budget or Budget(cost.SEARCH_LOOKS)
         judge = question.refusal if isinstance(question, Question) else question.judge
         refused = judge(room, budget)
         if refused is not None and state.kept and not refused.forever:

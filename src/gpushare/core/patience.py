@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpushare.core import choose, names
+from gpushare.core import choose, cost, names
 from gpushare.core.book import Kept, NodeState
-from gpushare.core.choose import Budget, Room
+from gpushare.core.cost import Budget
 from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Request
+from gpushare.core.room import Room
 
 SHARE = 20  # one healthy GPU in so many may be kept; at least one
 VAIN_SECONDS = 24 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long
@@ -129,7 +130,7 @@ class Patience:
     ) -> None:
         """The first may be given more GPUs than the limit says, or it would wait for ever. Nobody behind one that must
         wait for its turn gets his before: a stream of small ones would pass it for ever."""
-        limit, gpus, choices, budget = most_gpus(ledger), 0, MOST_CHOICES, Budget(choose.CALL_LOOKS)
+        limit, gpus, choices, budget = most_gpus(ledger), 0, MOST_CHOICES, Budget(cost.CALL_LOOKS)
         for pod in due:
             kept = self._still(ledger, pod, allowed, now) if gpus < limit else None
             if kept is None and gpus < limit and choices and self._may_come(pod.uid, now):

@@ -7,16 +7,16 @@ chose is kept, and as few as possible of lower priority are added until a plan e
 from bisect import bisect_left
 from collections.abc import Collection
 
-from gpushare.core import choose
+from gpushare.core import choose, cost
 from gpushare.core.book import NodeState, State
-from gpushare.core.choose import Budget
+from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
 from gpushare.core.model import PodFacts, Request
 
 
 def victims(state: NodeState, pod: PodFacts, chosen: Collection[str], budget: Budget | None = None) -> list[str] | None:
     """The uids to add to those already chosen, or None if nothing that may be evicted makes room."""
-    budget = budget or Budget(choose.UNHURRIED_LOOKS)
+    budget = budget or Budget(cost.UNHURRIED_LOOKS)
     gone = {uid for uid in chosen if uid in state.holdings}
     if would_fit(state, pod, gone, budget):
         return []

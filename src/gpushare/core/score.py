@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import repeat
 
-from gpushare.core import choose
-from gpushare.core.choose import Budget, Room
+from gpushare.core import choose, cost
+from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
 from gpushare.core.ledger import IMPOSSIBLE, SUM_BITS, Ledger
 from gpushare.core.model import PodFacts, Request, Role
+from gpushare.core.room import Room
 from gpushare.core.shapes import PICTURES, Answers
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
@@ -29,7 +30,7 @@ def best(
     Exactly one node gets the top score: it is the one that will be held for the pod, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
-    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(choose.UNHURRIED_LOOKS))
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS))
     scores, rank, before = [], BEST, None
     for position, i in enumerate(nsmallest(BEST, range(len(keys)), key=keys.__getitem__)):
         if keys[i] == IMPOSSIBLE:
@@ -45,7 +46,7 @@ def first(
     ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget | None = None
 ) -> str | None:
     """The one that `best` would name first, or None if it would name none."""
-    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(choose.UNHURRIED_LOOKS))
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS))
     least = min(keys, default=IMPOSSIBLE)
     return None if least == IMPOSSIBLE else among[keys.index(least)]
 

@@ -5,12 +5,12 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 
 from collections.abc import Collection
 
-from gpushare.core import choose, explain
-from gpushare.core.choose import Room
+from gpushare.core import cost, explain
 from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
+from gpushare.core.room import Room
 from gpushare.core.steps import Steps, finish
 
 LONGEST = 200
@@ -74,7 +74,7 @@ def _amount(share: Share, facts: NodeFacts) -> str:
 
 def waiting(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> tuple[str, str] | None:
     """What `telling` comes to, at once."""
-    return finish(telling(ledger, pod, among, choose.UNHURRIED_LOOKS))
+    return finish(telling(ledger, pod, among, cost.UNHURRIED_LOOKS))
 
 
 def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks: int) -> Steps[tuple[str, str] | None]:

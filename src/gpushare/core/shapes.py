@@ -10,9 +10,10 @@ beside the calls while somebody waits for the answer. Owned by the ledger.
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 
-from gpushare.core.choose import Budget, Room
+from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
 from gpushare.core.model import Refusal, Request, Shape
+from gpushare.core.room import Room
 
 PER_NAMESPACE = 32
 IN_ALL = 512  # tables hold an entry per node; this bounds them at a few hundred MB on the largest clusters

@@ -10,11 +10,12 @@ import msgspec
 
 from gpushare.core import choose, preempt
 from gpushare.core.book import Holding, NodeState, State
-from gpushare.core.choose import Budget, Room
+from gpushare.core.cost import Budget
 from gpushare.core.explanation import Holder, Way
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.room import Room
 
 MOST_PODS = 16  # named in one way out
 MOST_NODES = 3  # nodes that ways out are looked for on

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpushare.core import patience, sentences
 from gpushare.core.book import Kept
-from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.cost import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Request
 from gpushare.core.turns import Turns

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gpushare.core import api as objects
 from gpushare.core import names, patience
-from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.cost import CALL_LOOKS, Budget
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Unit
 from gpushare.extender import listen, server, sync

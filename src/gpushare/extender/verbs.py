@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gpushare.core import explain, preempt, request, score, usage
 from gpushare.core.book import NodeState, State
-from gpushare.core.choose import CALL_LOOKS, Budget
+from gpushare.core.cost import CALL_LOOKS, Budget
 from gpushare.core.explanation import Explanation
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Refusal, Request, Unit

@@ -13,11 +13,12 @@ Pure but for what it remembers; `app` sends the touches.
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gpushare.core import choose
-from gpushare.core.choose import Budget, Room
+from gpushare.core import choose, cost
+from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Request, Role, Shape
+from gpushare.core.room import Room
 
 OFFER_SECONDS = 1.0  # in which a woken pod should have been asked about; later its offer counts for others, too
 TURN_LOOKS = 20_000  # GPUs looked at in one turn: about 5 ms
@@ -131,7 +132,7 @@ class Waiting:
         begun = Pass((max(room.rising, default=-1), node) for node, room in rooms if room is not None)
         for entry in self._offers.values():  # not to be offered a second time
             if entry.offered in nodes:
-                self._take(ledger, begun, entry, entry.offered, Budget(choose.SEARCH_LOOKS))
+                self._take(ledger, begun, entry, entry.offered, Budget(cost.SEARCH_LOOKS))
         return begun
 
     def _look_through(self, ledger: Ledger, begun: Pass, budget: Budget) -> Iterator[tuple[Refused, str]]:
@@ -190,7 +191,7 @@ class Waiting:
 
     def _take(self, ledger: Ledger, begun: Pass, entry: Refused, node: str, budget: Budget) -> bool:
         """Whether a pod fits a node beside those that were woken for it. If so, it is counted with them."""
-        budget.left -= choose.NODE_LOOKS
+        budget.left -= cost.NODE_LOOKS
         room = _rest(ledger, begun, entry.pod, node)
         if room is None or not room.rising or room.rising[-1] < entry.most:
             return False

@@ -9,8 +9,9 @@ afterwards (`settle`). Called by `allocate`.
 from collections.abc import Callable, Iterable, Mapping
 
 from gpushare.core import choose, codec
-from gpushare.core.choose import Piece, Room
 from gpushare.core.model import Data, NodeFacts, Pin, Places, PodFacts, Request, Share
+from gpushare.core.room import Room
+from gpushare.core.search import Piece
 from gpushare.node.table import Owner, Table
 
 Gpus = tuple[str, ...]

@@ -1,0 +1,274 @@
+"""The search for a plan: which pieces of a request go to which GPUs of a node.
+
+Pure. `choose` cuts a request into pieces that must sit together. What surely cannot fit is found by sums and counts.
+The first way down is best fit, and finds nearly every plan there is. Only then everything is tried, the largest piece
+first, undone where the rest does not fit. A search that would cost too much is given up.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from gpushare.core import cost
+from gpushare.core.cost import Budget, TooHard
+from gpushare.core.model import Data, Places, Request, Role, Share
+from gpushare.core.room import Room
+
+GPU_BITS = 10  # a node has at most 1024 GPUs
+MOST_SIZES = 6  # of pieces that are counted before a search
+
+
+class Piece(Data, frozen=True):
+    """Shares that must be on the same GPUs, and what they hold there together."""
+
+    shares: tuple[int, ...]
+    each: int
+    gpus: int
+    whole: bool
+
+
+class Task:
+    """A request on one kind of node, with all that does not depend on the node worked out beforehand."""
+
+    def __init__(self, request: Request, pieces: tuple[Piece, ...]) -> None:
+        self.shares = request.shares
+        self.pieces = pieces
+        pooled = {i for piece in pieces for i in piece.shares}
+        inits = [i for i, s in enumerate(self.shares) if s.role is Role.INIT and i not in pooled]
+        self.inits = sorted(inits, key=lambda i: (not self.shares[i].whole, -self.shares[i].each))
+        self.sidecars_before = {i: [j for j in range(i) if self.shares[j].role is Role.SIDECAR] for i in self.inits}
+        self.whole_gpus = sum(piece.gpus for piece in pieces if piece.whole)
+        self.whole_pieces = sum(piece.whole for piece in pieces)  # they come first
+        memory = [piece for piece in pieces if not piece.whole]
+        self.smallest = memory[-1].each if memory else 0
+        self.rest = _sums([0 if piece.whole else piece.each * piece.gpus for piece in pieces])
+        self.counts = _counts(memory)
+        self.widths: dict[int, int] = {}  # by number of GPUs, the most that one container wants on each of so many
+        wanted = [(piece.gpus, piece.each) for piece in memory]
+        wanted += [(s.gpus, s.each) for s in (self.shares[i] for i in self.inits) if not s.whole]
+        for gpus, each in wanted:
+            self.widths[gpus] = max(self.widths.get(gpus, 0), each)
+        self.most_whole = max([self.whole_gpus, *[self.shares[i].gpus for i in self.inits if self.shares[i].whole]])
+        # Without sidecars an init container has a GPU to itself while it runs: where the others are does not matter.
+        self.leaves_alike = not any(self.sidecars_before.values())
+
+    def cannot_fit(self, room: Room, budget: Budget) -> bool:
+        """Whether sums and counts alone say that there is no plan. Cheap, and never wrong."""
+        rising = room.rising
+        budget.spend(cost.NODE_LOOKS + len(rising))
+        if room.sum_free < self.rest[0]:
+            return True
+        for gpus, each in self.widths.items():
+            if gpus > len(rising) or rising[-gpus] < each:
+                return True
+        if self.most_whole and self._too_few_whole(room):
+            return True
+        for size, count in self.counts:
+            budget.spend(len(rising))
+            if sum([free // size for free in rising]) < count:
+                return True
+        return False
+
+    def greedy(self, room: Room, budget: Budget, *, falls: bool) -> int | None:
+        """What the GPUs that the pod gets keep free together, if putting each piece on the next best GPU places them
+        all: the fullest one or, if `falls`, the emptiest. None says nothing: there may be another way."""
+        budget.spend(2 * (len(self.pieces) + len(room.rising)))
+        # Twice what is left, and one more on GPUs that the pod has got something on.
+        left = [2 * free for free in room.rising]
+        unused = self._unused(room)
+        for total in unused[len(unused) - self.whole_gpus :] if falls else unused[: self.whole_gpus]:
+            del left[bisect_left(left, 2 * total)]
+        for piece in self.pieces[self.whole_pieces :]:
+            first = len(left) - piece.gpus if falls else bisect_left(left, 2 * piece.each)
+            taken = left[first : first + piece.gpus] if first >= 0 else []
+            if len(taken) < piece.gpus or taken[0] < 2 * piece.each:
+                return None
+            del left[first : first + piece.gpus]
+            for amount in taken:
+                insort(left, (amount - 2 * piece.each) | 1)
+        return sum([amount >> 1 for amount in left if amount & 1])
+
+    def _too_few_whole(self, room: Room) -> bool:
+        """Whole GPUs are taken from those nobody uses; the smallest of them leave most to the other containers."""
+        unused = self._unused(room)
+        return len(unused) < self.most_whole or room.sum_free - sum(unused[: self.whole_gpus]) < self.rest[0]
+
+    def _unused(self, room: Room) -> list[int]:
+        """The sizes of the GPUs that nobody uses, the smallest first; not looked for if nobody wants a whole one."""
+        if not self.most_whole:
+            return []
+        rows = zip(room.facts.gpus, room.empty, strict=True)
+        return sorted([gpu.total for gpu, empty in rows if empty and gpu.healthy])
+
+
+def _sums(amounts: Sequence[int]) -> list[int]:
+    """What is still to be placed from each depth on."""
+    sums = [0]
+    for amount in reversed(amounts):
+        sums.append(sums[-1] + amount)
+    return sums[::-1]
+
+
+def _counts(memory: Sequence[Piece]) -> list[tuple[int, int]]:
+    """Of some sizes, how many parts are at least as large: no GPU holds more of them than its free memory divided by
+    that size. The sizes that say most are the smallest and those in the middle."""
+    sizes = sorted({piece.each for piece in memory})
+    if len(memory) < 2 or not sizes:
+        return []
+    chosen = {sizes[i * (len(sizes) - 1) // (MOST_SIZES - 1)] for i in range(MOST_SIZES)}
+    return [(size, sum(piece.gpus for piece in memory if piece.each >= size)) for size in sorted(chosen) if size]
+
+
+class Search:
+    """One depth-first search; `left` is what remains of each GPU on the way down, -1 of a sick one."""
+
+    def __init__(self, task: Task, room: Room, budget: Budget, *, falls: bool) -> None:
+        self.task = task
+        self.shares, self.pieces = task.shares, task.pieces
+        self.gpus = room.facts.gpus
+        self.empty = room.empty
+        self.left = [free if gpu.healthy else -1 for gpu, free in zip(self.gpus, room.free, strict=True)]
+        self.untouched = list(self.left)
+        self.healthy = [position for position, left in enumerate(self.left) if left >= 0]
+        self.places: list[tuple[int, ...]] = [()] * len(self.shares)
+        # Of an order key the highest part is what is left, or by how much that is less than the most there can be.
+        self.falls = falls
+        self.ties = [((empty is not self.falls) << GPU_BITS) + gpu for gpu, empty in enumerate(self.empty)]
+        self.budget, self.looks = budget, 0
+        self.allowed = min(cost.SEARCH_LOOKS, budget.left)
+        self.dead_ends: set[tuple[int, ...]] = set()
+
+    def run(self) -> Places | None:
+        try:
+            return tuple(self.places) if self._place(0) else None
+        finally:
+            self.budget.left -= self.looks
+
+    def _look(self, gpus: int) -> None:
+        self.looks += gpus
+        if self.looks > self.allowed:
+            raise TooHard
+
+    def _place(self, depth: int) -> bool:
+        if depth == len(self.pieces):
+            return self._place_inits()
+        piece, left = self.pieces[depth], self.left
+        for gpus in self._candidates(piece):
+            before = [left[gpu] for gpu in gpus]
+            for gpu in gpus:
+                left[gpu] = 0 if piece.whole else left[gpu] - piece.each
+            if self._may_go_on(depth + 1):
+                self._assign(piece, gpus)
+                if self._place(depth + 1):
+                    return True
+            for gpu, amount in zip(gpus, before, strict=True):
+                left[gpu] = amount
+        self._remember_dead_end(depth)
+        return False
+
+    def _may_go_on(self, depth: int) -> bool:
+        """Whether the rest may fit into what is left. Not asked before something has failed: most plans are found on
+        the first way down."""
+        if not self.dead_ends:
+            return True
+        self._look(len(self.left))
+        least = self.task.smallest
+        if sum([left for left in self.left if left >= least]) < self.task.rest[depth]:
+            return False
+        return not self.task.leaves_alike or self._state(depth) not in self.dead_ends
+
+    def _remember_dead_end(self, depth: int) -> None:
+        """GPUs with as much left lead to the same end, whichever they are, once all whole GPUs are placed."""
+        self.dead_ends.add(self._state(depth))
+
+    def _state(self, depth: int) -> tuple[int, ...]:
+        whole = self.pieces[depth].whole if depth < len(self.pieces) else False
+        return (depth, *self.left) if whole else (depth, *sorted(self.left))
+
+    def _candidates(self, piece: Piece) -> Iterator[tuple[int, ...]]:
+        self._look(1 + len(self.left))
+        able = self._able(piece)
+        if piece.gpus == 1:
+            yield from self._singles(able)
+            return
+        for gpus in combinations(able, piece.gpus):
+            self._look(piece.gpus)
+            yield gpus
+
+    def _singles(self, able: list[int]) -> Iterator[tuple[int, ...]]:
+        tried = set()
+        for gpu in able:
+            alike = (self.left[gpu], self.untouched[gpu], self.empty[gpu])
+            if alike not in tried:  # GPUs alike in all that matters lead to the same end
+                tried.add(alike)
+                yield (gpu,)
+
+    def _able(self, piece: Piece) -> list[int]:
+        """The GPUs that can take a piece, the best first: one number each is sorted faster than a row of figures."""
+        left, ties = self.left, self.ties
+        if piece.whole:
+            able = [gpu for gpu in self.healthy if self.empty[gpu] and left[gpu] == self.gpus[gpu].total]
+        else:
+            able = [gpu for gpu in self.healthy if left[gpu] >= piece.each]
+        most = 1 << 30 if self.falls else 0
+        keys = [(abs(most - left[gpu]) << (GPU_BITS + 1)) + ties[gpu] for gpu in able]
+        keys.sort()
+        return [key & ((1 << GPU_BITS) - 1) for key in keys]
+
+    def _assign(self, piece: Piece, gpus: tuple[int, ...]) -> None:
+        pool = list(gpus)
+        for i in piece.shares:
+            share = self.shares[i]
+            if not piece.whole:
+                self.places[i] = gpus
+            else:
+                self.places[i] = tuple(pool[: share.gpus])
+                if share.role is not Role.INIT:
+                    del pool[: share.gpus]
+
+    def _place_inits(self) -> bool:
+        """Directly pinned init containers, each where it costs least: on GPUs the pod has anyway, if it fits there.
+        They run one at a time, so none of them takes anything from another."""
+        if not self.task.inits:
+            return True
+        held = self._held()
+        for i in self.task.inits:
+            self._look(len(self.left) + len(self.task.sidecars_before[i]))
+            self.places[i] = self._cheapest(i, held)
+            if not self.places[i]:
+                return False
+        return True
+
+    def _held(self) -> list[int]:
+        """What the containers that stay have on each GPU."""
+        held = [0] * len(self.left)
+        for share, chosen in zip(self.shares, self.places, strict=True):
+            if share.role is not Role.INIT:
+                for gpu in chosen:
+                    held[gpu] += self._amount(share, gpu)
+        return held
+
+    def _amount(self, share: Share, gpu: int) -> int:
+        return self.gpus[gpu].total if share.whole else share.each
+
+    def _cheapest(self, init: int, held: list[int]) -> tuple[int, ...]:
+        """The GPUs where an init container adds least to what is held; that is added there."""
+        share, found = self.shares[init], []
+        beside = [0] * len(self.left)
+        for i in self.task.sidecars_before[init]:
+            for gpu in self.places[i]:
+                beside[gpu] += self._amount(self.shares[i], gpu)
+        for gpu in self.healthy:
+            need = beside[gpu] + self._amount(share, gpu)
+            if need <= self.untouched[gpu] and (self.empty[gpu] or not share.whole):
+                left = -self.left[gpu] if self.falls else self.left[gpu]
+                found.append((max(need - held[gpu], 0), left, self.ties[gpu], need))
+        if len(found) < share.gpus:
+            return ()
+        found.sort()
+        chosen = []
+        for _, _, tie, need in found[: share.gpus]:
+            gpu = tie & ((1 << GPU_BITS) - 1)
+            held[gpu] = max(held[gpu], need)
+            chosen.append(gpu)
+        return tuple(chosen)
