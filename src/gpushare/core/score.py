@@ -13,8 +13,9 @@ from itertools import repeat
 from gpushare.core import choose, cost
 from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
-from gpushare.core.ledger import IMPOSSIBLE, SUM_BITS, Ledger
+from gpushare.core.ledger import Ledger
 from gpushare.core.model import PodFacts, Request, Role
+from gpushare.core.questions import IMPOSSIBLE, SUM_BITS
 from gpushare.core.room import Room
 from gpushare.core.shapes import PICTURES, Answers
 
