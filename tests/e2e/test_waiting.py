@@ -54,7 +54,9 @@ async def test_a_large_pod_gets_its_turn_in_a_stream_of_small_ones(world: World,
         (large,) = await world.make_pods({"name": "large", "containers": {"main": 7000}})
         await world.sight.until_refused(large)
         said = await events.until_said(world, large, "GPUKept")
-        note = world.sight.pods[large]["metadata"]["annotations"][names.KEPT]
+        pods = world.sight.pods
+        await world.sight.until("noted", lambda: names.KEPT in pods[large]["metadata"].get("annotations", {}), 30)
+        note = pods[large]["metadata"]["annotations"][names.KEPT]
         await world.make_pods(*small[8:])
         by_gpu = sorted(running, key=lambda name: world.sight.pods[name]["metadata"]["annotations"][names.ALIYUN_IDX])
         ended = 0
