@@ -147,6 +147,19 @@ def test_what_the_call_has_no_time_for_is_found_out_beside_it() -> None:
     assert not ledger.shapes.wanted()
 
 
+def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
+    ledger, everywhere = nodes(Pin.PLUGIN, 3), ["n0", "n1", "n2"]
+    for seed in range(12):
+        dice = random.Random(seed)
+        pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])
+        assert isinstance(pod.claim, Request)
+        ledger.refusals(pod.claim, pod, everywhere, Budget(40))
+    assert len(ledger.shapes.wanted()) == 12
+    for _ in range(40):
+        ledger.study(Budget(CALL_LOOKS))
+    assert not ledger.shapes.wanted()
+
+
 def _fits(ledger: Ledger, node: str, claim: Request) -> bool:
     room = ledger.nodes[node].room
     assert room is not None

@@ -1,12 +1,16 @@
 """The events people read under `kubectl describe pod`."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.core import choose, sentences
+from gpushare.core import choose, cost, sentences
 from gpushare.core.explanation import KeptView
+from gpushare.core.ledger import Ledger
 from gpushare.core.model import Pin, PodFacts
+from gpushare.core.steps import finish
 from tests.core import builders, strategies
 from tests.core.builders import asks, bound, container, facts, pod
 
@@ -127,3 +131,29 @@ def test_where_a_pod_went_keeps_the_ends_of_a_long_name() -> None:
     node = facts(8, name="gpu-pool-a100-eu-central-1-autoscaled-7f4c9-x7k2p")
     said = sentences.assigned(node, asks(containers=[container("main", 5)]), ((0,),), [3])
     assert said == "gpu-pool-a100…-x7k2p GPU 0: 5 MiB for main; 3 of 8 MiB left."
+
+
+CHANGES: dict[str, Callable[[Ledger], None]] = {
+    "gone": lambda books: books.remove_node("n"),
+    "draining": lambda books: books.set_node(facts(8, 4, state="draining")),
+    "smaller": lambda books: books.set_node(facts(2)),
+    "healthy": lambda books: books.set_node(facts(8, 4)),
+    "unhealthy": lambda books: books.set_node(facts(8, 4, sick=[0, 1])),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("among", [None, ("n",)])
+@pytest.mark.parametrize("asked", [9, 6, 4])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_node_may_change_while_all_of_them_are_looked_at(
+    change: str, among: tuple[str, ...] | None, asked: int, step: int
+) -> None:
+    books = builders.ledger(facts(8, 4, sick=[0]), facts(2, name="other"))
+    steps = sentences.telling(books, pod(asked), among, cost.CALL_LOOKS)
+    for _ in range(step):
+        if next(steps, "ended") == "ended":
+            return
+    CHANGES[change](books)
+    said = finish(steps)
+    assert said is None or len(said[1]) <= 200

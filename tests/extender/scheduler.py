@@ -30,6 +30,8 @@ SAYS = {  # every sentence a bind may fail with, and whether the pod must be unb
     "under way": re.compile(r" is still under way$"),
     "not synced": re.compile(r"^gpushare has not read the cluster yet: "),
     "stale": re.compile(r"^gpushare has not heard from the API server for "),
+    "cut off": re.compile(r"^nothing was written: gpushare does not hear from the API server at the moment$"),
+    "taken": re.compile(r": others have got that memory meanwhile$"),
     "cannot be read": re.compile(r" cannot be read: "),
     "does not answer": re.compile(r"^the API server does not answer: "),
     "refused": re.compile(r"^the fault proxy answers \d+$|please try again$"),

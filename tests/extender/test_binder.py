@@ -580,6 +580,25 @@ async def test_a_gpu_that_goes_while_the_binding_is_written_harms_nobody(world: 
     assert await world.binder.bind(world.add(6000)) == ""
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_nothing_is_written_while_the_watches_are_cut_off(
+    world: World, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binder, "CONNECT_SECONDS", 0.05)
+    world.binder._connected = lambda: False
+    assert await world.binder.bind(world.add(6000, known=known)) == binder.CUT_OFF
+    assert (world.api.written, world.used(), world.is_settled()) == ([], [0, 0], True)
+
+
+async def test_nothing_is_written_if_the_watches_are_lost_while_the_pod_is_read(world: World) -> None:
+    args = world.add(6000, known=False)
+    connected = [True]
+    world.binder._connected = lambda: connected[0]
+    world.api.after_read = lambda: connected.__setitem__(0, False)
+    assert await world.binder.bind(args) == binder.CUT_OFF
+    assert (world.api.written, world.used(), world.is_settled()) == ([], [0, 0], True)
+
+
 # Time
 
 

@@ -4,14 +4,16 @@ import pytest
 
 from gpushare.core.cost import Budget
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
+from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Rules, Share
 from gpushare.extender.waiting import OFFER_SECONDS, Waiting
 
+ELSEWHERE = Rules(selector=(("disk", "ssd"),))
 
-def pod(name: str, units: int = 8000, created: int = 0, priority: int = 0) -> PodFacts:
+
+def pod(name: str, units: int = 8000, created: int = 0, priority: int = 0, rules: Rules | None = None) -> PodFacts:
     claim = Request((Share("main", 0, Role.APP, units),), Pin.PLUGIN)
     age = f"2026-01-01T00:{created // 60:02}:{created % 60:02}Z"
-    return PodFacts(name, "team", name, claim, created=age, priority=priority, unschedulable="x")
+    return PodFacts(name, "team", name, claim, created=age, priority=priority, unschedulable="x", rules=rules)
 
 
 def node(name: str, *gpus: int, healthy: bool = True) -> NodeFacts:
@@ -40,9 +42,9 @@ def woken(waiting: Waiting, ledger: Ledger, now: float = 0.0) -> list[str]:
 
 @pytest.mark.parametrize("older", [1, 20])
 def test_pods_that_the_node_is_closed_to_delay_nobody(older: int) -> None:
-    waiting = Waiting(lambda asked, where: asked.name == "good")
+    waiting = Waiting(lambda asked, where: asked.rules is None)
     for i in range(older):
-        waiting.refuse(pod(f"barred-{i}", created=i))
+        waiting.refuse(pod(f"barred-{i}", created=i, rules=ELSEWHERE))
     waiting.refuse(pod("good", created=1000))
     assert woken(waiting, recovered("n")) == ["good"]
 
@@ -108,6 +110,33 @@ def test_a_turn_that_ran_out_of_time_is_gone_on_with() -> None:
     turns = [[found.name for found in waiting.due(ledger, 0.0, Budget(100))] for _ in range(30)]
     assert [name for names in turns for name in names] == [f"fits-{i}" for i in range(8)]
     assert turns[0] == []
+
+
+def test_pods_that_may_go_nowhere_cost_little_in_one_turn() -> None:
+    """Each has rules of its own, so that nothing learnt about one serves the next."""
+    waiting = Waiting(lambda asked, where: asked.rules is None)
+    ledger = recovered(*[f"n{i}" for i in range(300)])
+    for i in range(100):
+        waiting.refuse(pod(f"barred-{i:03}", rules=Rules(selector=(("zone", str(i)),))))
+    waiting.refuse(pod("good", created=1))
+    looks = []
+    found: list[str] = []
+    while not found:
+        budget = Budget(1_000)
+        found = [one.name for one in waiting.due(ledger, 0.0, budget)]
+        looks.append(1_000 - budget.left)
+    assert found == ["good"]
+    assert max(looks) < 1_500
+    assert len(looks) > 20
+
+
+def test_a_search_that_a_turn_cuts_off_goes_on_at_the_same_node() -> None:
+    waiting, ledger = Waiting(), recovered(*[f"n{i:03}" for i in range(100)], gpus=(4000, 4000))
+    claim = Request(tuple(Share(f"c{i}", i, Role.APP, 3000) for i in range(3)), Pin.PLUGIN)
+    waiting.refuse(PodFacts("wide", "team", "wide", claim, unschedulable="x"))
+    ledger.set_node(node("zz", 4000, 4000, 4000))
+    turns = [[one.name for one in waiting.due(ledger, 0.0, Budget(60))] for _ in range(60)]
+    assert [name for names in turns for name in names] == ["wide"]
 
 
 def test_what_comes_free_meanwhile_is_offered_afterwards() -> None:

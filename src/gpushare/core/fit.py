@@ -132,10 +132,9 @@ class Question:
     def _task(self, pin: Pin) -> Task | None:
         """What has to be placed on nodes that pin so; None if that can never be done there."""
         if pin not in self._tasks:
-            pieces = choose.pieces_of(self.request, pin)
-            self._tasks[pin] = None if pieces is None else Task(self.request, pieces)
+            task = self._tasks[pin] = choose.task_of(self.request, pin)
             asked = [(share.gpus, share.each) for share in self.request.shares]
-            asked += [(piece.gpus, piece.each) for piece in pieces or ()]
+            asked += [(piece.gpus, piece.each) for piece in task.pieces] if task is not None else []
             self._most[pin] = (max(gpus for gpus, _ in asked), max(each for _, each in asked))
         return self._tasks[pin]
 

@@ -29,6 +29,7 @@ class Questions:
         # What scoring reads, one number per well GPU: its free units before those of its node; then IMPOSSIBLE.
         self.spots: dict[Lane, dict[str, tuple[int, ...]]] = {}
         self.special: set[str] = set()  # nodes whose answer depends on more than what is free
+        self._studied = 0  # turns of those who wait for an answer
         self._largest: dict[Lane, dict[str, int]] = {}  # largest free GPU of the nodes that may serve such pods
 
     def index(self, state: NodeState) -> None:
@@ -73,15 +74,16 @@ class Questions:
         return answers
 
     def study(self, budget: Budget) -> None:
-        """Look at nodes that calls had no time for, while somebody waits for the answer. All who wait get a part."""
+        """Look at nodes that calls had no time for, while somebody waits for the answer. Who waits is served in turn,
+        and whoever comes first has enough for a whole search: else a hard one would begin anew for ever."""
         wanted = self.shapes.wanted()
-        for done, answers in enumerate(wanted):
+        for answers in wanted[self._studied % len(wanted) :] + wanted[: self._studied % len(wanted)] if wanted else ():
             self.shapes.renew(answers, self.nodes)
-            part = Budget(budget.left // (len(wanted) - done))
-            budget.left -= part.left
-            self.grown.update(self._look_at(answers, answers.open, part))
-            budget.left += part.left
+            self.grown.update(self._look_at(answers, answers.open, budget))
             answers.wanted = bool(answers.open)
+            if budget.left <= 0:
+                break
+        self._studied += 1
 
     def _look_at(self, answers: Answers, among: Collection[str], budget: Budget) -> list[str]:
         """Answer what is open of the named nodes, the emptiest first, and return those that fit."""

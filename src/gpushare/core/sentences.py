@@ -120,7 +120,9 @@ def turn(said: KeptView, waited: float) -> str:
 
 
 def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
-    room = ledger.nodes[node].room_for(pod)
+    """Nothing, if that is not so any more: nodes change while all of them are looked at."""
+    state = ledger.nodes.get(node)
+    room = state.room_for(pod) if state is not None else None
     assert isinstance(pod.claim, Request)
     if room is None or not pod.claim.one_share:
         return ""
@@ -138,9 +140,12 @@ def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
 
 
 def _sick(room: Room, need: int) -> str:
-    """The unhealthy GPU that would do."""
+    """The unhealthy GPU that would do; nothing, if it is healthy again."""
     facts = room.facts
-    gpu, free = next((g, f) for g, f in zip(facts.gpus, room.free, strict=True) if f >= need and not g.healthy)
+    would_do = [(g, f) for g, f in zip(facts.gpus, room.free, strict=True) if f >= need and not g.healthy]
+    if not would_do:
+        return ""
+    gpu, free = would_do[0]
     has = f"{free} of {gpu.total} {facts.unit} free"
     return f" {short_name(facts.name)} GPU {gpu.index} has {has}, but is unhealthy."
 
@@ -148,8 +153,10 @@ def _sick(room: Room, need: int) -> str:
 def _largest(ledger: Ledger, request: Request, refused: Refusal, among: Collection[str]) -> str:
     if refused.code != "TooLarge":
         return "."
-    rooms, question = [ledger.nodes[name].room for name in among], Question(request)
+    rooms, question = [ledger.nodes[name].room for name in among if name in ledger.nodes], Question(request)
     able = [room for room in rooms if room is not None and question.off_limits(room.facts) is None]
+    if not able:
+        return "."
     largest = max(able, key=lambda room: room.largest)
     size = f"the largest is {largest.largest} {largest.facts.unit} ({short_name(largest.facts.name)})"
     return f"; {size}. Ask less, or several GPUs: annotation aliyun.com/gpu-count."

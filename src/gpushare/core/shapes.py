@@ -8,7 +8,7 @@ beside the calls while somebody waits for the answer. Owned by the ledger.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
@@ -92,7 +92,7 @@ class Shapes:
         answers.seen = self._forgotten + len(self._changes)
         return answers
 
-    def wanted(self) -> Collection[Answers]:
+    def wanted(self) -> list[Answers]:
         """Those that somebody waits for."""
         return [answers for kept in self._kept.values() for answers in kept.values() if answers.wanted]
 

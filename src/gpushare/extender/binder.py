@@ -27,11 +27,13 @@ from gpushare.obs import log
 ANSWER_SECONDS = 4.0  # kube-scheduler gives up after 5
 TRIES = 5  # of a write that the API server answers with an error of its own
 RETRY_SECONDS = (0.05, 2.0)
+CONNECT_SECONDS = 3.0  # for watches that are cut off, before anything was written
 LOOK_SECONDS = 0.02  # between two looks at whether the watches are connected
 UNDER_WAY = "binding {pod} to {node} is still under way"
 ALREADY = "{pod} is already bound to {node}"
 GONE = "{pod} of uid {uid} is gone"
 DELETED = "{pod} is being deleted"
+CUT_OFF = "nothing was written: gpushare does not hear from the API server at the moment"
 TAKEN = "{node}: others have got that memory meanwhile"
 
 Failure = ApiError | Unreachable | Malformed | KubeError
@@ -98,7 +100,8 @@ class Binder:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
-        await self._until_connected()
+        if not await self._is_connected_soon():
+            return CUT_OFF
         pod = self._bound_pod(args.pod_uid) or self._known.get(args.pod_uid)
         if pod is None:
             read = await self._read(args)
@@ -165,6 +168,8 @@ class Binder:
         """
         delay, longest = RETRY_SECONDS
         tries, doubt = 0, False
+        if not self._connected():
+            return Outcome(CUT_OFF)
         while True:
             failure = await self._try(pod, node, notes)
             if failure is None:
@@ -187,6 +192,8 @@ class Binder:
 
     async def _before_another(self, pod: PodFacts, node: str, notes: dict[str, str], *, doubt: bool) -> Outcome | None:
         """None: the write may be sent once more. Else what came of it: the memory may be another's by now."""
+        if not doubt and not await self._is_connected_soon():
+            return Outcome(CUT_OFF)
         await self._until_connected()
         while self._ledger.is_crowded(pod.uid):
             if not doubt:
@@ -197,6 +204,15 @@ class Binder:
                 return seen
             await self._until_connected()
         return None
+
+    async def _is_connected_soon(self) -> bool:
+        """A scheduler that gets no answer gives the pod's place on the node away: it is told in time."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._until_connected()
+        except TimeoutError:
+            return False
+        return True
 
     async def _until_connected(self) -> None:
         while not self._connected():  # noqa: ASYNC110 - watches tell nobody

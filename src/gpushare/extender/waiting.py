@@ -17,7 +17,7 @@ from gpushare.core import choose, cost
 from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Role, Shape
+from gpushare.core.model import PodFacts, Request, Role, Rules, Shape
 from gpushare.core.room import Room
 
 OFFER_SECONDS = 1.0  # in which a woken pod should have been asked about; later its offer counts for others, too
@@ -26,6 +26,7 @@ CANDIDATE_LOOKS = 2  # what passing over a pod costs, in the same measure
 NOT_YET = float("inf")
 OFFERS_KEPT = 64  # different lists of nodes that schedulers offered
 
+Kind = tuple[Shape, int, Rules | None, frozenset[str] | None]
 Turn = tuple[int, str, str]  # priority, age, uid: in which order pods are woken
 OpenTo = Callable[[PodFacts, str], bool]
 
@@ -33,18 +34,23 @@ OpenTo = Callable[[PodFacts, str], bool]
 class Refused:
     """One refused pod. `offered`: the node it is woken for. `woken`: since when its scheduler can know that."""
 
-    __slots__ = ("kind", "most", "names", "offered", "pod", "question", "total", "turn", "woken")
+    __slots__ = ("most", "names", "offered", "pod", "question", "shape", "total", "turn", "woken")
 
     def __init__(self, pod: PodFacts, claim: Request, names: frozenset[str] | None) -> None:
         self.pod = pod
         self.question = Question(claim)
-        self.kind: tuple[Shape, int] = (claim.shape, pod.priority)
+        self.shape = claim.shape
         self.turn: Turn = (-pod.priority, pod.created, pod.uid)
         self.most = max(share.each for share in claim.shares)  # on one GPU
         self.total = sum(share.units for share in claim.shares if share.role is not Role.INIT)
         self.names = names  # the nodes that passed all other checks of the scheduler; None: not known
         self.offered = ""
         self.woken = NOT_YET
+
+    @property
+    def kind(self) -> Kind:
+        """Those for whom the same nodes do."""
+        return self.shape, self.pod.priority, self.pod.rules, self.names
 
 
 class Pass:
@@ -56,9 +62,18 @@ class Pass:
         )  # largest free GPU and name, the emptiest first
         self.taken: dict[str, list[int]] = {}  # by node and GPU: units offered to pods that have not come yet
         self.rests: dict[str, tuple[Room, Room]] = {}  # what a node has free, and what of that is not offered yet
-        self.hopeless: set[tuple[Shape, int]] = set()  # free memory only shrinks while a pass lasts
-        self.late: list[Refused] = []  # they fit, but were not offered the node last time
+        self.hopeless: set[tuple[Kind, bool]] = set()  # and whether late; free memory only shrinks while a pass lasts
+        self.late: list[Refused] = []  # some of these nodes were not offered to them last time
+        self._unoffered: dict[Kind, bool] = {}
         self.done: Turn | None = None
+        self.stopped: tuple[str, int] = ("", 0)  # in the middle of a pod, at which node
+
+    def is_unoffered_some(self, kind: Kind) -> bool:
+        """Whether the scheduler did not offer all of these nodes to such pods last time."""
+        if kind not in self._unoffered:
+            names = kind[-1]
+            self._unoffered[kind] = names is not None and any(node not in names for _, node in self.nodes)
+        return self._unoffered[kind]
 
 
 class Waiting:
@@ -141,24 +156,27 @@ class Waiting:
         for turn in self._order[start:]:
             if budget.left <= 0:
                 return
-            begun.done = turn
             entry = self.refused[turn[2]]
             budget.left -= CANDIDATE_LOOKS
-            if entry.most > most or entry.total > total:
-                continue
-            node = self._place(ledger, begun, entry, budget, late=False)
-            if node:
-                yield entry, node
-                most, total = self._largest(ledger, begun)
-                budget.left -= len(begun.nodes)
-        while begun.late and budget.left > 0:
-            entry = begun.late.pop(0)
+            if entry.most <= most and entry.total <= total:
+                node = self._place(ledger, begun, entry, budget, late=False)
+                if node is None:
+                    return
+                if node:
+                    yield entry, node
+                    most, total = self._largest(ledger, begun)
+                    budget.left -= len(begun.nodes)
+            begun.done = turn
+        while begun.late:
+            entry = begun.late[0]
             still = self.refused.get(entry.pod.uid) is entry and not entry.offered
             node = self._place(ledger, begun, entry, budget, late=True) if still else ""
+            if node is None or budget.left <= 0:
+                return
+            begun.late.pop(0)
             if node:
                 yield entry, node
-        if not begun.late:
-            self._pass = None
+        self._pass = None
 
     def _largest(self, ledger: Ledger, begun: Pass) -> tuple[int, int]:
         """The largest free GPU and the most free in all on one of these nodes: whoever wants more is passed over."""
@@ -167,27 +185,35 @@ class Waiting:
         most = max([room.rising[-1] for room in rooms if room.rising], default=-1)
         return most, max([room.sum_free for room in rooms], default=-1)
 
-    def _place(self, ledger: Ledger, begun: Pass, entry: Refused, budget: Budget, *, late: bool) -> str:
-        """The first node that the pod fits, beside those that were woken for it. What it would get is counted there."""
-        pod, passed_over = entry.pod, False
+    def _place(self, ledger: Ledger, begun: Pass, entry: Refused, budget: Budget, *, late: bool) -> str | None:
+        """The first node that the pod fits, beside those that were woken for it. What it would get is counted there.
+        Empty: none; None: the budget is used up, and the next turn goes on from that node."""
+        pod, kind, declined = entry.pod, entry.kind, False
+        first = begun.stopped[1] if begun.stopped[0] == pod.uid else 0
+        if not late and not first and begun.is_unoffered_some(kind):
+            begun.late.append(entry)
         promised = pod.uid in ledger.pledged or pod.uid in ledger.kept  # which is no use to its like
-        if entry.kind in begun.hopeless and not promised:
+        if (kind, late) in begun.hopeless and not promised:
             return ""
-        for largest, node in begun.nodes:
+        for position, (largest, node) in enumerate(begun.nodes[first:], first):
+            if budget.left <= 0:
+                begun.stopped = pod.uid, position
+                return None
             if largest < entry.most:
                 break  # so are all that follow
-            offered = entry.names is None or node in entry.names
-            if pod.uid in self._declined.get(node, ()) or (late and offered) or not self._open_to(pod, node):
-                passed_over = True
-            elif not offered and not late:
-                passed_over = True
-                if not begun.late or begun.late[-1] is not entry:
-                    begun.late.append(entry)
-            elif self._take(ledger, begun, entry, node, budget):
+            budget.left -= 1
+            if pod.uid in self._declined.get(node, ()):
+                declined = True
+            elif self._may_come(entry, node, late) and self._take(ledger, begun, entry, node, budget):
                 return node
-        if not passed_over and budget.left > 0:
-            begun.hopeless.add(entry.kind)
+        begun.stopped = "", 0
+        if not declined:
+            begun.hopeless.add((kind, late))
         return ""
+
+    def _may_come(self, entry: Refused, node: str, late: bool) -> bool:
+        offered = entry.names is None or node in entry.names
+        return offered is not late and self._open_to(entry.pod, node)
 
     def _take(self, ledger: Ledger, begun: Pass, entry: Refused, node: str, budget: Budget) -> bool:
         """Whether a pod fits a node beside those that were woken for it. If so, it is counted with them."""
@@ -209,14 +235,17 @@ class Waiting:
         return True
 
     def _kept(self, names: Sequence[str] | None) -> frozenset[str] | None:
-        """The nodes a scheduler offered, the same list kept once. Of too many different ones nothing is known."""
+        """The nodes a scheduler offered, the same list kept once. The oldest of too many is forgotten by all."""
         if names is None:
             return None
         offered = frozenset(names)
-        known = self._names.get(offered)
-        if known is None and len(self._names) < OFFERS_KEPT:
-            known = self._names[offered] = offered
-        return known
+        if offered not in self._names and len(self._names) >= OFFERS_KEPT:
+            oldest = next(iter(self._names))
+            del self._names[oldest]
+            for entry in self.refused.values():
+                if entry.names is oldest:
+                    entry.names = None
+        return self._names.setdefault(offered, offered)
 
     def _decline(self, uid: str) -> None:
         entry = self._offers.get(uid)
