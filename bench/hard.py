@@ -4,6 +4,7 @@ A thousand nodes of 8 GPUs, no two alike, so that no answer serves two nodes. Th
 containers and sidecars, several GPUs each, whole GPUs, and sizes that nearly fill what is free: those are hard.
 """
 
+import gc
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -42,7 +43,8 @@ def run() -> Iterator[Result]:
     hardest = pods[max(measured, key=lambda i: measured[i])]
     yield Result("the next tenant's choose later by, ms", _next_tenant(world, hardest), "ms", 50)
     yield Result("longest step of explain for that pod", _longest_step(world, hardest), "ms", 50)
-    yield Result("longest turn beside the calls for that pod", _longest_study(world, hardest), "ms", 50)
+    hardest_ones = [pods[i] for i in worst]
+    yield Result(f"longest turn beside the calls, {AGAIN} such pods", _longest_study(world, hardest_ones), "ms", 50)
     for containers in (1, 6):
         name = f"wake-ups, {WAITING:,} sizes of {containers}, {CHANGED} nodes, longest turn"
         yield Result(name, _wake_ups(containers), "ms", 20)
@@ -101,13 +103,25 @@ def _longest_step(world: World, hardest: Object) -> float:
 _END = object()
 
 
-def _longest_study(world: World, hardest: Object) -> float:
-    """Nodes that the call had no time for are looked at afterwards, a slice at a time."""
-    world.cold_choose_ms(hardest)
-    turns = []
-    while any(answers.wanted for answers in world.ledger.shapes.wanted()):
-        turns.append(_cpu_ms(lambda: world.ledger.study(Budget(CALL_LOOKS))))
-    return max(turns, default=0.0)
+def _longest_study(world: World, pods: list[Object]) -> float:
+    """Nodes that the calls had no time for are looked at afterwards, a slice at a time. The best of three rounds, and
+    without the collector, as in the extender: what else the machine does only adds."""
+    gc.collect()
+    gc.freeze()
+    longest = min(max(_study_turns(world, pods)) for _ in range(3))
+    gc.unfreeze()
+    return longest
+
+
+def _study_turns(world: World, pods: list[Object]) -> Iterator[float]:
+    world.ledger.shapes = type(world.ledger.shapes)()
+    for pod in pods:
+        world.choose_ms(pod)
+        facts = request.facts(decoded_pod(pod), None)
+        if isinstance(facts.claim, Request):
+            world.ledger.refusals(facts.claim, facts, NAMES, Budget(1))  # nothing is known of most nodes
+    while world.ledger.shapes.wanted():
+        yield _cpu_ms(lambda: world.ledger.study(Budget(CALL_LOOKS)))
 
 
 def _wake_ups(containers: int) -> float:

@@ -91,6 +91,7 @@ class Questions:
             return []
         states = [self.nodes[node] for node in dict.fromkeys(among) if node in answers.open]  # a name may come twice
         states.sort(key=lambda state: state.room.sum_free if state.room is not None else -1, reverse=True)
+        budget.left -= len(states)
         fits = []
         for state in states:
             refused: Refusal | None = NO_SHARED_GPU

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
-from gpushare.core.model import Refusal, Request, Shape
+from gpushare.core.model import NodeFacts, Pin, Refusal, Request, Shape, Unit
 from gpushare.core.room import Room
 
 PER_NAMESPACE = 32
 IN_ALL = 512  # tables hold an entry per node; this bounds them at a few hundred MB on the largest clusters
+KNOWN_LOOKS = 3  # what it costs to look up an answer, in GPUs looked at
 PICTURES = 20_000  # answers kept by what a node looks like, for one shape
 
 
@@ -32,13 +33,14 @@ class Answers:
         self.open: dict[str, None] = {}
         self.wanted = False  # somebody was refused while nodes were open
         self.seen = -1
+        self._closed: dict[tuple[Pin, Unit], Refusal | None] = {}
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
 
     def judge(self, room: Room, budget: Budget) -> Refusal | None:
         """What a node in this state says. Nodes that look the same share one answer. Check `is_open` on a refusal."""
-        refused = self.question.off_limits(room.facts)
+        refused = self._off_limits(room.facts)
         if refused is not None:
-            budget.left -= 1
+            budget.left -= KNOWN_LOOKS
             return refused
         try:
             found = self._pictured[room.picture]
@@ -49,8 +51,17 @@ class Answers:
                     self._pictured.clear()
                 self._pictured[room.picture] = found
             return found
-        budget.left -= 1
+        budget.left -= KNOWN_LOOKS
         return found
+
+    def _off_limits(self, facts: NodeFacts) -> Refusal | None:
+        """Found out once for each kind of node."""
+        if facts.blocked is not None:
+            return facts.blocked
+        kind = facts.pin, facts.unit
+        if kind not in self._closed:
+            self._closed[kind] = self.question.off_limits(facts)
+        return self._closed[kind]
 
     def is_open(self, refused: Refusal | None, budget: Budget) -> bool:
         """Whether that refusal says only that the budget is used up: another call may find out more."""
