@@ -142,7 +142,13 @@ def test_whatever_is_not_looked_at_because_of_its_size_is_refused() -> None:
     assert admission.TOO_MANY.endswith(allows["message"])
 
 
-def test_every_resource_of_ours_counts_as_asking() -> None:
-    spec = _text("MutatingAdmissionPolicy", "unasked.yaml")
-    for resource in (*admission.ASKS, *admission.OTHERS, admission.SLICES):
-        assert f"'{resource}" in spec
+def test_policy_stand_in_audit_and_guide_mean_the_same_by_asking() -> None:
+    policy = manifests.one("unasked.yaml", "MutatingAdmissionPolicy")
+    says = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
+    assert re.findall("'([^']+)'", says["ours"]) == list(admission.ASKS)
+    assert re.findall("'([^']+)'", says["theirs"]) == list(names.NVIDIA_GPUS)
+    assert re.findall(r"resource\.startsWith\('([^']+)'\)", says["asks"]) == [names.NVIDIA_SLICES]
+    guide = (manifests.ROOT / "docs" / "security.md").read_text("utf-8")
+    (listed,) = re.findall(r"\*\*Who asks\*\* is who has a limit above 0 of (.*?)\. ", guide, re.DOTALL)
+    every = (*admission.ASKS, *names.NVIDIA_GPUS, f"{names.NVIDIA_SLICES}…")
+    assert re.findall("`([^`]+)`", listed) == list(every)

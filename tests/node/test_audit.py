@@ -224,7 +224,7 @@ def silent(*containers: world.Object, namespace: str = "default", **changes: Any
 
 
 def container(name: str, env: list[world.Object], **limits: str) -> world.Object:
-    resources = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "nvidia": names.NVIDIA_GPU}
+    resources = {"mem": names.GPU_MEM, "count": names.GPU_COUNT}
     return {"name": name, "env": env, "resources": {"limits": {resources[key]: value for key, value in limits.items()}}}
 
 
@@ -291,11 +291,20 @@ def test_asking_for_zero_is_asking_for_nothing() -> None:
     assert len(unasked(silent(container("main", own("all"), mem="0")))) == 1
 
 
-def test_nvidias_resource_counts_only_where_somebody_hands_it_out() -> None:
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"])
+def test_nvidias_resources_count_only_where_somebody_hands_them_out(resource: str) -> None:
     """kubelet starts a pod that names its node, whatever it asks of resources that the node does not have."""
-    seen = silent(container("main", own("all"), nvidia="1"))
-    assert len(unasked(seen)) == 1
-    assert unasked(seen, api.Node(api.Metadata("n"), api.NodeStatus(allocatable={names.NVIDIA_GPU: "8"}))) == []
+    seen = silent(container("main", own("all")) | {"resources": {"limits": {resource: "1"}}})
+    others: tuple[dict[str, api.Quantity], ...] = ({}, {resource: "0"}, {"nvidia.com/mig-7g.80gb": "8"})
+    for offered in others:
+        assert len(unasked(seen, api.Node(api.Metadata("n"), api.NodeStatus(allocatable=offered)))) == 1
+    assert unasked(seen, api.Node(api.Metadata("n"), api.NodeStatus(allocatable={resource: "8"}))) == []
+
+
+def test_what_the_node_hands_out_besides_gpus_is_no_asking() -> None:
+    seen = silent(container("main", own("all")) | {"resources": {"limits": {"cpu": "1", "nvidia.com/nic": "1"}}})
+    node = api.Node(api.Metadata("n"), api.NodeStatus(allocatable={"cpu": "64", "nvidia.com/nic": "2"}))
+    assert len(unasked(seen, node)) == 1
 
 
 def test_gpu_tools_may_see_all_gpus_and_what_has_ended_sees_none() -> None:

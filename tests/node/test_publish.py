@@ -203,11 +203,12 @@ BY_HAND, OLD = builders.pod(4, on="n"), builders.pod(4, on="n", direct=False)
         ("MiB", None, [GIB, MIB], "MiB"),
         ("MiB", None, [OLD], "MiB"),
         ("MiB", "MiB", [GIB, MIB], "MiB"),
-        ("MiB", "MiB", [GIB], "GiB"),  # bound while the node changed
+        ("MiB", "MiB", [GIB], "MiB"),  # bound while the node changed, or forged: nobody turns a node back
         ("GiB", "MiB", [MIB], "MiB"),
         ("GiB", "MiB", [on(0, 4)], "MiB"),
         ("GiB", "MiB", [], "GiB"),
         ("GiB", "GiB", [GIB], "GiB"),
+        ("GiB", "GiB", [MIB], "GiB"),
     ],
 )
 def test_the_unit_that_running_pods_were_given_is_kept_until_none_is_left(

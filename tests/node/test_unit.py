@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpushare.core import names
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node.app import Config
@@ -41,32 +42,40 @@ async def test_the_unit_is_kept_while_a_pod_has_it_and_then_changed_by_itself(
     ]
 
 
-async def test_a_pod_that_was_bound_while_the_node_changed_brings_its_unit_back(
-    server: ApiServer, gpus: Simulated
+def reported(server: ApiServer) -> tuple[str, str] | None:
+    """The pod of another unit, and what is said of it."""
+    return next(((name, text) for reason, name, text in warnings(server) if reason == "OtherUnit"), None)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+async def test_a_pod_of_another_unit_is_reported_and_turns_no_node_back(
+    server: ApiServer, gpus: Simulated, beside: bool
 ) -> None:
+    """It was bound while the node changed; also if it is the only one there."""
     async with running(server.url, gpus, GIB):
         await until(server, lambda: capacity(server) == IN_GIB)
         before = world.published(server)
-    async with running(server.url, gpus):
+    async with running(server.url, gpus) as node:
         await until(server, lambda: capacity(server) == IN_MIB)
+        if beside:
+            bound(server, "new", 4000, on="GPU-1")
         bound(server, "late", 15, on="GPU-0", facts=before)
-        await until(server, lambda: capacity(server) == IN_GIB)
-        cluster.delete(server, "late")
-        await until(server, lambda: capacity(server) == IN_MIB)
-
-
-async def test_beside_pods_of_the_new_unit_one_of_the_old_is_reported(server: ApiServer, gpus: Simulated) -> None:
-    async with running(server.url, gpus, GIB):
-        await until(server, lambda: capacity(server) == IN_GIB)
-        before = world.published(server)
-    async with running(server.url, gpus):
-        await until(server, lambda: capacity(server) == IN_MIB)
-        bound(server, "new", 4000, on="GPU-1")
-        bound(server, "late", 15, on="GPU-0", facts=before)
-        (reason, name, text) = await until(server, lambda: next(iter(warnings(server)), None))
-        assert (reason, name) == ("OtherUnit", "late")
+        name, text = await until(server, lambda: reported(server))
+        assert name == "late"
         assert "15 GiB are charged as 15360 MiB" in text
-        assert capacity(server) == IN_MIB
+        await node.drain()  # publishes once more
+        assert (unit(server), capacity(server)) == ("MiB", IN_MIB)
+
+
+async def test_a_forged_annotation_turns_no_node_to_another_unit(server: ApiServer, gpus: Simulated) -> None:
+    async with running(server.url, gpus) as node:
+        await until(server, lambda: capacity(server) == IN_MIB)
+        bound(server, "small", 16, on="GPU-0")
+        forged = {"metadata": {"annotations": {names.ALIYUN_DEV: "15"}}}
+        server.registry.patch(cluster.PODS, "default", "small", cluster.MERGE, forged, "")
+        assert (await until(server, lambda: reported(server)))[0] == "small"
+        await node.drain()
+        assert (unit(server), capacity(server)) == ("MiB", IN_MIB)
 
 
 async def test_the_devices_of_a_plugin_keep_their_unit_as_well(server: ApiServer, gpus: Simulated) -> None:

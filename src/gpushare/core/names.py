@@ -10,6 +10,10 @@ GPU_MEM: Final = "aliyun.com/gpu-mem"
 GPU_COUNT: Final = "aliyun.com/gpu-count"  # a limit: whole GPUs; a pod annotation or label: split over that many
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 
+# Who asks for one of these is counted by NVIDIA's device plugin; deploy/unasked.yaml has the same list.
+NVIDIA_GPUS: Final = (NVIDIA_GPU, "nvidia.com/gpu.shared")
+NVIDIA_SLICES: Final = "nvidia.com/mig-"  # how the names of slices begin: there is one for each size
+
 # Pod annotations a user may write.
 MEMORY_UNIT: Final = "gpushare.io/memory-unit"
 POLICY: Final = "gpushare.io/policy"

@@ -26,8 +26,6 @@ _LARGEST: Final = 2**63 - 1
 
 UNASKED: Final = "gpushare.io/unasked"  # the label of a namespace: void or leave
 LEFT: Final = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator")
-OTHERS: Final = (names.NVIDIA_GPU, "nvidia.com/gpu.shared")  # what other device plugins give
-SLICES: Final = "nvidia.com/mig-"
 MOST_LIMITS: Final = 16  # of a container that are looked through for slices
 VOID: Final = {"name": names.VISIBLE_DEVICES, "value": "void"}
 TOO_MANY: Final = (
@@ -101,8 +99,9 @@ def _is_counted(container: Object, *, by_others: bool) -> bool:
     resources that its node does not have."""
     limits, resources = _limits(container), list(ASKS)
     if by_others:
-        resources += OTHERS
-        resources += [name for name in limits if name.startswith(SLICES)] if len(limits) <= MOST_LIMITS else []
+        resources += names.NVIDIA_GPUS
+        slices = [name for name in limits if name.startswith(names.NVIDIA_SLICES)]
+        resources += slices if len(limits) <= MOST_LIMITS else []
     if any(quantity.value(limits.get(resource, 0)) > 0 for resource in resources):
         return True
     return any(resource in limits for resource in ASKS) and _pinned(container)

@@ -106,17 +106,24 @@ def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
 
 def unasked(node: api.Node, pods: Iterable[NodePod]) -> list[Finding]:
     """Pods with a container that asks for no GPU and names GPUs. Of each pod the first such container is named."""
-    plugin = units.number(node.status.allocatable, names.NVIDIA_GPU) > 0
+    counted = _counted(node)
     named = (
-        (seen, _unasked(seen, plugin))
+        (seen, _unasked(seen, counted))
         for seen in pods
         if seen.facts.namespace not in TOOLING and seen.pod.status.phase not in request.FINISHED
     )
     return [Finding(UNASKED_GPU, sentences.cut(message), seen.facts) for seen, message in named if message]
 
 
-def _unasked(seen: NodePod, plugin: bool) -> str:
-    counted = (names.GPU_MEM, names.GPU_COUNT, *((names.NVIDIA_GPU,) if plugin else ()))
+def _counted(node: api.Node) -> tuple[str, ...]:
+    """The resources of which somebody counts who has how much here. Of NVIDIA's only what the node has: kubelet does
+    not look for others, so who names his node could ask for any."""
+    there = node.status.allocatable or {}
+    nvidias = [name for name in there if name in names.NVIDIA_GPUS or name.startswith(names.NVIDIA_SLICES)]
+    return (names.GPU_MEM, names.GPU_COUNT, *(name for name in nvidias if units.number(there, name)))
+
+
+def _unasked(seen: NodePod, counted: tuple[str, ...]) -> str:
     statuses = seen.pod.statuses()
     for container in seen.pod.containers():
         status, limits = statuses.get(container.name), container.resources.limits if container.resources else None

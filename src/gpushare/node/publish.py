@@ -100,13 +100,16 @@ def unit(way: Way, devices: Sequence[Device], last: Unit | None, pods: Iterable[
 
     A number on a pod means what it meant when the pod was bound. In another unit kube-scheduler would add it to numbers
     that mean something else, and kubelet would not know the ids it has of it any more. So what was published `last`
-    stays until no such pod is left, and comes back if there are none but such pods.
+    stays until no such pod is left; if nothing was, the other unit counts where there are none but such pods. A node
+    that counts as asked never turns back: it would on the word of one pod, which its owner can change.
     """
+    if last == way.unit:
+        return last
     facts = NodeFacts(way.node, way.unit, way.pin, _listed(way, devices, {}, (), sticky=False))
     holding = [pod for pod in pods if not pod.finished and not codec.sees_nothing(pod, facts)]
     given = {codec.written_in(pod, facts) or last or way.unit for pod in holding}
     other = OTHER[way.unit]
-    return other if other in given and (last == other or way.unit not in given) else way.unit
+    return other if other in given and (last is not None or way.unit not in given) else way.unit
 
 
 def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
