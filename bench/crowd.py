@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpushare.core import names, request, score
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
-from gpushare.core.patience import Patience
+from gpushare.core.patience import ANYWHERE, Patience
 
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SEEDS = 20
@@ -67,7 +67,7 @@ class Crowd:
         else:
             self._ledger.forget(pod.uid)
             self._used -= pod.spec_units
-        self._patience.update(self._ledger, self._waiting.values(), lambda _: None, self._now * MEAN)
+        self._patience.update(self._ledger, self._waiting.values(), ANYWHERE, self._now * MEAN)
         self._most_kept = max(self._most_kept, len(self._ledger.kept))
         for waiting in list(self._waiting.values()):
             if self._place(waiting):

@@ -14,7 +14,7 @@ from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
 from gpushare.core import request
 from gpushare.core.book import Kept
-from gpushare.core.patience import Patience
+from gpushare.core.patience import ANYWHERE, Patience
 
 PATIENCE = 1 / 6  # of a mean run time: 10 minutes of an hour
 HORIZON = 100.0  # mean run times
@@ -73,9 +73,9 @@ def _update(inside: Inside) -> float:
     waiting = [request.facts(decoded_pod(_waiting(f"many-{i}")), None) for i in range(5_000)]
     patience = Patience(600.0)
     for seconds in range(100):  # some are given a turn each time
-        patience.update(inside.ledger, waiting, lambda _: None, 2e9 + seconds)
+        patience.update(inside.ledger, waiting, ANYWHERE, 2e9 + seconds)
     assert len(patience.turns) >= KEPT
-    return cpu_ms([lambda: patience.update(inside.ledger, waiting, lambda _: None, 2e9 + 100)], 9)
+    return cpu_ms([lambda: patience.update(inside.ledger, waiting, ANYWHERE, 2e9 + 100)], 9)
 
 
 def _waiting(name: str) -> dict[str, object]:

@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),
                      "node(s) with a like request under way"),
     "TooHard": (world(facts(800)), pod(*[1] * 201), "placing 201 containers takes too long to work out"),
-    "KeptForOther": (_kept(), pod(4), "no single GPU has 4 MiB free beside what is kept for a pod that waits longer"),
+    "KeptForOther": (_kept(), pod(4), "no single GPU has 4 MiB free beside what is kept for a pod whose turn it is"),
     "NotMemory": (world(), pod(containers=[container("a", "4Gi")]), "aliyun.com/gpu-mem counts MiB, not bytes"),
     "NotWhole": (world(), pod(containers=[container("a", "-1")]), "aliyun.com/gpu-mem is not a whole number"),
     "CountNotWhole": (world(), pod(4, split="x"), "aliyun.com/gpu-count is not a whole number"),

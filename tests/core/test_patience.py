@@ -16,7 +16,7 @@ from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
 from gpushare.core.model import NodeFacts, PodFacts, Refusal, Request
-from gpushare.core.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience
+from gpushare.core.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience, Reach
 from gpushare.extender.waiting import Waiting
 from tests.core.builders import bound, facts, ledger, pod
 
@@ -51,15 +51,23 @@ class Room:
         self.books, self.pending = books, list(pending)
         self.patience = Patience(seconds)
         self.allowed: list[str] | None = None
+        self.listed = 0  # how often all nodes were listed
         self.changes = patience.Changes([], [])
         for one in pending:
             books.observe(one, 0.0)
 
     def at(self, seconds: float = 0.0) -> list[tuple[str, str, tuple[tuple[str, ...], ...]]]:
         """Who is kept what after so many seconds."""
-        self.changes = self.patience.update(self.books, self.pending, lambda _: self.allowed, NOW + seconds)
+        self.changes = self.patience.update(self.books, self.pending, Reach(self._list, self._open), NOW + seconds)
         assert set(self.books.kept) == set(self.patience.turns)
         return [(kept.pod.name, kept.node, kept.keys) for kept in self.books.kept.values()]
+
+    def _list(self, pod: PodFacts) -> list[str] | None:
+        self.listed += 1
+        return self.allowed
+
+    def _open(self, pod: PodFacts, node: str) -> bool:
+        return self.allowed is None or node in self.allowed
 
     def names(self, seconds: float = 0.0) -> list[str]:
         return [name for name, _, _ in self.at(seconds)]
@@ -232,7 +240,7 @@ def test_what_comes_free_goes_to_nobody_of_its_priority_until_it_is_placed() -> 
     books.forget("uid-on-n-0")
     kept_from = refusal(books, pod(2, priority=3))
     assert kept_from == Refusal(
-        "KeptForOther", "no single GPU has 2 MiB free beside what is kept for a pod that waits longer"
+        "KeptForOther", "no single GPU has 2 MiB free beside what is kept for a pod whose turn it is"
     )
     assert refusal(books, pod(2, priority=0)) == kept_from
     assert refusal(books, pod(1)) is None  # beside it
@@ -416,14 +424,60 @@ def test_an_extender_that_starts_goes_on_where_the_one_before_stood() -> None:
     assert again.at() == [("p", "n", (("GPU-n-0",),))]
 
 
-def test_a_note_means_nothing_on_a_pod_whose_turn_it_is_not_and_is_taken_off_once() -> None:
+@pytest.mark.parametrize("seconds", [PATIENCE, 0.0])
+def test_a_note_means_nothing_on_a_pod_whose_turn_it_is_not_and_is_taken_off_once(seconds: float) -> None:
     forged = written(Kept(waits(7, name="p", since=10), "n", (("GPU-n-0",),), 0.0))
-    for seconds in (PATIENCE, 0.0):
-        room = Room(world(facts(8), 6), forged, seconds=seconds)
-        assert room.at() == []
-        assert [one.name for one in room.changes.ended] == ["p"]
+    room = Room(world(facts(8), 6), forged, seconds=seconds)
+    assert room.at() == []
+    assert [one.name for one in room.changes.ended] == ["p"]
+    assert room.at(1) == []
+    assert room.changes.ended == []
+
+
+@pytest.mark.parametrize("seconds", [PATIENCE, 0.0])
+def test_a_note_that_is_written_again_is_taken_off_again(seconds: float) -> None:
+    plain = waits(7, name="p", since=10)
+    forged = written(Kept(plain, "n", (("GPU-n-0",),), 0.0))
+    room = Room(world(facts(8), 6), forged, seconds=seconds)
+    ended: list[list[str]] = []
+    for seen in (forged, plain, forged, written(Kept(plain, "m", (("GPU-m-0",),), 0.0))):
+        room.pending = [seen]
+        room.at(len(ended))
+        ended.append([one.name for one in room.changes.ended])
+    assert ended == [["p"], [], ["p"], ["p"]]
+
+
+def test_nothing_is_remembered_of_pods_that_are_gone_even_without_patience() -> None:
+    room = Room(world(facts(8), 6), seconds=0.0)
+    for i in range(300):
+        room.pending = [written(Kept(waits(7, name=f"p{i}", since=10), "n", (("GPU-n-0",),), 0.0))]
+        room.at(i)
+    assert len(room.patience._wiped) <= 1
+
+
+def test_the_note_of_a_pod_that_is_placed_is_taken_off_and_of_one_that_is_gone_it_is_not() -> None:
+    where = facts(8)
+    for placed in (True, False):
+        large = waits(7, name="p")
+        room = Room(world(where, 6), large)
+        room.at()
+        room.books.forget("uid-on-n-0")
+        if placed:
+            room.books.observe(bound(pod(7, name="p"), where, ((0,),)), 0.0)
+        else:
+            room.books.forget(large.uid)
+        room.pending.remove(large)
         assert room.at(1) == []
-        assert room.changes.ended == []
+        assert [one.name for one in room.changes.ended] == (["p"] if placed else [])
+
+
+def test_the_nodes_open_to_a_pod_are_listed_to_choose_one_and_not_while_its_turn_goes_on() -> None:
+    room = Room(world(facts(8), 6), waits(7, name="p"))
+    for seconds in range(5):
+        assert room.names(seconds) == ["p"]
+    assert room.listed == 1
+    room.allowed = []
+    assert room.names(5) == []
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,10 @@ NODE = facts(16276, 40536, name="gpu-c")
      ([1], 0, 30.0, "Waiting for 30 seconds: gpu-c GPU 1 is kept for it: all it asks is free there."),
      ([0, 2], 9, 120.0, ("Waiting for 2 minutes: gpu-c GPU 0 and GPU 2 "
       "are kept for it: 9 MiB must still come free on them.")),
+     ([0, 1, 2, 5], 9, 120.0, ("Waiting for 2 minutes: gpu-c GPUs 0, 1, 2 and 5 "
+      "are kept for it: 9 MiB must still come free on them.")),
+     (list(range(8)), 9, 120.0, ("Waiting for 2 minutes: 8 GPUs of gpu-c "
+      "are kept for it: 9 MiB must still come free on them.")),
      ],
 )  # fmt: skip
 def test_a_pod_whose_turn_has_come_reads_where_and_what_is_missing(
@@ -45,6 +49,13 @@ def test_two_containers_on_two_gpus() -> None:
 def test_one_container_over_two_gpus() -> None:
     said = sentences.assigned(NODE, asks(containers=[container("main", 40000)], split=2), ((0, 1),), [0, 0])
     assert said == "gpu-c: GPU 0 and GPU 1, 20000 MiB each for main."
+
+
+def test_one_container_over_more_gpus() -> None:
+    node = facts(*[16276] * 8, name="gpu-c")
+    request = asks(containers=[container("main", 80000)], split=8)
+    said = sentences.assigned(node, request, (tuple(range(8)),), [0] * 8)
+    assert said == "gpu-c: GPUs 0, 1, 2, 3, 4, 5, 6 and 7, 10000 MiB each for main."
 
 
 def test_a_whole_gpu() -> None:

@@ -38,9 +38,9 @@ def test_why_tells_the_pod_what_is_kept_for_it() -> None:
 def test_why_tells_the_others_whom_they_wait_for() -> None:
     answer = ask(Cluster(NODES, PODS), "small")
     assert answer.out.startswith(
-        "small is Pending: no single GPU has 2000 MiB free beside what is kept for a pod that waits longer.\n"
+        "small is Pending: no single GPU has 2000 MiB free beside what is kept for a pod whose turn it is.\n"
     )
-    assert "  What is free there is kept for prod/large, which has waited longer.\n" in answer.out
+    assert "  What is free there is kept for prod/large, whose turn it is.\n" in answer.out
     assert ask(Cluster(NODES, PODS), "small", output="json").json["before"] == ["prod/large"]
 
 
@@ -49,7 +49,7 @@ def test_inspect_shows_it_to_people() -> None:
     assert (
         "no single GPU has 15000 MiB free; gpu-a GPU 1 is kept for it: 6724 MiB must still come free there\n" in shown
     )
-    assert "gpu-a GPU 1: what comes free up to 15000 MiB is kept for prod/large, which has waited longest.\n" in shown
+    assert "gpu-a GPU 1: what comes free up to 15000 MiB is kept for prod/large, whose turn it is.\n" in shown
 
 
 def test_the_table_that_programs_read_stays_as_it_is() -> None:

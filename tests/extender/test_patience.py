@@ -1,6 +1,7 @@
 """Fair waiting as the cluster sees it: what is written on the pod, what is said, who is refused and woken."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from gpushare.core import names
 from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver import ApiServer
-from gpushare.extender import announce, app
+from gpushare.extender import announce, app, notes
+from gpushare.kube.errors import ApiError
 from tests.extender import cluster, inside
 from tests.extender.cluster import UNSCHEDULABLE
 
 KEPT = '{"node":"a","gpus":[["GPU-a-1"]]}'
-BESIDE = "no single GPU has 2000 MiB free beside what is kept for a pod that waits longer"
+BESIDE = "no single GPU has 2000 MiB free beside what is kept for a pod whose turn it is"
 
 
 @pytest.fixture
@@ -80,6 +82,7 @@ async def test_a_pod_that_has_waited_long_gets_what_comes_free_and_everybody_is_
         assert (await extender.filter(large, "a"))["NodeNames"] == ["a"]
         assert await extender.bind(large, "a") == ""
         assert (await extender.metrics())["gpushare_gpus_kept"] == 0
+        await cluster.until(lambda: note(server, "large") is None, "the end of the annotation")
         assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {
             "a": "no single GPU has 2000 MiB free"
         }
@@ -106,6 +109,82 @@ async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server
         cluster.create(server, forged)
         await cluster.until(lambda: note(server, "forged") is None, "the end of the annotation")
         assert extender.ledger.kept == {}
+
+
+class Writes:
+    """What is written of turns, by pod; nothing of it is answered before `go`."""
+
+    def __init__(self, extender: inside.Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._api, self.go, self.values = extender.extender.api, asyncio.Event(), list[tuple[str, str | None]]()
+        self.failures: list[Exception] = []
+        self._really = self._api.patch_pod_annotations
+        monkeypatch.setattr(self._api, "patch_pod_annotations", self._write)
+
+    async def _write(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
+        if names.KEPT in annotations:
+            self.values.append((name, annotations[names.KEPT]))
+            await self.go.wait()
+            if self.failures:
+                raise self.failures.pop()
+        await self._really(namespace, name, uid, annotations)
+
+
+async def test_what_changes_while_it_is_written_is_written_after_it(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        writes = Writes(extender, monkeypatch)
+        await waits_long(server, extender, cluster.pod("large", 7000))
+        await cluster.until(lambda: writes.values, "the first write")
+        await waits_long(server, extender, cluster.pod("important", 7000, priority=5))
+        await cluster.until(lambda: len(writes.values) > 1, "the write of the other")
+        await asyncio.sleep(0.2)
+        assert writes.values == [("large", KEPT), ("important", KEPT)]
+        writes.go.set()
+        await cluster.until(lambda: len(writes.values) > 2, "the second write")
+        await cluster.until(lambda: note(server, "large") is None, "the end of the annotation")
+        assert writes.values == [("large", KEPT), ("important", KEPT), ("large", None)]
+        assert note(server, "important") == KEPT
+
+
+async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        writes = Writes(extender, monkeypatch)
+        for i in range(app.TOUCHES + 8):
+            forged: dict[str, Any] = cluster.pod(f"forged-{i}", 7000)
+            forged["metadata"]["annotations"] = {names.KEPT: KEPT}
+            cluster.create(server, forged)
+        await cluster.until(lambda: len(writes.values) >= notes.SLOTS, "the writes")
+        waits = cluster.create(server, cluster.pod("waits", 5000))
+        assert (await extender.filter(waits, "a"))["NodeNames"] == []
+        cluster.delete(server, "full")
+        await cluster.until(lambda: cluster.woken(server, "waits"), "the wake-up")
+        assert len(writes.values) == notes.SLOTS
+        writes.go.set()
+        await cluster.until(lambda: all(note(server, f"forged-{i}") is None for i in range(app.TOUCHES + 8)), "the end")
+
+
+async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_once(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async with inside.running(server) as extender:
+        await filled(server, extender)
+        writes = Writes(extender, monkeypatch)
+        writes.failures = [ApiError(403, "Forbidden", "no right")] * 8
+        writes.go.set()
+        monkeypatch.setattr(notes, "pause", sleep)
+        await waits_long(server, extender, cluster.pod("large", 7000))
+        await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
+    assert slept == [1, 2, 4, 8, 16, 32, 60, 60]
+    said = [record for record in caplog.records if "what is kept cannot be written" in record.message]
+    assert len(said) == 1
 
 
 async def test_explain_says_whose_turn_it_is(server: ApiServer) -> None:

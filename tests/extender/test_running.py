@@ -285,6 +285,29 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
         assert there["metadata"]["uid"] in holdings
 
 
+async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with inside.running(server) as extender:
+        made = await cluster.bound(server, extender, cluster.pod("p", 1000))
+        asked, go = [], asyncio.Event()
+        read = extender.extender.api.get_pod
+
+        async def read_late(namespace: str, name: str) -> api.Pod | None:
+            asked.append(name)
+            await go.wait()
+            return await read(namespace, name)
+
+        monkeypatch.setattr(extender.extender.api, "get_pod", read_late)
+        unsure = extender.extender.pods.unsure
+        unsure += [extender.ledger.holdings[made["metadata"]["uid"]].pod] * 100
+        await cluster.until(lambda: asked and not unsure, "the questions")
+        await asyncio.sleep(0.1)
+        assert len(asked) == app.READS
+        go.set()
+        await cluster.until(lambda: len(asked) == 100, "the others")
+
+
 # What is counted
 
 

@@ -31,7 +31,7 @@ NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
 NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
 TOO_HARD = "placing {containers} containers takes too long to work out"
-KEPT_FOR_OTHER = "{reason} beside what is kept for a pod that waits longer"
+KEPT_FOR_OTHER = "{reason} beside what is kept for a pod whose turn it is"
 MOST_PARTS = 4  # containers named in one sentence
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpushare.core import choose, cost, names
-from gpushare.core.book import Kept, NodeState
+from gpushare.core.book import Kept, NodeState, State
 from gpushare.core.cost import Budget
 from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
@@ -32,12 +32,21 @@ AGAIN_SECONDS = 30.0  # until a pod is looked at again for which there is no pla
 MOST_CHOICES = 4  # places looked for in one update; each may look at many nodes
 MOST_NODES = 64  # looked at for one pod, the closest first
 
-Allowed = Callable[[PodFacts], Collection[str] | None]  # nodes open to a pod; None: all
+
+class Reach(NamedTuple):
+    """Which nodes are open to a pod by its rules and theirs. Where one node is meant, that one is asked for: to list
+    them all costs a look at each."""
+
+    allowed: Callable[[PodFacts], Collection[str] | None] = lambda pod: None  # None: all
+    open_to: Callable[[PodFacts, str], bool] = lambda pod, node: True
+
+
+ANYWHERE = Reach()
 
 
 class Changes(NamedTuple):
     given: list[Kept]
-    ended: list[PodFacts]  # that wait on
+    ended: list[PodFacts]  # placed, or waiting on
 
 
 class Turn:
@@ -86,22 +95,33 @@ class Patience:
         self.turns: dict[str, Turn] = {}
         self._later: dict[str, Later] = {}
         self._since: dict[str, float] = {}
-        self._wiped: set[str] = set()  # told to be ended; their annotation may still be seen
+        self._wiped: dict[str, str] = {}  # told to be ended, by uid: the annotation that is still seen
 
-    def update(self, ledger: Ledger, pending: Collection[PodFacts], allowed: Allowed, now: float) -> Changes:
+    def update(self, ledger: Ledger, pending: Collection[PodFacts], reach: Reach, now: float) -> Changes:
         """Who is kept something from now on, who no longer. `pending`: every pod without a node; `now`: since 1970."""
         due = self._due(pending, now) if self.seconds else []
         changes = Changes([], [])
         for uid in self.turns.keys() - {pod.uid for pod in due}:  # placed or gone
+            holding = ledger.holdings.get(uid)
+            if holding is not None and holding.state is State.BOUND:
+                changes.ended.append(self.turns[uid].kept.pod)  # a binding cannot take an annotation off
             self._end(ledger, uid)
         if due:
-            self._go_round(ledger, due, allowed, now, changes)
-        self._wiped -= {kept.pod.uid for kept in changes.given}
-        for pod in pending:
-            if pod.notes and pod.uid not in self.turns and pod.uid not in self._wiped and pod.note(names.KEPT):
-                changes.ended.append(pod)  # written by somebody before us, or forged
-        self._wiped.update(pod.uid for pod in changes.ended)
+            self._go_round(ledger, due, reach, now, changes)
+        self._wipe(pending, changes)
         return changes
+
+    def _wipe(self, pending: Collection[PodFacts], changes: Changes) -> None:
+        """What is written on pods whose turn it is not, by somebody before us or by who hopes for one, is taken off:
+        told once for each time that it is written."""
+        seen, told = {}, {pod.uid for pod in changes.ended}
+        for pod in pending:
+            note = pod.note(names.KEPT) if pod.notes and pod.uid not in self.turns else None
+            if note:
+                seen[pod.uid] = note
+                if pod.uid not in told and self._wiped.get(pod.uid) != note:
+                    changes.ended.append(pod)
+        self._wiped = seen
 
     def _due(self, pending: Collection[PodFacts], now: float) -> list[PodFacts]:
         """Those that have waited long enough, in the order of their turns. Whoever has a turn keeps it among equals.
@@ -110,7 +130,6 @@ class Patience:
         since = self._since
         if len(since) > 2 * len(pending) + 100:
             alive = {pod.uid for pod in pending}
-            self._wiped &= alive
             for known in (since, self._later):
                 for uid in known.keys() - alive:
                     del known[uid]
@@ -125,17 +144,15 @@ class Patience:
         due.sort(key=lambda pod: (-pod.priority, pod.uid not in self.turns, since[pod.uid], pod.uid))
         return due
 
-    def _go_round(
-        self, ledger: Ledger, due: Sequence[PodFacts], allowed: Allowed, now: float, changes: Changes
-    ) -> None:
+    def _go_round(self, ledger: Ledger, due: Sequence[PodFacts], reach: Reach, now: float, changes: Changes) -> None:
         """The first may be given more GPUs than the limit says, or it would wait for ever. Nobody behind one that must
         wait for its turn gets his before: a stream of small ones would pass it for ever."""
         limit, gpus, choices, budget = most_gpus(ledger), 0, MOST_CHOICES, Budget(cost.CALL_LOOKS)
         for pod in due:
-            kept = self._still(ledger, pod, allowed, now) if gpus < limit else None
+            kept = self._still(ledger, pod, reach, now) if gpus < limit else None
             if kept is None and gpus < limit and choices and self._may_come(pod.uid, now):
                 choices -= 1
-                kept = self._choose(ledger, pod, allowed, now, budget)
+                kept = self._choose(ledger, pod, reach, now, budget)
             count = len({key for keys in kept.keys for key in keys}) if kept is not None else 0
             if kept is None or (gpus and gpus + count > limit):
                 gpus = limit if kept is not None else gpus
@@ -148,10 +165,10 @@ class Patience:
                 self._give(ledger, kept, now)
                 changes.given.append(kept)
 
-    def _still(self, ledger: Ledger, pod: PodFacts, allowed: Allowed, now: float) -> Kept | None:
+    def _still(self, ledger: Ledger, pod: PodFacts, reach: Reach, now: float) -> Kept | None:
         """What is kept for the pod, if it can still be placed there and that is not in vain."""
         turn = self.turns.get(pod.uid)
-        short = missing(ledger, turn.kept, allowed) if turn is not None and pod.uid in ledger.kept else None
+        short = missing(ledger, turn.kept, reach) if turn is not None and pod.uid in ledger.kept else None
         if turn is None or short is None:
             return None
         turn.see(short, pod.uid in ledger.holdings, now)
@@ -171,12 +188,12 @@ class Patience:
         later = self._later.get(uid)
         return later is None or now >= later.until
 
-    def _choose(self, ledger: Ledger, pod: PodFacts, allowed: Allowed, now: float, budget: Budget) -> Kept | None:
+    def _choose(self, ledger: Ledger, pod: PodFacts, reach: Reach, now: float, budget: Budget) -> Kept | None:
         later = self._later.get(pod.uid)
         written = read(pod, self._since[pod.uid]) if later is None else None
-        if written is not None and missing(ledger, written, allowed) is not None:
+        if written is not None and missing(ledger, written, reach) is not None:
             return written  # by an extender before this one
-        place = closest(ledger, pod, allowed(pod), later.tried if later is not None else (), budget)
+        place = closest(ledger, pod, reach.allowed(pod), later.tried if later is not None else (), budget)
         if place is not None and place.short:
             return Kept(pod, place.node, place.keys, self._since[pod.uid])
         later = self._later.setdefault(pod.uid, Later())
@@ -185,7 +202,7 @@ class Patience:
 
     def _give(self, ledger: Ledger, kept: Kept, now: float) -> None:
         ledger.keep(kept)
-        short = missing(ledger, kept, lambda _: None)
+        short = missing(ledger, kept)
         self.turns[kept.pod.uid] = Turn(kept, short or 0, now)
 
     def _end(self, ledger: Ledger, uid: str) -> None:
@@ -204,17 +221,13 @@ def most_gpus(ledger: Ledger) -> int:
     return max(healthy // SHARE, 1)
 
 
-def missing(ledger: Ledger, kept: Kept, allowed: Allowed) -> int | None:
+def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> int | None:
     """The units that must still come free on the GPUs kept for a pod; None if it can no longer be placed there."""
     state, claim = ledger.nodes.get(kept.node), kept.pod.claim
     if state is None or state.facts is None or not isinstance(claim, Request):
         return None
-    facts, nodes, charges = state.facts, allowed(kept.pod), kept.charges(state.facts)
-    if (
-        charges is None
-        or Question(claim).off_limits(facts) is not None
-        or (nodes is not None and kept.node not in nodes)
-    ):
+    facts, charges = state.facts, kept.charges(state.facts)
+    if charges is None or Question(claim).off_limits(facts) is not None or not reach.open_to(kept.pod, kept.node):
         return None
     if any(not facts.gpus[gpu].healthy or amount > facts.gpus[gpu].total for gpu, amount in charges):
         return None
@@ -286,7 +299,7 @@ def moment(written: str, otherwise: float) -> float:
 def view(ledger: Ledger, pod: PodFacts) -> KeptView | None:
     """What is kept for a pod, for people."""
     kept = ledger.kept.get(pod.uid)
-    short = missing(ledger, kept, lambda _: None) if kept is not None else None
+    short = missing(ledger, kept) if kept is not None else None
     facts = ledger.nodes[kept.node].facts if kept is not None else None
     if kept is None or short is None or facts is None:
         return None
@@ -331,5 +344,5 @@ def show(ledger: Ledger, pods: Iterable[PodFacts]) -> None:
     """Keep in a ledger what the annotations of waiting pods say: for who looks, and decides nothing."""
     for pod in pods:
         kept = read(pod, moment(pod.waits_since or pod.created, 0.0))
-        if kept is not None and missing(ledger, kept, lambda _: None) is not None:
+        if kept is not None and missing(ledger, kept) is not None:
             ledger.keep(kept)

@@ -3,7 +3,7 @@
 Pure. One sentence per situation, in the same words as the refusals of `fit` and `request`. Called by the extender.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from gpushare.core import cost, explain
 from gpushare.core.explanation import KeptView
@@ -15,6 +15,7 @@ from gpushare.core.steps import Steps, finish
 
 LONGEST = 200
 LONGEST_NAME = 40
+MOST_LISTED = 4  # GPUs of one place; more are counted
 ASSIGNED = "GPUAssigned"
 NO_GPU_FITS = "NoGPUFits"
 NEVER_FITS = "NeverFits"
@@ -63,7 +64,13 @@ def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int
 
 
 def _gpus(facts: NodeFacts, chosen: tuple[int, ...]) -> str:
-    return " and ".join(f"GPU {facts.gpus[gpu].index}" for gpu in chosen)
+    return gpu_list([facts.gpus[gpu].index for gpu in chosen])
+
+
+def gpu_list(indexes: Sequence[int]) -> str:
+    if len(indexes) <= 2:
+        return " and ".join(f"GPU {index}" for index in indexes)
+    return f"GPUs {', '.join(map(str, indexes[:-1]))} and {indexes[-1]}"
 
 
 def _amount(share: Share, facts: NodeFacts) -> str:
@@ -107,10 +114,11 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
 
 def kept(said: KeptView) -> str:
     """What is kept for a pod that has waited long."""
-    gpus = " and ".join(f"GPU {gpu}" for gpu in said.gpus)
+    node, many = short_name(said.node), len(said.gpus) > MOST_LISTED
+    place = f"{len(said.gpus)} GPUs of {node}" if many else f"{node} {gpu_list(said.gpus)}"
     are, there = ("is", "there") if len(said.gpus) == 1 else ("are", "on them")
     rest = f"{said.short} {said.unit} must still come free {there}" if said.short else "all it asks is free there"
-    return f"{short_name(said.node)} {gpus} {are} kept for it: {rest}"
+    return f"{place} {are} kept for it: {rest}"
 
 
 def turn(said: KeptView, waited: float) -> str:

@@ -5,6 +5,7 @@ Pure. The part of `whytext` for pods that nothing is to be found out for.
 
 from gpushare.core import explanation
 from gpushare.core.explanation import Explanation, Holder, Spot
+from gpushare.core.sentences import gpu_list
 from gpushare.ctl.usage import UNASKED, UNUSABLE
 from gpushare.ctl.whyways import unit_of
 
@@ -47,7 +48,7 @@ def _without_gpu(said: Explanation, who: str, node: str, unit: str) -> str:
 
 
 def _gpus(said: Explanation, node: str) -> str:
-    return f"{node} " + " and ".join(f"GPU {spot.gpu}" for spot in said.has)
+    return f"{node} {gpu_list([spot.gpu for spot in said.has])}"
 
 
 def _amounts(said: Explanation, unit: str) -> str:

@@ -123,7 +123,7 @@ def eviction(said: Explanation) -> str:
 
 
 def kept_for(said: Explanation) -> str:
-    """Whose turn it is: its own, or that of others who have waited longer."""
+    """Whose turn it is: its own, or that of others: more important, or for longer."""
     if said.kept is not None:
         return f"{sentences.kept(said.kept)}."
     mine = f"{said.pod.namespace}/"
@@ -131,9 +131,7 @@ def kept_for(said: Explanation) -> str:
     rest = len(said.before) - len(named[:MOST_NAMES])
     listed = ", ".join(named[:MOST_NAMES]) + (f" and {rest} more" if rest and named else "")
     who = listed or "a pod of another namespace"
-    return (
-        f"What is free there is kept for {who}, {'which has' if len(said.before) == 1 else 'which have'} waited longer."
-    )
+    return f"What is free there is kept for {who}, whose turn it is."
 
 
 def kept_off(said: Explanation) -> str:

@@ -24,6 +24,7 @@ from gpushare.extender.announce import Announcer
 from gpushare.extender.binder import Binder
 from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
+from gpushare.extender.notes import GONE, Notes
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.waiting import Waiting
 from gpushare.kube import client, explain
@@ -34,7 +35,6 @@ from gpushare.kube.reflector import Failure, Reflector
 from gpushare.obs import log
 from gpushare.obs.signals import ending
 
-GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
 TICK = 0.05  # seconds; how late something that came free may be noticed
 UNITS_TICK = 30.0
 PATIENCE_TICK = 1.0
@@ -45,6 +45,7 @@ AGAIN_SECONDS = 1.0  # between two tries to touch or read a pod
 NOT_SYNCED = "gpushare has not read the cluster yet: {what}"
 STALE = "gpushare has not heard from the API server for {seconds:.0f} s"
 TOUCHES = 32  # wake-ups sent at the same time
+READS = 16  # pods asked for at the same time: bindings need connections, too
 
 logger = log.get(__name__)
 
@@ -67,6 +68,7 @@ class Extender:
         clock = time.monotonic
         self.ledger, self.known = Ledger(), KnownPods()
         self.patience = patience.Patience(config.patience)
+        self.notes = Notes(api, self.patience.turns)
         self.metrics = Metrics(self.ledger)
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
@@ -121,7 +123,7 @@ class Extender:
     async def keep_time(self) -> None:
         """What ends by time, and whom that wakes."""
         units_due = patience_due = 0.0
-        slots = asyncio.Semaphore(TOUCHES)
+        slots, reads = asyncio.Semaphore(TOUCHES), asyncio.Semaphore(READS)
         async with asyncio.TaskGroup() as touches:
             while True:
                 await asyncio.sleep(TICK)
@@ -133,12 +135,12 @@ class Extender:
                 self.ledger.study(Budget(CALL_LOOKS))
                 if now >= patience_due:  # before others are woken for what is kept from now on
                     for pod in self.take_turns(time.time()):
-                        touches.create_task(self._note_kept(pod, slots))
+                        touches.create_task(self.notes.write(pod))
                     patience_due = now + PATIENCE_TICK
                 for pod in self.waiting.due(self.ledger, now):
                     touches.create_task(self._touch(pod, slots))
                 while self.pods.unsure:
-                    touches.create_task(self._make_sure(self.pods.unsure.pop()))
+                    touches.create_task(self._make_sure(self.pods.unsure.pop(), reads))
                 if now >= units_due:
                     self.nodes.check_units()
                     units_due = now + UNITS_TICK
@@ -146,7 +148,8 @@ class Extender:
     def take_turns(self, now: float) -> list[PodFacts]:
         """Whose turn it is to have GPUs kept, and whose no longer. Returns the pods that this is to be written on."""
         # Not the nodes that a scheduler offered: by totals it leaves out those where something must come free first.
-        changes = self.patience.update(self.ledger, self.known.pending.values(), self.nodes.allowed, now)
+        reach = patience.Reach(self.nodes.allowed, self.nodes.open_to)
+        changes = self.patience.update(self.ledger, self.known.pending.values(), reach, now)
         for kept in changes.given:
             self.announcer.kept(kept, now - kept.since)
         return [*changes.ended, *[kept.pod for kept in changes.given]]
@@ -198,31 +201,19 @@ class Extender:
         await asyncio.sleep(AGAIN_SECONDS)
         self.waiting.failed_to_wake(pod.uid)
 
-    async def _note_kept(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
-        """Writes on a pod what is kept for it, as it is by the time of writing."""
-        while True:
-            turn = self.patience.turns.get(pod.uid)
-            value = patience.write(turn.kept) if turn is not None else None
-            async with slots:
-                try:
-                    await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.KEPT: value})
-                    return
-                except (ApiError, Unreachable, Malformed, KubeError) as error:
-                    failure = error
-            if isinstance(failure, ApiError) and failure.status in GONE:
-                return
-            await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _make_sure(self, pod: PodFacts) -> None:
+    async def _make_sure(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
         """Known to us, but no list shows it as we know it: is it there, and bound?"""
-        held = self.ledger.holdings.get(pod.uid)
-        try:
-            found = await self.api.get_pod(pod.namespace, pod.name)
-        except (ApiError, Unreachable, Malformed, KubeError):
-            await asyncio.sleep(AGAIN_SECONDS)
-            self.pods.unsure.append(pod)
-            return
-        self.pods.made_sure(pod, held, found)
+        async with slots:
+            held = self.ledger.holdings.get(pod.uid)
+            try:
+                found = await self.api.get_pod(pod.namespace, pod.name)
+            except (ApiError, Unreachable, Malformed, KubeError):
+                pass
+            else:
+                self.pods.made_sure(pod, held, found)
+                return
+        await asyncio.sleep(AGAIN_SECONDS)
+        self.pods.unsure.append(pod)
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

@@ -1,0 +1,70 @@
+"""Writes on pods what is kept for them, and takes it off again.
+
+Beside all that is urgent: it has few slots of its own, so that notes on thousands of pods, written by whoever hopes for
+a turn, delay no wake-up and no binding. For one pod at most one write is under way: two might be made in the wrong
+order. Called by `app`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from gpushare.core import names, patience
+from gpushare.core.model import PodFacts
+from gpushare.core.patience import Turn
+from gpushare.kube.client import Api
+from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.obs import log
+
+GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
+SLOTS = 4
+RETRY_SECONDS = (1.0, 60.0)
+
+Failure = ApiError | Unreachable | Malformed | KubeError
+pause = asyncio.sleep
+logger = log.get(__name__)
+
+
+class Notes:
+    def __init__(self, api: Api, turns: Mapping[str, Turn]) -> None:
+        self._api, self._turns = api, turns
+        self._slots = asyncio.Semaphore(SLOTS)
+        self._changed: dict[str, bool] = {}  # pods being written on, and whether there is something new to write
+
+    async def write(self, pod: PodFacts) -> None:
+        """Until the pod says what is kept for it, or that is written by another call of this."""
+        if pod.uid in self._changed:
+            self._changed[pod.uid] = True
+            return
+        self._changed[pod.uid] = True
+        try:
+            await self._write(pod)
+        finally:
+            del self._changed[pod.uid]
+
+    async def _write(self, pod: PodFacts) -> None:
+        first, longest = RETRY_SECONDS
+        delay = first
+        while self._changed[pod.uid]:
+            failure = await self._try(pod)
+            if isinstance(failure, ApiError) and failure.status in GONE:
+                return
+            if failure is None:
+                delay = first
+                continue
+            if delay == first:
+                name = f"{pod.namespace}/{pod.name}"
+                logger.warn("what is kept cannot be written on the pod, trying again", pod=name, why=str(failure))
+            self._changed[pod.uid] = True
+            await pause(delay)
+            delay = min(delay * 2, longest)
+
+    async def _try(self, pod: PodFacts) -> Failure | None:
+        async with self._slots:
+            self._changed[pod.uid] = False
+            turn = self._turns.get(pod.uid)
+            value = patience.write(turn.kept) if turn is not None else None
+            try:
+                await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.KEPT: value})
+            except (ApiError, Unreachable, Malformed, KubeError) as error:
+                return error
+        return None
