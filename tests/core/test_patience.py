@@ -537,3 +537,33 @@ def test_what_is_left_to_whom_is_worked_out_again_whenever_something_changes() -
             assert list(room.free) == fresh
             checked += room is not state.room
     assert checked > 500
+
+
+def test_nodes_that_could_never_take_the_pod_hide_none_that_could() -> None:
+    large = facts(80, name="zz-large")
+    books = ledger(large, *(facts(16, name=f"small-{i:03}") for i in range(100)))
+    for one in filled(large, 60):
+        books.observe(one, 0.0)
+    assert [(name, node) for name, node, _ in Room(books, waits(40, name="big")).at()] == [("big", "zz-large")]
+    many = facts(*[8] * 8, name="zz-many")
+    books = ledger(many, *(facts(8, name=f"small-{i:03}") for i in range(100)))
+    for one in filled(many, *[1] * 8):
+        books.observe(one, 0.0)
+    assert [node for _, node, _ in Room(books, waits(whole=4, name="wide")).at()] == ["zz-many"]
+
+
+def test_a_pod_that_is_held_again_and_again_but_never_comes_loses_its_turn() -> None:
+    where = facts(8)
+    room = Room(world(where, 5), waits(6, name="stuck"))
+    assert room.names() == ["stuck"]
+    room.books.forget(next(iter(room.books.holdings)))  # all is free
+    held_until = 0.0
+    for seconds in range(1, 400):
+        if seconds % 40 < 10:
+            if room.pending[0].uid not in room.books.holdings:
+                room.books.hold(room.pending[0], "n", "binpack", float(seconds))
+        else:
+            room.books.release(room.pending[0].uid)
+        if room.names(float(seconds)):
+            held_until = float(seconds)
+    assert held_until < 5 * COME_SECONDS

@@ -65,3 +65,12 @@ def test_all_namespaces_together_are_bounded() -> None:
     for number in range(2 * IN_ALL):
         asked.ask(1 + number % 7, f"ns-{number // 7}")
     assert sum(len(table) for table in asked.shapes._kept.values()) <= IN_ALL
+
+
+def test_an_answer_that_somebody_waits_for_is_kept() -> None:
+    asked = Asked("x")
+    waits = asked.shapes.ask("a", asks(1, 1), asked.nodes)
+    waits.wanted = True
+    for amount in range(2 * PER_NAMESPACE):
+        asked.ask(amount + 2)
+    assert asked.shapes.wanted() == [waits]

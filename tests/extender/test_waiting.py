@@ -162,3 +162,47 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     woken(waiting, ledger, 5.0)
     kept = [waiting.refused, waiting._order, waiting._offers, waiting._names]
     assert not any(kept)
+
+
+def wide(name: str, containers: int = 3, units: int = 1000) -> PodFacts:
+    claim = Request(tuple(Share(f"c{i}", i, Role.APP, units + i) for i in range(containers)), Pin.PLUGIN)
+    return PodFacts(name, "team", name, claim, unschedulable="x")
+
+
+@pytest.mark.parametrize("looks", [60, 100, 300])
+def test_nobody_is_lost_where_a_turn_ends_in_the_middle_of_a_pod(looks: int) -> None:
+    waiting, ledger = Waiting(), recovered(*[f"n{i:02}" for i in range(20)], gpus=(8000, 8000))
+    for i in range(60):
+        waiting.refuse(wide(f"p{i:02}"), [f"n{j:02}" for j in range(20)])
+    found = [one.name for _ in range(2000) for one in waiting.due(ledger, 0.0, Budget(looks))]
+    assert sorted(found) == [f"p{i:02}" for i in range(60)]
+
+
+def test_a_node_may_get_and_lose_gpus_while_pods_are_looked_through() -> None:
+    waiting, ledger = Waiting(), recovered("n", gpus=(8000,))
+    for i in range(40):
+        waiting.refuse(pod(f"p{i:02}", 1000, created=i), ["n"])
+    for gpus in ((8000,), (8000, 8000, 8000), (8000, 8000), (8000,)):
+        ledger.set_node(node("n", *gpus))
+        waiting.due(ledger, 0.0, Budget(30))
+
+
+def test_a_touch_that_failed_is_followed_by_a_look_at_every_node() -> None:
+    waiting, ledger = Waiting(), recovered("a")
+    ledger.set_node(node("b", 8000, healthy=False))
+    waiting.refuse(pod("one"), ["a", "b"])
+    assert [found.name for found in waiting.due(ledger, 0.0)] == ["one"]
+    ledger.set_node(node("b", 8000))  # while the touch is under way; nobody else waits for it
+    waiting.due(ledger, 0.1)
+    ledger.set_node(node("a", 8000, healthy=False))
+    waiting.failed_to_wake("one")
+    assert woken(waiting, ledger, 1.0) == ["one"]
+
+
+def test_pods_that_no_scheduler_asked_about_delay_nobody_who_was_asked_about() -> None:
+    """After a restart nothing is known of most waiting pods; some of them may be kept off by whatever."""
+    waiting, ledger = Waiting(), recovered("n")
+    for i in range(20):
+        waiting.refuse(pod(f"unknown-{i:02}", created=i))
+    waiting.refuse(pod("asked", created=100), ["n"])
+    assert woken(waiting, ledger) == ["unknown-00", "asked"]

@@ -16,6 +16,7 @@ from gpushare.core.room import Room
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
 REST_SECONDS = (10.0, 300.0)  # first and longest rest of a node that refused a shape
+PLEDGE_LOOKS = 1_000  # GPUs looked at to find out where a nominated pod will go; a harder one is pledged nothing
 RECALL_SECONDS = 600.0  # after its end: a refusal within that time rests longer
 MOST_RESTS = 1_000  # on one node; more would be a tenant's work, who has pods of all sizes refused
 
@@ -24,6 +25,9 @@ Shares = tuple[Pin | None, tuple[tuple[Role, int, int, bool], ...]]
 
 
 Asker = tuple[int, str, bool]  # priority; uid, if something is promised to it; whether what is kept counts
+
+
+UnderWay = tuple[dict[int, dict[int, set[str]]], dict[tuple[bool, int, int], set[str]]]
 
 
 class State(Enum):
@@ -101,8 +105,8 @@ class NodeState:
     """One node: what it offers, who holds what there. Exists as long as either is known."""
 
     __slots__ = (
-        "_known", "_rooms", "facts", "ghosts", "holdings", "kept", "name", "pledges", "rests", "room", "split", "used",
-        "vague",
+        "_known", "_rooms", "_under_way", "facts", "ghosts", "holdings", "kept", "name", "pledges", "rests", "room",
+        "split", "used", "vague",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -119,12 +123,14 @@ class NodeState:
         self.room: Room | None = None
         self._known: dict[Asker, Sequence[int]] = {}  # what is taken from whom, until something changes
         self._rooms: dict[Asker, Room] = {}  # the same as what is left
+        self._under_way: UnderWay | None = None
 
     def renew(self) -> None:
         """Something changed: work out again what is free."""
         self.room = Room.of(self.facts, self.effective()) if self.facts is not None else None
         self._known.clear()
         self._rooms.clear()
+        self._under_way = None
 
     @property
     def is_resting(self) -> bool:
@@ -297,7 +303,7 @@ class NodeState:
         for without in (ending, ending | lower):
             after = self.effective(without)
             later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
-            places = choose.plan(pod.claim, Room.of(facts, later), choose.BINPACK)
+            places = choose.plan(pod.claim, Room.of(facts, later), choose.BINPACK, Budget(PLEDGE_LOOKS))
             if places is not None:
                 return choose.charges(pod.claim.shares, facts.gpus, places)
         return ()
@@ -310,16 +316,31 @@ class NodeState:
         inits = {_amount(share) for share in request.shares if share.role is Role.INIT}
         if not self.split and not inits and all(share.gpus == 1 for share in request.shares):
             return None
-        wanted = {(share.units, share.gpus) for share in request.shares if share.units}
-        budget.left -= len(request.shares) + len(self.holdings)
-        for holding in self.holdings.values():
-            if holding.pod.uid != uid and waits_for_kubelet(holding.pod):
-                for theirs in _shares(holding.pod):
-                    if theirs.role is Role.INIT and _amount(theirs) in inits:
-                        return LIKE_UNDER_WAY
-                    if any(units == theirs.units and gpus != theirs.gpus for units, gpus in wanted):
-                        return LIKE_UNDER_WAY
+        by_units, by_init = self._waiting_for_kubelet(budget)
+        budget.left -= len(request.shares)
+        if any(by_init.get(amount, set()) - {uid} for amount in inits):
+            return LIKE_UNDER_WAY
+        for units_asked, gpus in {(share.units, share.gpus) for share in request.shares if share.units}:
+            for theirs, uids in by_units.get(units_asked, {}).items():
+                if theirs != gpus and uids - {uid}:
+                    return LIKE_UNDER_WAY
         return None
+
+    def _waiting_for_kubelet(self, budget: Budget) -> UnderWay:
+        """Who waits for which amount, by units and number of GPUs, and the same for init containers. Worked out once
+        after each change: a node may have thousands of such containers."""
+        if self._under_way is None:
+            by_units: dict[int, dict[int, set[str]]] = {}
+            by_init: dict[tuple[bool, int, int], set[str]] = {}
+            for uid, holding in self.holdings.items():
+                shares = _shares(holding.pod) if waits_for_kubelet(holding.pod) else ()
+                budget.left -= 1 + len(shares)
+                for share in shares:
+                    by_units.setdefault(share.units, {}).setdefault(share.gpus, set()).add(uid)
+                    if share.role is Role.INIT:
+                        by_init.setdefault(_amount(share), set()).add(uid)
+            self._under_way = by_units, by_init
+        return self._under_way
 
 
 def _turn(pod: PodFacts) -> tuple[int, str, str]:

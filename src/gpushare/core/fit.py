@@ -32,6 +32,7 @@ NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
 TOO_HARD = "placing {containers} containers takes too long to work out"
 KEPT_FOR_OTHER = "{reason} beside what is kept for a pod whose turn it is"
+FEW_PIECES = 8  # of a request: what their plan leaves free is found out exactly
 MOST_PARTS = 4  # containers named in one sentence
 
 
@@ -89,7 +90,9 @@ class Question:
         """What the GPUs it would get there keep free together, if that can be found out."""
         task = self._task(room.facts.pin)
         try:
-            if task is not None and not task.inits:  # an init container may cost more than those that stay
+            # Of GPUs with as much left another may be taken than by a plan: for many containers that is near enough.
+            # An init container may cost more than those that stay.
+            if task is not None and len(task.pieces) > FEW_PIECES and not task.inits:
                 left = task.greedy(room, budget, falls=policy == choose.SPREAD)
                 if left is not None:
                     return left

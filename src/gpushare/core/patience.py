@@ -22,7 +22,7 @@ from gpushare.core.cost import Budget
 from gpushare.core.explanation import KeptView
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Request
+from gpushare.core.model import NodeFacts, Places, PodFacts, Request, Role
 from gpushare.core.room import Room
 
 SHARE = 20  # one healthy GPU in so many may be kept; at least one
@@ -60,10 +60,10 @@ class Turn:
         self.moved = now
         self.free_since: float | None = None  # nothing is missing any more
 
-    def see(self, short: int, on_its_way: bool, now: float) -> None:
-        if short < self.short or on_its_way:
+    def see(self, short: int, now: float) -> None:
+        if short < self.short:
             self.short, self.moved = short, now
-        if short or on_its_way:
+        if short:
             self.free_since = None
         elif self.free_since is None:
             self.free_since = now
@@ -171,7 +171,9 @@ class Patience:
         short = missing(ledger, turn.kept, reach) if turn is not None and pod.uid in ledger.kept else None
         if turn is None or short is None:
             return None
-        turn.see(short, pod.uid in ledger.holdings, now)
+        if pod.uid in ledger.holdings:  # on its way; if it does not arrive, what was counted before goes on
+            return turn.kept
+        turn.see(short, now)
         later = self._later.get(pod.uid) or Later()
         if turn.free_since is not None and now - turn.free_since > COME_SECONDS:
             later.until = now + max(self.seconds, AGAIN_SECONDS)
@@ -240,21 +242,30 @@ def closest(
     """Where least must come free for a pod; None if it has no place anywhere, whatever came free. Nodes where that was
     waited for in vain come last."""
     assert isinstance(pod.claim, Request)
-    question, need, near = Question(pod.claim), max(share.each for share in pod.claim.shares), []
+    question, able, need, near = Question(pod.claim), _ability(pod.claim), max(s.each for s in pod.claim.shares), []
     for name in ledger.nodes if nodes is None else nodes:
         state = ledger.nodes.get(name)
-        if state is not None and state.room is not None and question.off_limits(state.room.facts) is None:
-            largest = state.room.rising[-1] if state.room.rising else 0
+        room = state.room if state is not None else None
+        if room is not None and able(room) and question.off_limits(room.facts) is None:
+            largest = room.rising[-1]
             near.append((name in tried, max(need - largest, 0), name))  # no less than that is missing
     best: Place | None = None
     for was_tried, least, name in nsmallest(MOST_NODES, near):
-        if best is not None and best[:2] <= (was_tried, least):
+        if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
             break
         found = _on(ledger.nodes[name], pod, pod.claim, budget)
         if found is not None:
             place = Place(was_tried, found[0], name, found[1])
             best = place if best is None else min(best, place)
     return best
+
+
+def _ability(claim: Request) -> Callable[[Room], bool]:
+    """Whether a node might ever take it, by the sizes of its GPUs alone: there are too many nodes to look closer."""
+    each, gpus = max(share.each for share in claim.shares), max(share.gpus for share in claim.shares)
+    stays = [share for share in claim.shares if share.role is not Role.INIT]
+    gpus, units = max(gpus, sum(s.gpus for s in stays if s.whole)), sum(s.units for s in stays)
+    return lambda room: each <= room.largest and gpus <= len(room.rising) and units <= room.facts.capacity
 
 
 def _on(
@@ -273,6 +284,7 @@ def _on(
     for emptied in (None, *well):
         if emptied is not None:
             then[emptied] = promised[emptied]
+        budget.left -= 4 * cost.NODE_LOOKS
         places = choose.plan(claim, Room.of(facts, then), choose.BINPACK, budget)
         if places is not None:
             charges = choose.charges(claim.shares, facts.gpus, places)

@@ -73,11 +73,11 @@ class Task:
         """What the GPUs that the pod gets keep free together, if putting each piece on the next best GPU places them
         all: the fullest one or, if `falls`, the emptiest. None says nothing: there may be another way."""
         budget.spend(2 * (len(self.pieces) + len(room.rising)))
-        # Twice what is left, and one more on GPUs that the pod has got something on.
-        left = [2 * free for free in room.rising]
+        # Twice what is left, and one more on GPUs that the pod has got nothing on.
+        left = [2 * free + 1 for free in room.rising]
         unused = self._unused(room)
         for total in unused[len(unused) - self.whole_gpus :] if falls else unused[: self.whole_gpus]:
-            del left[bisect_left(left, 2 * total)]
+            del left[bisect_left(left, 2 * total + 1)]
         for piece in self.pieces[self.whole_pieces :]:
             first = len(left) - piece.gpus if falls else bisect_left(left, 2 * piece.each)
             taken = left[first : first + piece.gpus] if first >= 0 else []
@@ -85,8 +85,8 @@ class Task:
                 return None
             del left[first : first + piece.gpus]
             for amount in taken:
-                insort(left, (amount - 2 * piece.each) | 1)
-        return sum([amount >> 1 for amount in left if amount & 1])
+                insort(left, (amount - 2 * piece.each) & -2)
+        return sum([amount >> 1 for amount in left if not amount & 1])
 
     def _too_few_whole(self, room: Room) -> bool:
         """Whole GPUs are taken from those nobody uses; the smallest of them leave most to the other containers."""
@@ -133,7 +133,7 @@ class Search:
         self.places: list[tuple[int, ...]] = [()] * len(self.shares)
         # Of an order key the highest part is what is left, or by how much that is less than the most there can be.
         self.falls = falls
-        self.ties = [((empty is not self.falls) << GPU_BITS) + gpu for gpu, empty in enumerate(self.empty)]
+        self.ties = [((empty is not self.falls) << (GPU_BITS + 1)) + gpu for gpu, empty in enumerate(self.empty)]
         self.budget, self.looks = budget, 0
         self.allowed = min(cost.SEARCH_LOOKS, budget.left)
         self.dead_ends: set[tuple[int, ...]] = set()
@@ -210,8 +210,10 @@ class Search:
             able = [gpu for gpu in self.healthy if self.empty[gpu] and left[gpu] == self.gpus[gpu].total]
         else:
             able = [gpu for gpu in self.healthy if left[gpu] >= piece.each]
-        most = 1 << 30 if self.falls else 0
-        keys = [(abs(most - left[gpu]) << (GPU_BITS + 1)) + ties[gpu] for gpu in able]
+        most, falls, before = 1 << 30 if self.falls else 0, self.falls, self.untouched
+        # Of two that are alike the pod's own goes first or, where it is to be spread, last: never mind their numbers.
+        own = [((left[gpu] == before[gpu]) is not falls) << GPU_BITS for gpu in able]
+        keys = [(abs(most - left[gpu]) << (GPU_BITS + 2)) + ties[gpu] + tie for gpu, tie in zip(able, own, strict=True)]
         keys.sort()
         return [key & ((1 << GPU_BITS) - 1) for key in keys]
 

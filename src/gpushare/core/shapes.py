@@ -18,7 +18,7 @@ from gpushare.core.room import Room
 PER_NAMESPACE = 32
 IN_ALL = 512  # tables hold an entry per node; this bounds them at a few hundred MB on the largest clusters
 KNOWN_LOOKS = 3  # what it costs to look up an answer, in GPUs looked at
-PICTURES = 20_000  # answers kept by what a node looks like, for one shape
+PICTURES = 2_000  # answers kept by what a node looks like, for one shape
 
 
 class Answers:
@@ -114,11 +114,17 @@ class Shapes:
         if answers is None:
             answers = kept[shape] = Answers(request)
             if len(kept) > PER_NAMESPACE:
-                kept.popitem(last=False)
+                _drop_one(kept)
             elif sum(map(len, self._kept.values())) > IN_ALL:
-                fullest = max(self._kept.values(), key=len)
-                fullest.popitem(last=False)
+                _drop_one(max(self._kept.values(), key=len))
                 self._kept = {name: table for name, table in self._kept.items() if table}
         else:
             kept.move_to_end(shape)
         return answers
+
+
+def _drop_one(kept: OrderedDict[Shape, Answers]) -> None:
+    """The one that was asked least lately, but not one whose answer somebody waits for, if there are others."""
+    last = next(reversed(kept))
+    unwanted = next((shape for shape, answers in kept.items() if not answers.wanted and shape != last), None)
+    del kept[unwanted if unwanted is not None else next(iter(kept))]

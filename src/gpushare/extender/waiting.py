@@ -14,6 +14,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpushare.core import choose, cost
+from gpushare.core.codec import Charges
 from gpushare.core.cost import Budget
 from gpushare.core.fit import Question
 from gpushare.core.ledger import Ledger
@@ -34,7 +35,7 @@ OpenTo = Callable[[PodFacts, str], bool]
 class Refused:
     """One refused pod. `offered`: the node it is woken for. `woken`: since when its scheduler can know that."""
 
-    __slots__ = ("most", "names", "offered", "pod", "question", "shape", "total", "turn", "woken")
+    __slots__ = ("most", "names", "offered", "pod", "question", "shape", "taken", "total", "turn", "woken")
 
     def __init__(self, pod: PodFacts, claim: Request, names: frozenset[str] | None) -> None:
         self.pod = pod
@@ -45,6 +46,7 @@ class Refused:
         self.total = sum(share.units for share in claim.shares if share.role is not Role.INIT)
         self.names = names  # the nodes that passed all other checks of the scheduler; None: not known
         self.offered = ""
+        self.taken: Charges = ()  # what it would get there
         self.woken = NOT_YET
 
     @property
@@ -57,16 +59,27 @@ class Pass:
     """One look through all waiting pods for some nodes. `done`: whose turn was last."""
 
     def __init__(self, nodes: Iterable[tuple[int, str]]) -> None:
-        self.nodes = sorted(
-            nodes, key=lambda node: (-node[0], node[1])
-        )  # largest free GPU and name, the emptiest first
-        self.taken: dict[str, list[int]] = {}  # by node and GPU: units offered to pods that have not come yet
-        self.rests: dict[str, tuple[Room, Room]] = {}  # what a node has free, and what of that is not offered yet
+        # Largest free GPU and name, the emptiest first.
+        self.nodes = sorted(nodes, key=lambda node: (-node[0], node[1]))
+        # By node and GPU: units offered to pods that have not come yet. Under True only what was offered to pods that
+        # the scheduler is known to offer that node: the others may never come, and must not delay those.
+        self.taken: dict[bool, dict[str, list[int]]] = {True: {}, False: {}}
+        self.rests: dict[tuple[str, bool], tuple[Room, Room]] = {}  # what a node has free, and what is not offered yet
         self.hopeless: set[tuple[Kind, bool]] = set()  # and whether late; free memory only shrinks while a pass lasts
         self.late: list[Refused] = []  # some of these nodes were not offered to them last time
         self._unoffered: dict[Kind, bool] = {}
         self.done: Turn | None = None
         self.stopped: tuple[str, int] = ("", 0)  # in the middle of a pod, at which node
+
+    def take(self, node: str, charges: Charges, gpus: int, *, sure: bool) -> None:
+        for taken in (self.taken[True], self.taken[False]) if sure else (self.taken[False],):
+            extra = taken.get(node)
+            if extra is None or len(extra) != gpus:  # the node may have got or lost GPUs since
+                extra = taken[node] = [0] * gpus
+            for gpu, amount in charges:
+                extra[gpu] += amount
+        self.rests.pop((node, True), None)
+        self.rests.pop((node, False), None)
 
     def is_unoffered_some(self, kind: Kind) -> bool:
         """Whether the scheduler did not offer all of these nodes to such pods last time."""
@@ -84,6 +97,7 @@ class Waiting:
         self._offers: dict[str, Refused] = {}  # those that were, and have not come yet
         self._declined: dict[str, set[str]] = {}  # by node: pods that were woken for it and did not come
         self._again: set[str] = set()  # nodes whose offer was declined
+        self._everywhere = False  # whether to look at all nodes again
         self._pass: Pass | None = None
         self._names: dict[frozenset[str], frozenset[str]] = {}
 
@@ -114,7 +128,7 @@ class Waiting:
         """The touch did not get through: it has to be tried again."""
         entry = self._offers.pop(uid, None)
         if entry is not None:
-            self._again.add(entry.offered)
+            self._everywhere = True  # something may have come free elsewhere meanwhile
             entry.offered = ""
             insort(self._order, entry.turn)
 
@@ -139,15 +153,18 @@ class Waiting:
     def _next_pass(self, ledger: Ledger) -> Pass | None:
         for node in ledger.grown:
             self._declined.pop(node, None)
-        nodes = ledger.grown | self._again
-        ledger.grown, self._again = set(), set()
+        if len(self._declined) > len(ledger.nodes):
+            self._declined = {node: uids for node, uids in self._declined.items() if uids and node in ledger.nodes}
+        nodes = set(ledger.nodes) if self._everywhere else ledger.grown | self._again
+        ledger.grown, self._again, self._everywhere = set(), set(), False
         if not nodes or not self._order:
             return None
-        rooms = [(node, ledger.nodes[node].room) for node in nodes if node in ledger.nodes]
-        begun = Pass((max(room.rising, default=-1), node) for node, room in rooms if room is not None)
+        rooms = {node: ledger.nodes[node].room for node in nodes if node in ledger.nodes}
+        begun = Pass((max(room.rising, default=-1), node) for node, room in rooms.items() if room is not None)
         for entry in self._offers.values():  # not to be offered a second time
-            if entry.offered in nodes:
-                self._take(ledger, begun, entry, entry.offered, Budget(cost.SEARCH_LOOKS))
+            room = rooms.get(entry.offered)
+            if room is not None and all(gpu < len(room.free) for gpu, _ in entry.taken):
+                begun.take(entry.offered, entry.taken, len(room.free), sure=_is_sure(entry, entry.offered))
         return begun
 
     def _look_through(self, ledger: Ledger, begun: Pass, budget: Budget) -> Iterator[tuple[Refused, str]]:
@@ -180,7 +197,11 @@ class Waiting:
 
     def _largest(self, ledger: Ledger, begun: Pass) -> tuple[int, int]:
         """The largest free GPU and the most free in all on one of these nodes: whoever wants more is passed over."""
-        rooms = [room for room in (_rest(ledger, begun, None, node) for _, node in begun.nodes) if room is not None]
+        rooms = [
+            room
+            for room in (_rest(ledger, begun, None, node, sure=True) for _, node in begun.nodes)
+            if room is not None
+        ]
         # A node where something is pledged may have more for the pod it is pledged to, never more than this.
         most = max([room.rising[-1] for room in rooms if room.rising], default=-1)
         return most, max([room.sum_free for room in rooms], default=-1)
@@ -196,9 +217,6 @@ class Waiting:
         if (kind, late) in begun.hopeless and not promised:
             return ""
         for position, (largest, node) in enumerate(begun.nodes[first:], first):
-            if budget.left <= 0:
-                begun.stopped = pod.uid, position
-                return None
             if largest < entry.most:
                 break  # so are all that follow
             budget.left -= 1
@@ -206,6 +224,9 @@ class Waiting:
                 declined = True
             elif self._may_come(entry, node, late) and self._take(ledger, begun, entry, node, budget):
                 return node
+            if budget.left <= 0:  # perhaps in the middle of this node, unless it had the whole turn
+                begun.stopped = pod.uid, position if position > first else position + 1
+                return None
         begun.stopped = "", 0
         if not declined:
             begun.hopeless.add((kind, late))
@@ -218,7 +239,8 @@ class Waiting:
     def _take(self, ledger: Ledger, begun: Pass, entry: Refused, node: str, budget: Budget) -> bool:
         """Whether a pod fits a node beside those that were woken for it. If so, it is counted with them."""
         budget.left -= cost.NODE_LOOKS
-        room = _rest(ledger, begun, entry.pod, node)
+        sure = _is_sure(entry, node)
+        room = _rest(ledger, begun, entry.pod, node, sure=sure)
         if room is None or not room.rising or room.rising[-1] < entry.most:
             return False
         question, pod = entry.question, entry.pod
@@ -227,11 +249,10 @@ class Waiting:
         places = question.places(room, choose.BINPACK, budget)
         if places is None:
             return False
+        entry.taken = ()
         if ledger.pledged.get(pod.uid) != node:  # a pledge counts against the others as it is
-            extra = begun.taken.setdefault(node, [0] * len(room.free))
-            for gpu, amount in choose.charges(question.request.shares, room.facts.gpus, places):
-                extra[gpu] += amount
-            begun.rests.pop(node, None)
+            entry.taken = choose.charges(question.request.shares, room.facts.gpus, places)
+            begun.take(node, entry.taken, len(room.free), sure=sure)
         return True
 
     def _kept(self, names: Sequence[str] | None) -> frozenset[str] | None:
@@ -263,19 +284,24 @@ class Waiting:
             self._names.clear()  # nodes come and go; so do the lists of them
 
 
-def _rest(ledger: Ledger, begun: Pass, pod: PodFacts | None, node: str) -> Room | None:
+def _is_sure(entry: Refused, node: str) -> bool:
+    """Whether the scheduler is known to have offered it that node."""
+    return entry.names is not None and node in entry.names
+
+
+def _rest(ledger: Ledger, begun: Pass, pod: PodFacts | None, node: str, *, sure: bool) -> Room | None:
     """What a node has free for a pod, or for the luckiest, beside those that were woken for it."""
     state = ledger.nodes.get(node)
     if state is None or state.room is None:
         return None
     room = state.room_for(pod) if pod is not None and (state.pledges or state.kept) else state.room
-    extra = begun.taken.get(node)
+    extra = begun.taken[sure].get(node)
     if room is None or extra is None or len(extra) != len(room.free):
         return room
-    known = begun.rests.get(node)
+    known = begun.rests.get((node, sure))
     if known is not None and known[0] is room:
         return known[1]
     used = [gpu.total - free + more for gpu, free, more in zip(room.facts.gpus, room.free, extra, strict=True)]
     rest = Room.of(room.facts, used)
-    begun.rests[node] = room, rest
+    begun.rests[node, sure] = room, rest
     return rest
