@@ -10,7 +10,7 @@ import yaml
 from gpushare.ctl.screen import Screen
 from gpushare.demo import app
 from gpushare.demo.stage import Stage
-from gpushare.demo.world import PATHS, World
+from gpushare.demo.world import PATHS, TooLong, World
 
 FILES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 EXAMPLES = {path: list(yaml.safe_load_all(path.read_text("utf-8"))) for path in FILES}
@@ -38,10 +38,24 @@ async def test_the_example_runs_in_the_demos_cluster(path: Path, tmp_path: Path)
             await world.until("a sentence of ours", lambda: bool(_ours(world)))
             assert world.bound(name) == []
         else:
-            await world.until_running(name, pods)
+            try:
+                await world.until_running(name, pods)
+            except TooLong as error:
+                raise AssertionError(f"{error}: {_late(world, name)}; {_logged(tmp_path)}") from None
             assert len(world.bound(name)) == pods
 
 
 def _ours(world: World) -> list[str]:
     entries = world.cluster.server.store.shelf("events").entries.values()
     return [entry.key for entry in entries if entry.obj()["source"].get("component") == "gpushare"]
+
+
+def _late(world: World, name: str) -> list[str]:
+    """Those that do not run, and what their conditions say."""
+    late = [pod for pod in world.pods(name) if pod.status.phase != "Running"]
+    said = {pod.metadata.name: [c.message for c in pod.status.conditions or ()] for pod in late}
+    return [f"{pod.metadata.name} on {pod.spec.node_name}: {said[pod.metadata.name]}" for pod in late]
+
+
+def _logged(folder: Path) -> str:
+    return "\n".join(file.read_text("utf-8")[-3000:] for file in sorted(folder.rglob("*.log")))

@@ -4,7 +4,8 @@ kube-scheduler asks again about a refused pod only when something it sees has ch
 we have seen memory come free; a hold that ends it never sees at all. So whenever a node's free memory grows, those
 that now fit are touched, which makes the scheduler ask: by priority, then age, only as many as fit together, each
 once per refusal. Pods that the node is closed to are passed over; those the scheduler did not offer that node last time
-come after the others. A woken pod that does not come within a second passes the offer on.
+come after the others, and an offer to a pod that may never come is not taken from those who surely can. A woken pod
+that does not come within a second passes the offer on.
 
 A turn looks at as many pods as its budget allows, and the next turn goes on from there.
 Pure but for what it remembers; `app` sends the touches.
