@@ -37,6 +37,7 @@ def virtual_time(clock: Callable[[], float]) -> Iterator[None]:
     patched: list[Any] = [
         mock.patch.object(app, "time", SimpleNamespace(monotonic=clock, time=clock, time_ns=time.time_ns)),
         mock.patch.object(app, "TICK", TICK),
+        mock.patch.object(app, "START_SECONDS", float("inf")),  # else it ends, and kubelet starts another
         # `start` freezes what stays for the life of a process; here thousands of extenders come and go.
         mock.patch.object(app, "gc", SimpleNamespace(disable=gc.isenabled, enable=gc.isenabled, freeze=gc.isenabled)),
     ]
