@@ -170,10 +170,11 @@ def wide(name: str, containers: int = 3, units: int = 1000) -> PodFacts:
 
 
 @pytest.mark.parametrize("looks", [60, 100, 300])
-def test_nobody_is_lost_where_a_turn_ends_in_the_middle_of_a_pod(looks: int) -> None:
+@pytest.mark.parametrize("offered", [20, 0])
+def test_nobody_is_lost_where_a_turn_ends_in_the_middle_of_a_pod(looks: int, offered: int) -> None:
     waiting, ledger = Waiting(), recovered(*[f"n{i:02}" for i in range(20)], gpus=(8000, 8000))
     for i in range(60):
-        waiting.refuse(wide(f"p{i:02}"), [f"n{j:02}" for j in range(20)])
+        waiting.refuse(wide(f"p{i:02}"), [f"n{j:02}" for j in range(offered)])
     found = [one.name for _ in range(2000) for one in waiting.due(ledger, 0.0, Budget(looks))]
     assert sorted(found) == [f"p{i:02}" for i in range(60)]
 

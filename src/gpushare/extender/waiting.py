@@ -186,10 +186,12 @@ class Waiting:
                     budget.left -= len(begun.nodes)
             begun.done = turn
         while begun.late:
+            if budget.left <= 0:
+                return
             entry = begun.late[0]
             still = self.refused.get(entry.pod.uid) is entry and not entry.offered
             node = self._place(ledger, begun, entry, budget, late=True) if still else ""
-            if node is None or budget.left <= 0:
+            if node is None:
                 return
             begun.late.pop(0)
             if node:
