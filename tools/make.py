@@ -241,9 +241,9 @@ def compiler(root: Path) -> None:
 
 def tests(root: Path) -> None:
     with Step(root, "tests", "tests") as step:
-        # Half of the tests' time is waiting: two processes a core. Whoever is done helps the others.
-        processes = str(2 * (os.cpu_count() or 1))
-        pytest = (program(root, "python"), "-m", "pytest", "-q", "--color=no", "-n", processes, "--dist=worksteal")
+        # A process a core, and whoever is done helps the others.
+        processes = ("-n", str(os.cpu_count() or 1), "--dist=worksteal")
+        pytest = (program(root, "python"), "-m", "pytest", "-q", "--color=no", *processes)
         code, text = step.run(*pytest)
         closing = last(r"^=* ?\d+ .* in [\d.]+s.*$", text).strip("= ")
         if code:

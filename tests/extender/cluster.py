@@ -6,6 +6,7 @@ that cannot wait as long as people do changes a constant in it by name.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -152,10 +153,17 @@ def binding(asked: Object, node: str) -> Object:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that stays free while its server is down: below those the system gives out, and each process of the tests has
+    its own hundreds."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for port in (20_000 + 500 * (worker % 24) + next(_PORTS) % 500 for _ in range(500)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
+_PORTS = itertools.count(os.getpid())
 
 
 async def until(condition: Callable[[], object], what: str = "it", seconds: float = PATIENCE) -> None:

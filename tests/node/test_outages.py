@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import os
 import random
-import socket
 
 import pytest
 
@@ -38,14 +37,8 @@ FAULTS = plan.Plan(
 )  # fmt: skip
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServer, gpus: Simulated) -> None:
-    port = free_port()
+    port = cluster.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         await eventually(lambda: "connect" in node.not_ready())  # longer than START_SECONDS here, and it still waits
         await eventually(lambda: node.watches["node"].disconnected_for() > 2 * 0.5)
@@ -54,7 +47,7 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServ
 
 
 async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, gpus: Simulated) -> None:
-    port = free_port()
+    port = cluster.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
@@ -70,7 +63,7 @@ async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, g
 
 async def test_after_etcd_was_put_back_the_node_says_what_it_must_again(server: ApiServer, gpus: Simulated) -> None:
     """The older copy knows neither its GPUs nor its pods, and its revisions are lower."""
-    port = free_port()
+    port = cluster.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
