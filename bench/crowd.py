@@ -10,10 +10,11 @@ import heapq
 import random
 from typing import NamedTuple
 
-from gpushare.core import names, request, score
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
-from gpushare.core.patience import ANYWHERE, Patience
+from gpushare.core.facts import names, request
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.scheduling import ranking
+from gpushare.core.scheduling.patience import ANYWHERE, Patience
 
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SEEDS = 20
@@ -81,7 +82,7 @@ class Crowd:
 
     def _place(self, pod: PodFacts) -> bool:
         assert isinstance(pod.claim, Request)
-        if score.first(self._ledger, pod.claim, pod, [FACTS.name], "binpack") is None:
+        if ranking.first(self._ledger, pod.claim, pod, [FACTS.name], "binpack") is None:
             return False
         places = self._ledger.reserve(pod, FACTS.name, "binpack")
         if isinstance(places, Refusal):

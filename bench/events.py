@@ -8,7 +8,7 @@ import msgspec
 from bench import world
 from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
-from gpushare.core import api
+from gpushare.core.facts import objects
 
 SMALL, LARGE = 100, 10_000
 GROWTH_BUDGET = 1.5
@@ -84,5 +84,5 @@ def _status_event(inside: Inside, units: int) -> float:
     return cpu_ms([lambda: inside.pods.upsert(_pods.decode(body))], 25)
 
 
-_pods = msgspec.json.Decoder(api.Pod)
-_nodes = msgspec.json.Decoder(api.Node)
+_pods = msgspec.json.Decoder(objects.Pod)
+_nodes = msgspec.json.Decoder(objects.Node)

@@ -12,9 +12,9 @@ from bench import world
 from bench.crowd import LOADS, SEEDS, Crowd, Outcome
 from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
-from gpushare.core import request
-from gpushare.core.book import Kept
-from gpushare.core.patience import ANYWHERE, Patience
+from gpushare.core.facts import request
+from gpushare.core.ledger.state import Kept
+from gpushare.core.scheduling.patience import ANYWHERE, Patience
 
 PATIENCE = 1 / 6  # of a mean run time: 10 minutes of an hour
 HORIZON = 100.0  # mean run times

@@ -14,14 +14,15 @@ import msgspec
 
 from bench.inside import decoded_pod
 from bench.result import Result
-from gpushare.core import explain, names, request
-from gpushare.core.cost import CALL_LOOKS, Budget
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
-from gpushare.extender.known import KnownPods
+from gpushare.core.explain import verdict
+from gpushare.core.facts import names, request
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
-from gpushare.extender.waiting import Waiting
 
 NODES, GPUS = 1_000, 8
 SMALLEST, LARGEST = 3_000, 16_000  # MiB of a GPU
@@ -91,7 +92,7 @@ def _next_tenant(world: World, hardest: Object) -> float:
 
 
 def _longest_step(world: World, hardest: Object) -> float:
-    steps = explain.explaining(world.ledger, request.facts(decoded_pod(hardest), None), looks=CALL_LOOKS)
+    steps = verdict.explaining(world.ledger, request.facts(decoded_pod(hardest), None), looks=CALL_LOOKS)
     longest, going = 0.0, True
     while going:
         begun = time.process_time()

@@ -7,14 +7,14 @@ from typing import Any, cast
 import msgspec
 
 from bench import world
-from gpushare.core import api
-from gpushare.core.ledger import Ledger
+from gpushare.core.facts import objects
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender import sync
 from gpushare.extender.announce import Announcer
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
-from gpushare.extender.waiting import Waiting
 from gpushare.kube.events import Recorder
 
 
@@ -45,15 +45,15 @@ class Inside:
             self.pods.upsert(decoded_pod(item))
 
 
-_pods = msgspec.json.Decoder(api.Pod)
-_nodes = msgspec.json.Decoder(api.Node)
+_pods = msgspec.json.Decoder(objects.Pod)
+_nodes = msgspec.json.Decoder(objects.Node)
 
 
-def decoded_pod(item: dict[str, Any]) -> api.Pod:
+def decoded_pod(item: dict[str, Any]) -> objects.Pod:
     return _pods.decode(msgspec.json.encode(item))
 
 
-def decoded_node(item: dict[str, Any]) -> api.Node:
+def decoded_node(item: dict[str, Any]) -> objects.Node:
     return _nodes.decode(msgspec.json.encode(item))
 
 

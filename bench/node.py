@@ -16,7 +16,7 @@ from bench import world
 from bench.process import cpu_seconds_now, resident_mb_peak
 from bench.result import Result
 from bench.started import started
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.apiserver import ApiServer
 
 NODE = world.node_name(0)

@@ -19,9 +19,9 @@ import msgspec
 from bench.process import cpu_seconds_now, resident_mb_now, resident_mb_peak
 from bench.result import Result
 from bench.started import started
-from gpushare.core import api as objects
-from gpushare.core import codec, names, request
-from gpushare.core.model import Request
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import Request
 from gpushare.devcluster import kinds
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.devices import DeviceManager
@@ -93,11 +93,11 @@ def _bind(server: ApiServer, name: str, gpu: int) -> dict[str, Any]:
     }
     entry = server.store.get(NODES.resource, NODE)
     assert entry is not None
-    facts = codec.node_facts(msgspec.convert(entry.obj(), objects.Node), frozenset())
+    facts = pod_gpus.node_facts(msgspec.convert(entry.obj(), objects.Node), frozenset())
     claim = request.facts(msgspec.convert(made, objects.Pod), "MiB").claim
     assert facts is not None
     assert isinstance(claim, Request)
-    meta["annotations"] = codec.write(claim, facts, ((gpu,),), extender="0a1b2c3d", nanoseconds=1)
+    meta["annotations"] = pod_gpus.write(claim, facts, ((gpu,),), extender="0a1b2c3d", nanoseconds=1)
     created: dict[str, Any] = msgspec.json.decode(server.registry.create(PODS, "default", made))
     return created
 

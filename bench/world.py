@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 
 GPUS = 8
 TOTAL = 81920

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.extender import server
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.adversary import intree
 from tests.adversary.scheduler import ENDED, is_bound
 from tests.adversary.server import Object, Server

@@ -7,7 +7,7 @@ scheduler and by the judge.
 import functools
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 
 Object = dict[str, Any]
 SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}

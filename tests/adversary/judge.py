@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.adversary import intree
 from tests.adversary.accountant import Accountant, Published, Wrong, gpu_containers, visible_key
 from tests.adversary.scheduler import Scheduler, is_waiting

@@ -35,25 +35,25 @@ def _nodes_unit(_: object, facts: Any) -> Any:
 TAKEN_OUT: dict[str, dict[str, object]] = {
     # Searches have no limit, neither one by one nor together.
     "1": {
-        "gpushare.core.cost.SEARCH_LOOKS": ENDLESS,
-        "gpushare.core.cost.CALL_LOOKS": ENDLESS,
+        "gpushare.core.placement.cost.SEARCH_LOOKS": ENDLESS,
+        "gpushare.core.placement.cost.CALL_LOOKS": ENDLESS,
         "gpushare.extender.verbs.CALL_LOOKS": ENDLESS,
         "gpushare.extender.app.CALL_LOOKS": ENDLESS,
     },
     # What a pod was given counts in the node's unit of today.
-    "2": {"gpushare.core.codec.counted_in": _nodes_unit},
+    "2": {"gpushare.core.annotations.pod_gpus.counted_in": _nodes_unit},
     # A watch is believed whatever the cluster's revision; a pod that was seen bound stays bound.
     "3": {
         "gpushare.kube.reflector.Reflector._compare": _believed,
         "gpushare.extender.sync.Pods._notice_if_unbound": _everywhere,
     },
     # Bound by hand it counts on every GPU. What an owner writes on a running pod: see `points`.
-    "4": {"gpushare.core.codec.sees_nothing": _never},
+    "4": {"gpushare.core.annotations.pod_gpus.sees_nothing": _never},
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
         "gpushare.extender.sync.Nodes.open_to": _always,
-        "gpushare.extender.waiting.Waiting._kept": _everywhere,
-        "gpushare.extender.waiting.OFFER_SECONDS": 12.0,
+        "gpushare.core.scheduling.wakeups.Waiting._kept": _everywhere,
+        "gpushare.core.scheduling.wakeups.OFFER_SECONDS": 12.0,
     },
     "9": {"gpushare.extender.sync.Nodes.allowed": _everywhere},
 }

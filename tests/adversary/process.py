@@ -15,7 +15,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from gpushare.core.model import Unit
+from gpushare.core.facts.model import Unit
 from gpushare.extender import app, wire
 from gpushare.extender.binder import Binder
 from gpushare.kube.events import Recorder

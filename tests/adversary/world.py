@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.adversary import making
 from tests.adversary.accountant import Accountant, Wrong
 from tests.adversary.clock import Loop

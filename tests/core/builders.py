@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from gpushare.core import api, codec, names, request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Gpu, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
+from gpushare.core.ledger.ledger import Ledger
 
 _numbers = itertools.count()
 
@@ -31,9 +32,9 @@ def node(
     state: str = "ready",
     nvidia: int = 0,
     capacity: int | None = None,
-) -> api.Node:
+) -> objects.Node:
     """A node with GPUs of these sizes. `pin="original"`: one of Aliyun's plugin, which publishes nothing."""
-    sizes: dict[str, api.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
+    sizes: dict[str, objects.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
     sizes[names.GPU_COUNT] = len(totals)
     if nvidia:
         sizes[names.NVIDIA_GPU] = nvidia
@@ -51,13 +52,13 @@ def node(
         ]
         published = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
         annotations[names.NODE_GPUS] = msgspec.json.encode(published).decode()
-    return api.Node(api.Metadata(name=name, annotations=annotations), api.NodeStatus(sizes, sizes))
+    return objects.Node(objects.Metadata(name=name, annotations=annotations), objects.NodeStatus(sizes, sizes))
 
 
 def facts(*totals: int, sick: Iterable[int] = (), pin: str = "direct", **more: Any) -> NodeFacts:
     """The same, as the core sees it."""
     listed = frozenset(sick) if pin == "original" else frozenset()
-    read = codec.node_facts(node(*totals, sick=sick, pin=pin, **more), listed)
+    read = pod_gpus.node_facts(node(*totals, sick=sick, pin=pin, **more), listed)
     assert read is not None
     return read
 
@@ -67,27 +68,29 @@ def facts(*totals: int, sick: Iterable[int] = (), pin: str = "direct", **more: A
 
 def container(
     name: str,
-    memory: api.Quantity | None = None,
+    memory: objects.Quantity | None = None,
     *,
-    whole: api.Quantity | None = None,
+    whole: objects.Quantity | None = None,
     sidecar: bool = False,
     visible: str = "",
-) -> api.Container:
+) -> objects.Container:
     """A container. `visible`: the annotation that its env takes its GPUs from."""
-    limits: dict[str, api.Quantity] = {}
+    limits: dict[str, objects.Quantity] = {}
     if memory is not None:
         limits[names.GPU_MEM] = memory
     if whole is not None:
         limits[names.GPU_COUNT] = whole
     env = [env_of(visible)] if visible else None
-    return api.Container(name, "Always" if sidecar else None, api.ResourceNeeds(limits) if limits else None, env)
+    return objects.Container(
+        name, "Always" if sidecar else None, objects.ResourceNeeds(limits) if limits else None, env
+    )
 
 
-def env_of(key: str, name: str = names.VISIBLE_DEVICES) -> api.EnvVar:
-    return api.EnvVar(name, api.EnvSource(api.FieldRef(f"metadata.annotations['{key}']")))
+def env_of(key: str, name: str = names.VISIBLE_DEVICES) -> objects.EnvVar:
+    return objects.EnvVar(name, objects.EnvSource(objects.FieldRef(f"metadata.annotations['{key}']")))
 
 
-def admitted(apps: Sequence[api.Container], inits: Sequence[api.Container]) -> None:
+def admitted(apps: Sequence[objects.Container], inits: Sequence[objects.Container]) -> None:
     """What the admission policy does: every container that asks gets its env from an annotation of its own."""
     for prefix, containers in (("", apps), ("init-", inits)):
         for i, one in enumerate(containers):
@@ -103,8 +106,8 @@ def api_pod(
     init: Sequence[int] = (),
     sidecars: Sequence[int] = (),
     whole: int = 0,
-    containers: Sequence[api.Container] | None = None,
-    inits: Sequence[api.Container] | None = None,
+    containers: Sequence[objects.Container] | None = None,
+    inits: Sequence[objects.Container] | None = None,
     direct: bool = True,
     split: object = None,
     split_label: object = None,
@@ -120,7 +123,7 @@ def api_pod(
     unschedulable: str | None = None,
     claim_volume: bool = False,
     created: str = "2026-11-15T12:00:00Z",
-) -> api.Pod:
+) -> objects.Pod:
     """A pod whose containers ask `memory` each, plus one for `whole` GPUs. `direct`: the admission policy saw it.
 
     `init` and `sidecars` come in this order before the others; `containers` and `inits` say it all instead.
@@ -137,9 +140,9 @@ def api_pod(
         if value is not None:
             annotations[key] = str(value)
     number = next(_numbers)
-    condition = api.Condition("PodScheduled", "False", "Unschedulable", unschedulable)
-    return api.Pod(
-        api.Metadata(
+    condition = objects.Condition("PodScheduled", "False", "Unschedulable", unschedulable)
+    return objects.Pod(
+        objects.Metadata(
             name=name or f"p{number}",
             namespace=namespace,
             uid=uid or f"uid-{name or number}",
@@ -148,14 +151,16 @@ def api_pod(
             annotations=annotations,
             labels=None if split_label is None else {names.GPU_COUNT: str(split_label)},
         ),
-        api.PodSpec(
+        objects.PodSpec(
             node_name=on or None,
             priority=priority,
             containers=apps,
             init_containers=before,
-            volumes=[api.Volume(persistent_volume_claim={"claimName": msgspec.Raw(b'"data"')})] if claim_volume else [],
+            volumes=[objects.Volume(persistent_volume_claim={"claimName": msgspec.Raw(b'"data"')})]
+            if claim_volume
+            else [],
         ),
-        api.PodStatus(
+        objects.PodStatus(
             phase, reason, None, nominated, [condition] if unschedulable is not None else None
         ),
     )  # fmt: skip
@@ -176,7 +181,7 @@ def asks(*memory: int, **more: Any) -> Request:
 def bound(seen: PodFacts, where: NodeFacts, places: Places) -> PodFacts:
     """The pod as it stands once we have bound it to these GPUs."""
     assert isinstance(seen.claim, Request)
-    notes = codec.write(seen.claim, where, places, extender="0a1b2c3d", nanoseconds=1)
+    notes = pod_gpus.write(seen.claim, where, places, extender="0a1b2c3d", nanoseconds=1)
     return request.bound(seen, where.name, notes)
 
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
-from gpushare.core.model import Pin, Places, Request, Role, Share
-from gpushare.core.room import Room
+from gpushare.core.facts.model import Pin, Places, Request, Role, Share
+from gpushare.core.placement.room import Room
 
 
 class Spot(NamedTuple):

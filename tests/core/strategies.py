@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from gpushare.core import api
-from gpushare.core.model import Gpu, NodeFacts, Pin, Request, Role, Share
-from gpushare.core.room import Room
+from gpushare.core.facts import objects
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Request, Role, Share
+from gpushare.core.placement.room import Room
 from tests.core import builders
 
 POLICIES = st.sampled_from(["binpack", "spread"])
@@ -17,8 +17,8 @@ def api_requests(draw: st.DrawFn, *, pin: Pin | None = None, most: int = 3) -> R
     direct = draw(st.booleans()) if pin is None else pin is Pin.DIRECT
     split = draw(st.sampled_from([1, 1, 1, 2, 3]))
     kinds = draw(st.lists(st.sampled_from(list(Role)), min_size=1, max_size=most))
-    apps: list[api.Container] = []
-    inits: list[api.Container] = []
+    apps: list[objects.Container] = []
+    inits: list[objects.Container] = []
     for i, role in enumerate(kinds):
         whole = draw(st.sampled_from([0, 0, 0, 1, 2]))
         memory = None if whole else draw(AMOUNTS) * split

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import codec, names, request
-from gpushare.core.codec import Charges
-from gpushare.core.model import NodeFacts, Request
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts import names, request
+from gpushare.core.facts.model import NodeFacts, Request
 from tests.core.builders import api_pod, bound, container, facts, free, ledger, pod
 
 GIB = facts(15, 15, unit="GiB", pin="plugin")
@@ -15,7 +16,7 @@ MIB = facts(15360, 15360, pin="plugin")
 
 def moved(before: NodeFacts, after: NodeFacts, *memory: int, places: Any, **more: Any) -> Charges | None:
     """What a pod that was bound to the one node holds when it has become the other."""
-    return codec.read(bound(pod(*memory, direct=False, **more), before, places), after)
+    return pod_gpus.read(bound(pod(*memory, direct=False, **more), before, places), after)
 
 
 # The keys of users
@@ -39,7 +40,7 @@ def test_what_a_user_writes_on_a_bound_pod_changes_nothing(direct: bool, later: 
     there = bound(pod(6, name="p", direct=direct), where, ((1,),))
     seen = request.facts(api_pod(6, name="p", direct=direct, on="n", notes=dict(there.notes), **later), "MiB")
     assert seen.claim == there.claim
-    assert codec.read(seen, where) == ((1, 6),)
+    assert pod_gpus.read(seen, where) == ((1, 6),)
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -50,7 +51,7 @@ def test_a_binding_reads_back_as_it_was_confirmed(direct: bool, wrote: dict[str,
     there = bound(pod(6, 2, name="p", direct=direct, **wrote), where, ((1, 2), (0, 1)))
     shown = api_pod(6, 2, name="p", direct=direct, on="n", notes=dict(there.notes), **wrote)
     assert request.facts(shown, None) == there
-    assert codec.read(there, where) == ((0, 1), (1, 4), (2, 3))
+    assert pod_gpus.read(there, where) == ((0, 1), (1, 4), (2, 3))
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -62,7 +63,7 @@ def test_a_split_that_does_not_match_the_amount_is_none(direct: bool, written: s
     seen = pod(6, direct=direct, on="n", split=2, notes=notes)
     assert isinstance(seen.claim, Request)
     assert [share.gpus for share in seen.claim.shares] == [1]
-    assert codec.read(seen, facts(8, 8, 8, 8, pin="direct" if direct else "plugin")) is None
+    assert pod_gpus.read(seen, facts(8, 8, 8, 8, pin="direct" if direct else "plugin")) is None
 
 
 # Bound by hand
@@ -134,14 +135,14 @@ def test_who_is_on_no_known_gpu_is_converted_as_well() -> None:
 
 def test_a_forged_size_of_its_gpu_never_makes_a_pod_count_as_less() -> None:
     forged = pod(15, direct=False, on="n", notes={names.ALIYUN_IDX: "1", names.ALIYUN_DEV: "15360"})
-    assert codec.read(forged, GIB) == ((1, 15),)
+    assert pod_gpus.read(forged, GIB) == ((1, 15),)
 
 
 @pytest.mark.parametrize("said", ["", "0", "-15", "fifteen", "9" * 40, "１５"])
 def test_a_size_that_is_none_says_nothing_about_the_unit(said: str) -> None:
     there = pod(15, direct=False, on="n", notes={names.ALIYUN_IDX: "1", names.ALIYUN_DEV: said})
-    assert codec.written_in(there, MIB) is None
-    assert codec.read(there, MIB) == ((1, 15),)
+    assert pod_gpus.written_in(there, MIB) is None
+    assert pod_gpus.read(there, MIB) == ((1, 15),)
 
 
 def test_a_binding_under_way_never_counts_as_less_because_its_node_counts_anew() -> None:

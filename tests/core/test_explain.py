@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import explain, ledger, quoted, sentences
-from gpushare.core.book import Kept
-from gpushare.core.explanation import Explanation
-from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.explain import condition, event_texts, verdict
+from gpushare.core.explain.report import Explanation
+from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.ledger import ledger
+from gpushare.core.ledger.state import Kept
 from tests.core import builders, codes
 from tests.core.builders import bound, container, facts, pod
 
@@ -76,7 +77,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_every_reason_is_given_in_its_words(code: str) -> None:
     state, asked, message = EXAMPLES[code]
-    said = explain.explain(state, asked)
+    said = verdict.explain(state, asked)
     assert (said.code, said.message) == (code, message)
 
 
@@ -87,7 +88,7 @@ def test_no_reason_is_without_an_example() -> None:
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_events_are_short_and_begin_with_the_reason(code: str) -> None:
     state, asked, message = EXAMPLES[code]
-    said = sentences.waiting(state, asked)
+    said = event_texts.waiting(state, asked)
     assert said is not None
     assert len(said[1]) <= 200
     if code != "NoSharedGpu":
@@ -95,18 +96,18 @@ def test_events_are_short_and_begin_with_the_reason(code: str) -> None:
 
 
 def test_a_pod_that_fits_gets_no_warning() -> None:
-    assert sentences.waiting(world(facts(8)), pod(4)) is None
-    assert explain.explain(world(facts(8)), pod(4)).verdict == "fits"
+    assert event_texts.waiting(world(facts(8)), pod(4)) is None
+    assert verdict.explain(world(facts(8)), pod(4)).verdict == "fits"
 
 
 def test_a_pod_that_asks_nothing_fits() -> None:
-    said = explain.explain(world(), pod(containers=[container("a")]))
+    said = verdict.explain(world(), pod(containers=[container("a")]))
     assert (said.verdict, said.code, said.request) == ("fits", "NoRequest", None)
 
 
 def test_a_bound_pod_says_where_it_is_and_whose_turn_it_is() -> None:
     placed = bound(pod(4, name="x"), facts(8, 8, name="n"), ((1,),))
-    said = explain.explain(world(facts(8, 8), pods=(placed,)), placed)
+    said = verdict.explain(world(facts(8, 8), pods=(placed,)), placed)
     assert (said.verdict, said.owner, said.message) == ("runs", "kubelet", "has n GPU 1")
 
 
@@ -116,14 +117,14 @@ def test_a_pod_is_judged_as_it_is_given_whether_it_exists_or_not() -> None:
     for uid in ("", "uid"):
         plugin = msgspec.structs.replace(pod(20, direct=False), uid=uid)
         direct = msgspec.structs.replace(pod(20), uid=uid)
-        assert explain.explain(world(*nodes), plugin).code == "TooLarge"
-        assert explain.explain(world(*nodes), direct).ways[0].node == "d"
-        assert explain.explain(world(nodes[0]), plugin).code == "NeedsPolicy"
-        assert explain.explain(world(nodes[1]), direct).code == "PinsByPlugin"
+        assert verdict.explain(world(*nodes), plugin).code == "TooLarge"
+        assert verdict.explain(world(*nodes), direct).ways[0].node == "d"
+        assert verdict.explain(world(nodes[0]), plugin).code == "NeedsPolicy"
+        assert verdict.explain(world(nodes[1]), direct).code == "PinsByPlugin"
 
 
 def test_the_object_has_the_keys_programs_rely_on() -> None:
-    said = msgspec.to_builtins(explain.explain(*EXAMPLES["NoSingleGpu"][:2]))
+    said = msgspec.to_builtins(verdict.explain(*EXAMPLES["NoSingleGpu"][:2]))
     assert {"version", "verdict", "owner", "code", "message", "pod", "request", "nodes", "ways", "scheduler"} <= set(
         said
     )
@@ -142,7 +143,7 @@ def ways(said: Explanation) -> list[dict[str, Any]]:
 
 def test_ways_out_name_what_would_help_cheapest_first() -> None:
     low = bound(pod(6, name="low", priority=-10), facts(8), ((0,),))
-    said = explain.explain(world(facts(8), pods=(low,)), pod(4))
+    said = verdict.explain(world(facts(8), pods=(low,)), pod(4))
     held = {"pod": "default/low", "units": 6, "priority": -10, "gpu": 0}
     assert ways(said) == [
         {"way": "shrink", "node": "n", "gpu": 0, "units": 2},
@@ -152,7 +153,7 @@ def test_ways_out_name_what_would_help_cheapest_first() -> None:
 
 
 def test_too_large_may_be_split_where_a_node_has_gpus_enough() -> None:
-    said = explain.explain(world(facts(8, 8, name="a"), facts(9, name="b")), pod(12))
+    said = verdict.explain(world(facts(8, 8, name="a"), facts(9, name="b")), pod(12))
     assert ways(said) == [
         {"way": "shrink", "node": "b", "gpu": 0, "units": 9},
         {"way": "split", "node": "a", "units": 6, "gpus": 2},
@@ -160,61 +161,61 @@ def test_too_large_may_be_split_where_a_node_has_gpus_enough() -> None:
 
 
 def test_a_sick_gpu_that_would_do_is_named() -> None:
-    said = explain.explain(*EXAMPLES["NoHealthyGpu"][:2])
+    said = verdict.explain(*EXAMPLES["NoHealthyGpu"][:2])
     assert {"way": "heal", "node": "n", "gpu": 0} in ways(said)
 
 
 def test_a_sick_gpu_is_named_only_if_its_return_would_be_enough() -> None:
     node = facts(8, 8, 8, sick=[0, 1])
     there = bound(pod(6), node, ((0,),)), bound(pod(6), node, ((2,),))
-    assert ways(explain.explain(world(node, pods=there), pod(6)))[-2] == {"way": "heal", "node": "n", "gpu": 1}
-    said = explain.explain(world(facts(8, 8, 2, sick=[0, 1])), pod(12, split=2))
+    assert ways(verdict.explain(world(node, pods=there), pod(6)))[-2] == {"way": "heal", "node": "n", "gpu": 1}
+    said = verdict.explain(world(facts(8, 8, 2, sick=[0, 1])), pod(12, split=2))
     assert (said.code, ways(said)) == ("NoHealthyGpu", [{"way": "heal", "node": "n"}])
 
 
 def test_a_pod_of_which_nobody_knows_the_gpu_is_on_none() -> None:
     stray = pod(6, name="stray", on="n", direct=False, priority=-1)
-    found = [way for way in ways(explain.explain(world(facts(8, 8), pods=(stray,)), pod(4))) if "pods" in way]
+    found = [way for way in ways(verdict.explain(world(facts(8, 8), pods=(stray,)), pod(4))) if "pods" in way]
     assert [(way["way"], "gpu" in way) for way in found] == [("end", False), ("evict", False)]
 
 
 def test_eviction_is_looked_for_on_every_node_as_kube_scheduler_does() -> None:
     nodes = [facts(8, name=f"n{i}") for i in range(6)]
     there = [bound(pod(5 + i // 2, name=f"p{i}", priority=-(i == 4)), n, ((0,),)) for i, n in enumerate(nodes)]
-    found = ways(explain.explain(world(*nodes, pods=tuple(there)), pod(6)))
+    found = ways(verdict.explain(world(*nodes, pods=tuple(there)), pod(6)))
     assert [(way["node"], way["pods"]) for way in found if way["way"] == "evict"] == [("n4", ["default/p4"])]
 
 
 def test_on_a_gpu_that_is_more_than_full_more_has_to_come_free() -> None:
     strays = pod(6, name="a", on="n", direct=False), pod(6, name="b", on="n", direct=False)
-    (gpu,) = explain.explain(world(facts(8), pods=strays), pod(4)).nodes[0].gpus
+    (gpu,) = verdict.explain(world(facts(8), pods=strays), pod(4)).nodes[0].gpus
     assert (gpu.free, gpu.short) == (0, 8)
-    (gpu,) = explain.explain(world(facts(8), pods=(pod(whole=1, on="n", direct=False),)), pod(4)).nodes[0].gpus
+    (gpu,) = verdict.explain(world(facts(8), pods=(pod(whole=1, on="n", direct=False),)), pod(4)).nodes[0].gpus
     assert (gpu.free, gpu.short) == (0, 4)
 
 
 def test_a_gpu_is_named_only_if_it_is_the_same_whoever_ends() -> None:
     node = facts(8, 8)
     there = tuple(bound(pod(6, name=f"f{i}"), node, ((i,),)) for i in range(2))
-    (end,) = [way for way in ways(explain.explain(world(node, pods=there), pod(4))) if way["way"] == "end"]
+    (end,) = [way for way in ways(verdict.explain(world(node, pods=there), pod(4))) if way["way"] == "end"]
     assert "gpu" not in end
     assert [holder["gpu"] for holder in end["holders"]] == [0, 1]
     both = bound(pod(12, name="both", split=2), node, ((0, 1),))
-    (end,) = [way for way in ways(explain.explain(world(node, pods=(both,)), pod(4))) if way["way"] == "end"]
+    (end,) = [way for way in ways(verdict.explain(world(node, pods=(both,)), pod(4))) if way["way"] == "end"]
     assert end["gpu"] == 0
 
 
 def test_more_pods_than_are_named_are_counted() -> None:
     node = facts(20)
     there = tuple(bound(pod(1, name=f"p{i:02}"), node, ((0,),)) for i in range(20))
-    (end,) = [way for way in ways(explain.explain(world(node, pods=there), pod(1))) if way["way"] == "end"]
+    (end,) = [way for way in ways(verdict.explain(world(node, pods=there), pod(1))) if way["way"] == "end"]
     assert (end["count"], len(end["pods"]), len(end["holders"])) == (20, 16, 16)
 
 
 def test_who_is_leaving_already_is_waited_for() -> None:
     node = facts(8)
     going = msgspec.structs.replace(bound(pod(6, name="going"), node, ((0,),)), terminating=True)
-    said = ways(explain.explain(world(node, pods=(going,)), pod(4)))
+    said = ways(verdict.explain(world(node, pods=(going,)), pod(4)))
     assert [way["way"] for way in said] == ["shrink", "wait"]
     assert said[1]["pods"] == ["default/going"]
 
@@ -223,25 +224,25 @@ def test_a_node_with_room_that_wants_to_be_left_alone_is_waited_for() -> None:
     """Nobody has to end for that."""
     for code in ("JustRefused", "LikeUnderWay"):
         state, asked, _ = EXAMPLES[code]
-        assert ways(explain.explain(state, asked)) == [{"way": "wait", "node": "n"}]
+        assert ways(verdict.explain(state, asked)) == [{"way": "wait", "node": "n"}]
 
 
 def test_memory_that_is_free_now_on_two_gpus_is_a_way() -> None:
-    said = ways(explain.explain(world(facts(8, 4, 4, sick=[0])), pod(6)))
+    said = ways(verdict.explain(world(facts(8, 4, 4, sick=[0])), pod(6)))
     assert {"way": "split", "node": "n", "units": 3, "gpus": 2} in said
     full = facts(8, 8), bound(pod(12, split=2), facts(8, 8), ((0, 1),))
-    assert not [way for way in ways(explain.explain(world(full[0], pods=full[1:]), pod(6))) if way["way"] == "split"]
+    assert not [way for way in ways(verdict.explain(world(full[0], pods=full[1:]), pod(6))) if way["way"] == "split"]
 
 
 def test_a_node_that_only_a_sick_gpu_keeps_from_fitting_is_the_closest() -> None:
     nodes = facts(8, 1, sick=[0], name="sick"), facts(9, name="full")
-    said = explain.explain(world(*nodes, pods=(bound(pod(4), nodes[1], ((0,),)),)), pod(6))
+    said = verdict.explain(world(*nodes, pods=(bound(pod(4), nodes[1], ((0,),)),)), pod(6))
     assert (said.code, [node.name for node in said.nodes]) == ("NoHealthyGpu", ["sick", "full"])
     assert said.nodes[0].gpus[-1].healthy is False
 
 
 def test_why_a_gpu_is_sick_is_told() -> None:
-    said = explain.explain(world(facts(8, sick=[0], pin="original")), pod(6, direct=False))
+    said = verdict.explain(world(facts(8, sick=[0], pin="original")), pod(6, direct=False))
     assert [(gpu.healthy, gpu.why) for gpu in said.nodes[0].gpus] == [(False, "listed")]
     assert {"way": "heal", "node": "n", "gpu": 0, "why": "listed"} in ways(said)
 
@@ -251,32 +252,32 @@ BOTH = facts(8, name="a"), facts(6, name="b")
 
 def test_ways_are_not_looked_for_where_kube_scheduler_would_not_send_it() -> None:
     held = tuple(bound(pod(node.gpus[0].total - 2, name=node.name), node, ((0,),)) for node in BOTH)
-    said = explain.explain(world(*BOTH, pods=held), pod(4), barred={"a"})
+    said = verdict.explain(world(*BOTH, pods=held), pod(4), barred={"a"})
     assert said.verdict == "refused"
     assert {way["node"] for way in ways(said)} == {"b"}
-    assert ways(explain.explain(world(*BOTH, pods=held), pod(4), barred={"a", "b"})) == []
+    assert ways(verdict.explain(world(*BOTH, pods=held), pod(4), barred={"a", "b"})) == []
 
 
 def test_a_pod_that_kube_scheduler_keeps_off_every_node_with_room_is_refused_by_it() -> None:
-    said = explain.explain(world(*BOTH), pod(4), barred={"a", "b"})
+    said = verdict.explain(world(*BOTH), pod(4), barred={"a", "b"})
     assert (said.verdict, said.owner, said.code, said.ways) == ("refused", "kube-scheduler", "KeptOff", [])
     assert said.message == "a GPU 0 has room, but kube-scheduler keeps the pod off a and b"
-    two = explain.explain(world(*BOTH, facts(9, 9, name="c")), pod(4, 4), barred={"a", "b", "c"})
+    two = verdict.explain(world(*BOTH, facts(9, 9, name="c")), pod(4, 4), barred={"a", "b", "c"})
     assert two.message == "c has room, but kube-scheduler keeps the pod off c and a"
 
 
 def test_where_it_would_go_is_where_the_extender_would_send_it() -> None:
     for policy, node in (("binpack", "b"), ("spread", "a")):
-        (way,) = ways(explain.explain(world(*BOTH), pod(4), policy=policy))
+        (way,) = ways(verdict.explain(world(*BOTH), pod(4), policy=policy))
         total = {"a": 8, "b": 6}[node]
         spot = {"gpu": 0, "units": 4, "free": total, "total": total, "containers": ["c0"]}
         assert way == {"way": "wait", "node": node, "spots": [spot]}
-        assert ways(explain.explain(world(*BOTH), pod(4, policy=policy)))[0]["node"] == node
-    assert ways(explain.explain(world(*BOTH), pod(4), barred={"b"}))[0]["node"] == "a"
+        assert ways(verdict.explain(world(*BOTH), pod(4, policy=policy)))[0]["node"] == node
+    assert ways(verdict.explain(world(*BOTH), pod(4), barred={"b"}))[0]["node"] == "a"
 
 
 def test_only_the_nodes_that_are_asked_about_are_looked_at() -> None:
-    said = explain.explain(world(*BOTH), pod(8), among=["b"])
+    said = verdict.explain(world(*BOTH), pod(8), among=["b"])
     assert (said.verdict, [node.name for node in said.nodes]) == ("never", ["b"])
 
 
@@ -284,7 +285,7 @@ def test_a_bound_pod_says_what_it_has_and_who_is_beside_it() -> None:
     node = facts(8, 8)
     one = bound(pod(4, name="one", split=2), node, ((0, 1),))
     two, three = bound(pod(1, name="two"), node, ((0,),)), bound(pod(3, name="three"), node, ((0,),))
-    said = explain.explain(world(node, pods=(one, two, three)), one)
+    said = verdict.explain(world(node, pods=(one, two, three)), one)
     assert [(spot.gpu, spot.units, spot.free, spot.containers) for spot in said.has] == [
         (0, 2, 2, ["c0"]), (1, 2, 6, ["c0"])
     ]  # fmt: skip
@@ -294,19 +295,19 @@ def test_a_bound_pod_says_what_it_has_and_who_is_beside_it() -> None:
 
 
 def test_a_pod_that_ended_has_its_phase() -> None:
-    said = explain.explain(world(), pod(4, on="n", phase="Succeeded"))
+    said = verdict.explain(world(), pod(4, on="n", phase="Succeeded"))
     assert (said.verdict, said.code, said.message) == ("runs", "Ended", "has ended (Succeeded)")
 
 
 def test_a_bound_pod_is_not_called_invalid() -> None:
-    said = explain.explain(world(facts(8)), pod(containers=[container("a", "4Gi")], on="n"))
+    said = verdict.explain(world(facts(8)), pod(containers=[container("a", "4Gi")], on="n"))
     assert (said.verdict, said.detail) == ("runs", "aliyun.com/gpu-mem counts MiB, not bytes")
 
 
 def test_how_many_have_a_lower_priority_is_counted() -> None:
     node = facts(8)
     there = tuple(bound(pod(1, name=f"p{i}", priority=i), node, ((0,),)) for i in range(4))
-    assert explain.explain(world(node, pods=there), pod(8, priority=2)).nodes[0].lower == 2
+    assert verdict.explain(world(node, pods=there), pod(8, priority=2)).nodes[0].lower == 2
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
@@ -318,8 +319,8 @@ def test_our_words_are_found_in_kube_schedulers(code: str) -> None:
         f"0/5 nodes are available: 5 {message}. preemption: 0/5 nodes are available: 5 Preemption is not helpful.",
         f"0/5 nodes are available: 2 {message}, 3 node(s) had untolerated taint(s).",
     ):
-        assert quoted.refusal_in(text) == message
-    assert not quoted.only_totals(f"0/5 nodes are available: 3 Insufficient aliyun.com/gpu-mem, 2 {message}.")
+        assert condition.refusal_in(text) == message
+    assert not condition.only_totals(f"0/5 nodes are available: 3 Insufficient aliyun.com/gpu-mem, 2 {message}.")
 
 
 def test_other_words_are_not_ours() -> None:
@@ -329,17 +330,17 @@ def test_other_words_are_not_ours() -> None:
         "no single GPU",
         "said: no single GPU has 1 MiB free",
     ):
-        assert quoted.refusal_in(text) == ""
-        assert not quoted.only_totals(text)
-    assert quoted.only_totals("0/3 nodes are available: 3 Insufficient aliyun.com/gpu-mem.")
-    assert quoted.only_totals(
+        assert condition.refusal_in(text) == ""
+        assert not condition.only_totals(text)
+    assert condition.only_totals("0/3 nodes are available: 3 Insufficient aliyun.com/gpu-mem.")
+    assert condition.only_totals(
         "0/3 nodes are available: 1 Insufficient aliyun.com/gpu-count, 3 Insufficient aliyun.com/gpu-mem. x"
     )
-    assert not quoted.only_totals("0/3 nodes are available: 1 Insufficient cpu, 3 Insufficient aliyun.com/gpu-mem.")
+    assert not condition.only_totals("0/3 nodes are available: 1 Insufficient cpu, 3 Insufficient aliyun.com/gpu-mem.")
 
 
 def test_requests_are_shown_as_they_were_made() -> None:
-    said = explain.explain(world(), pod(6, split=2))
+    said = verdict.explain(world(), pod(6, split=2))
     assert isinstance(pod(6, split=2).claim, Request)
     assert said.request is not None
     assert msgspec.to_builtins(said.request) == {

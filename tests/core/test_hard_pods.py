@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import choose, explain
-from gpushare.core.cost import CALL_LOOKS, Budget
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
-from gpushare.extender.known import KnownPods
+from gpushare.core.explain import verdict
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
-from gpushare.extender.waiting import Waiting
 
 MOST_CALLS = 60_000  # about 20 ms
 NODES = 200
@@ -103,7 +104,7 @@ def test_neither_its_reasons_nor_its_explanation_cost_more(name: str) -> None:
     claim = pod.claim
     assert isinstance(claim, Request)
     assert calls(lambda: ledger.refusals(claim, pod, list(ledger.nodes), Budget(CALL_LOOKS))) < MOST_CALLS
-    for step in steps_of(explain.explaining(ledger, pod, looks=CALL_LOOKS)):
+    for step in steps_of(verdict.explaining(ledger, pod, looks=CALL_LOOKS)):
         assert step < MOST_CALLS
 
 
@@ -163,7 +164,7 @@ def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
 def _fits(ledger: Ledger, node: str, claim: Request) -> bool:
     room = ledger.nodes[node].room
     assert room is not None
-    return choose.plan(claim, room, choose.BINPACK) is not None
+    return gpu_choice.plan(claim, room, gpu_choice.BINPACK) is not None
 
 
 def test_a_pod_that_is_too_hard_is_told_so() -> None:

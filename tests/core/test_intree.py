@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import api, codec, intree, names, request
-from gpushare.core.intree import Node, Pod
-from gpushare.core.model import Request, Rules
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import intree, names, objects, request
+from gpushare.core.facts.intree import Node, Pod
+from gpushare.core.facts.model import Request, Rules
 
 GPU_MEM = names.GPU_MEM
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -241,7 +242,7 @@ def test_selector_and_affinity_are_one_check_to_kube_scheduler() -> None:
 
 def _rules(**spec: Any) -> Rules | None:
     asks = {"containers": [{"resources": {"limits": {GPU_MEM: "1"}}}]}
-    return request.facts(msgspec.convert({"spec": asks | spec}, api.Pod), None).rules
+    return request.facts(msgspec.convert({"spec": asks | spec}, objects.Pod), None).rules
 
 
 @pytest.mark.parametrize(
@@ -276,7 +277,7 @@ def test_only_a_pod_that_waits_for_gpus_has_rules() -> None:
     assert _rules(nodeSelector={}, tolerations=[], affinity=None) is None
     assert _rules(nodeSelector={"disk": "ssd"}) is not None
     assert _rules(nodeSelector={"disk": "ssd"}, nodeName="n") is None
-    assert request.facts(msgspec.convert({"spec": {"nodeSelector": {"disk": "ssd"}}}, api.Pod), None).rules is None
+    assert request.facts(msgspec.convert({"spec": {"nodeSelector": {"disk": "ssd"}}}, objects.Pod), None).rules is None
 
 
 def test_equal_rules_are_equal_whatever_their_order() -> None:
@@ -415,6 +416,6 @@ def test_the_rest_of_the_core_takes_them() -> None:
     offers: Any = {GPU_MEM: "16k", names.GPU_COUNT: "2"}
     told = node(**offers)
     told.status.capacity = told.status.allocatable
-    facts = codec.node_facts(told, frozenset())
+    facts = pod_gpus.node_facts(told, frozenset())
     assert facts is not None
     assert [gpu.total for gpu in facts.gpus] == [8000, 8000]

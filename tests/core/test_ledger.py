@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names
-from gpushare.core.book import MOST_RESTS, RECALL_SECONDS, State
-from gpushare.core.cost import Budget
-from gpushare.core.fit import JUST_REFUSED, LIKE_UNDER_WAY, Question
-from gpushare.core.ledger import DECIDED, Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import DECIDED, Ledger
+from gpushare.core.ledger.state import MOST_RESTS, RECALL_SECONDS, State
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import JUST_REFUSED, LIKE_UNDER_WAY, Question
 from tests.core.builders import asks, bound, facts, free, ledger, pod
 
 PACK = "binpack"

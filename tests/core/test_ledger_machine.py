@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from gpushare.core import api, choose, codec, cost, names, request, score
-from gpushare.core.book import State
-from gpushare.core.cost import Budget
-from gpushare.core.fit import NO_SHARED_GPU, Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import State
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import NO_SHARED_GPU, Question
+from gpushare.core.scheduling import ranking
 from tests.core import builders, world
 from tests.core.builders import container
 from tests.core.world import Api, Mirror
@@ -74,8 +77,8 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def pods(draw: st.DrawFn) -> dict[str, Any]:
     """Every other one is plain, so that there are equals among them."""
-    apps: list[api.Container] = []
-    inits: list[api.Container] = []
+    apps: list[objects.Container] = []
+    inits: list[objects.Container] = []
     if draw(st.booleans()):
         memory, split = draw(st.sampled_from([(2, None), (4, None), (2, 2), (4, 2)]))
         apps.append(container("c", memory))
@@ -131,7 +134,7 @@ class Grant:
 
     def __init__(self, node: NodeFacts, pod: PodFacts, places: Places) -> None:
         assert isinstance(pod.claim, Request)
-        charges = choose.charges(pod.claim.shares, node.gpus, places)
+        charges = gpu_choice.charges(pod.claim.shares, node.gpus, places)
         self.node, self.layout = node.name, world.layout(node)
         self.amounts = {node.gpus[gpu].key: amount for gpu, amount in charges}
 
@@ -222,7 +225,7 @@ class LedgerMachine(RuleBasedStateMachine):
             more = {key: value for key, value in shape.items() if key != "usual"}
             self.api.put(builders.api_pod(name=name, uid=uid, created=created, direct=direct, **more))
 
-    def pick(self, number: int, *, on_node: bool | None = None) -> api.Pod | None:
+    def pick(self, number: int, *, on_node: bool | None = None) -> objects.Pod | None:
         found = [p for p in self.api.pods.values() if on_node is None or bool(p.spec.node_name) is on_node]
         return found[number % len(found)] if found else None
 
@@ -248,7 +251,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.api.made += 1
             notes = {k: v for k, v in (pod.metadata.annotations or {}).items() if k in (names.GPU_COUNT, names.POLICY)}
             again = replace(pod.metadata, uid=f"u{self.api.made}", annotations=notes, deletion_timestamp=None)
-            self.api.put(api.Pod(again, replace(pod.spec, node_name=None), api.PodStatus("Pending")))
+            self.api.put(objects.Pod(again, replace(pod.spec, node_name=None), objects.PodStatus("Pending")))
 
     @when(on_node=True)
     @rule(
@@ -270,7 +273,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # Others write too
 
-    def some_places(self, pod: api.Pod, node: str, number: int) -> tuple[NodeFacts, Places] | None:
+    def some_places(self, pod: objects.Pod, node: str, number: int) -> tuple[NodeFacts, Places] | None:
         facts, claim = world.node_facts(self.api.nodes.get(node)), world.facts_of(pod).claim
         if facts is None or not isinstance(claim, Request) or any(s.gpus > len(facts.gpus) for s in claim.shares):
             return None
@@ -403,7 +406,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.release(pod.uid)
         self.mirror.end_hold(pod.uid)
         fits = self.ledger.fitting(pod.claim, pod, NODES)
-        scores = score.best(self.ledger, pod.claim, pod, fits, policy)
+        scores = ranking.best(self.ledger, pod.claim, pod, fits, policy)
         assert {node for node, _ in scores} == set(fits)
         if scores:
             self.check_decision(pod, scores[0][0], self.ledger.hold(pod, scores[0][0], policy, self.now), True, True)
@@ -456,7 +459,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.check_decision(pod, node, places, expected, False)
         if not isinstance(places, Refusal):
             facts = self.mirror.facts[node]
-            notes = codec.write(pod.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)
+            notes = pod_gpus.write(pod.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)
             self.flights[pod.uid] = Flight(pod, node, notes)
 
     def can_reserve(self, pod: PodFacts, node: str) -> bool | None:

@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import names, patience
-from gpushare.core.book import Kept
-from gpushare.core.cost import Budget
-from gpushare.core.explanation import KeptView
-from gpushare.core.fit import Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, PodFacts, Refusal, Request
-from gpushare.core.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience, Reach
-from gpushare.extender.waiting import Waiting
+from gpushare.core.explain.report import KeptView
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import Kept
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.scheduling import patience
+from gpushare.core.scheduling.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience, Reach
+from gpushare.core.scheduling.wakeups import Waiting
 from tests.core.builders import bound, facts, ledger, pod
 
 NOW = 1_800_000_000.0

@@ -5,10 +5,10 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare.core import preempt
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Pin, PodFacts, Request
-from gpushare.core.room import Room
+from gpushare.core.facts.model import Pin, PodFacts, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement.room import Room
+from gpushare.core.scheduling import preempt
 from tests.core import builders, oracle, strategies
 from tests.core.builders import bound, facts, pod
 

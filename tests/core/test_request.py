@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names, request
-from gpushare.core.model import Pin, Refusal, Request, Role
+from gpushare.core.facts import names, request
+from gpushare.core.facts.model import Pin, Refusal, Request, Role
 from tests.core.builders import api_pod, asks, container, env_of, pod
 
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare.core import choose, score
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Pin, PodFacts, Request
+from gpushare.core.facts.model import Pin, PodFacts, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement import gpu_choice
+from gpushare.core.scheduling import ranking
 from tests.core import strategies
 from tests.core.builders import bound, facts, pod
 
@@ -17,7 +18,7 @@ def best(
     made: Ledger, asked: PodFacts, policy: str = "binpack", *, among: list[str] | None = None
 ) -> list[tuple[str, int]]:
     assert isinstance(asked.claim, Request)
-    return score.best(made, asked.claim, asked, list(made.nodes) if among is None else among, policy)
+    return ranking.best(made, asked.claim, asked, list(made.nodes) if among is None else among, policy)
 
 
 def world(**free: tuple[int, ...]) -> Ledger:
@@ -84,9 +85,9 @@ def leftover(made: Ledger, request: Request, node: str, policy: str) -> tuple[in
     """What the GPUs that would be chosen keep free, and the node in all: what ranks it."""
     room = made.nodes[node].room
     assert room is not None
-    places = choose.plan(request, room, policy)
+    places = gpu_choice.plan(request, room, policy)
     assert places is not None
-    taken = choose.charges(request.shares, room.facts.gpus, places)
+    taken = gpu_choice.charges(request.shares, room.facts.gpus, places)
     return sum(room.free[gpu] - amount for gpu, amount in taken), room.sum_free
 
 
@@ -97,7 +98,7 @@ def test_scores_follow_what_the_plan_leaves(case: tuple[Ledger, PodFacts], polic
     assert isinstance(asked.claim, Request)
     fits = made.fitting(asked.claim, asked, list(made.nodes))
     left = {node: leftover(made, asked.claim, node, policy) for node in fits}
-    order = sorted(left.values(), reverse=policy == "spread")[: score.BEST]
+    order = sorted(left.values(), reverse=policy == "spread")[: ranking.BEST]
     scored = best(made, asked, policy)
     assert [left[node] for node, _ in scored] == order
     assert [points for _, points in scored][:2] == [10, 9][: len(scored)]

@@ -1,6 +1,6 @@
 """Answers are kept for the shapes people ask, per namespace, and are never out of date."""
 
-from gpushare.core.shapes import IN_ALL, PER_NAMESPACE, Shapes
+from gpushare.core.ledger.answers import IN_ALL, PER_NAMESPACE, Shapes
 from tests.core.builders import asks
 
 

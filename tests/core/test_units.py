@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.core import units
+from gpushare.core.facts import units
 
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 SUFFIXES |= {"m": Decimal("0.001"), "u": Decimal("0.000001"), "n": Decimal("0.000000001")}  # type: ignore[dict-item]

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gpushare.core import api, codec, names, request
-from gpushare.core.book import MOVE_SECONDS, RECALL_SECONDS, REST_SECONDS
-from gpushare.core.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
-from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
-from gpushare.core.room import Room
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.ledger.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
+from gpushare.core.ledger.state import MOVE_SECONDS, RECALL_SECONDS, REST_SECONDS
+from gpushare.core.placement.room import Room
 from tests.core import oracle
 from tests.core.builders import bound
 
@@ -25,21 +26,23 @@ ALL_OF_IT = 1 << 50
 
 class Event(NamedTuple):
     gone: bool
-    pod: api.Pod
+    pod: objects.Pod
 
 
 class Api:
     """The API server, with the events that our watches have not brought yet."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, api.Pod] = {}
-        self.unbound: dict[str, api.Pod] = {}  # the last version without a node: what schedulers may still believe in
-        self.nodes: dict[str, api.Node] = {}
+        self.pods: dict[str, objects.Pod] = {}
+        self.unbound: dict[
+            str, objects.Pod
+        ] = {}  # the last version without a node: what schedulers may still believe in
+        self.nodes: dict[str, objects.Node] = {}
         self.pod_events: list[Event] = []
         self.node_events: list[str] = []
         self.made = 0
 
-    def put(self, pod: api.Pod) -> None:
+    def put(self, pod: objects.Pod) -> None:
         self.pods[pod.metadata.uid] = pod
         if not pod.spec.node_name:
             self.unbound[pod.metadata.uid] = pod
@@ -57,7 +60,7 @@ class Api:
         self.put(annotated(replace(pod, spec=replace(pod.spec, node_name=node)), notes))
         return True
 
-    def put_node(self, node: api.Node) -> None:
+    def put_node(self, node: objects.Node) -> None:
         self.nodes[node.metadata.name] = node
         self.node_events.append(node.metadata.name)
 
@@ -66,19 +69,19 @@ class Api:
         self.node_events.append(name)
 
 
-def annotated(pod: api.Pod, notes: Mapping[str, str | None]) -> api.Pod:
+def annotated(pod: objects.Pod, notes: Mapping[str, str | None]) -> objects.Pod:
     """The pod with these annotations; None takes one away."""
     merged = {**(pod.metadata.annotations or {}), **notes}
     kept = {key: value for key, value in merged.items() if value is not None}
     return replace(pod, metadata=replace(pod.metadata, annotations=kept))
 
 
-def facts_of(pod: api.Pod) -> PodFacts:
+def facts_of(pod: objects.Pod) -> PodFacts:
     return request.facts(pod, None)
 
 
-def node_facts(node: api.Node | None) -> NodeFacts | None:
-    return None if node is None else codec.node_facts(node, frozenset())
+def node_facts(node: objects.Node | None) -> NodeFacts | None:
+    return None if node is None else pod_gpus.node_facts(node, frozenset())
 
 
 class Decision:
@@ -226,7 +229,7 @@ class Mirror:
             return self._decided_charges(self.decided[uid])
         pod = self.bound[uid]
         facts = self.facts.get(pod.node)
-        charges = codec.read(pod, facts) if facts is not None else None
+        charges = pod_gpus.read(pod, facts) if facts is not None else None
         return None if charges is None else dict(charges)
 
     def used(self, node: str) -> list[int]:
@@ -286,11 +289,11 @@ class Mirror:
         if decision.held and decision.unit != facts.unit:
             return None
         places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
-        return dict(codec.charges(claim.shares, facts, places, decision.unit))
+        return dict(pod_gpus.charges(claim.shares, facts, places, decision.unit))
 
     def _bound_amounts(self, pod: PodFacts) -> dict[str, int] | None:
         facts = self.facts.get(pod.node)
-        charges = codec.read(pod, facts) if facts is not None else None
+        charges = pod_gpus.read(pod, facts) if facts is not None else None
         return None if facts is None or charges is None else {facts.gpus[gpu].key: n for gpu, n in charges}
 
     def _like_under_way(self, claim: Request, uid: str, facts: NodeFacts) -> bool:
@@ -338,7 +341,7 @@ def layout(facts: NodeFacts | None) -> object:
     return None if facts is None else (facts.unit, facts.pin, [(gpu.key, gpu.index, gpu.total) for gpu in facts.gpus])
 
 
-def forged(pod: api.Pod, node: NodeFacts, kind: str, places: Places) -> dict[str, str]:
+def forged(pod: objects.Pod, node: NodeFacts, kind: str, places: Places) -> dict[str, str]:
     """Annotations such as a tenant, another scheduler or an older version may have left."""
     seen = facts_of(pod)
     if kind == "none" or not isinstance(seen.claim, Request):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.ctl import inspect, usage
 from gpushare.ctl.inspect import Options
 from gpushare.ctl.screen import Screen

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import api
+from gpushare.core.facts.objects import Metadata, Pod
 from gpushare.ctl import policy
 from gpushare.ctl.policy import Policy
 from gpushare.ctl.source import Forbidden, NotFound
@@ -14,7 +14,7 @@ from tests.ctl.why.cluster import SHIPPED
 
 Object = dict[str, Any]
 LABELS = {"gpushare.io/pin": "direct", "team": "a"}
-POD = api.Pod(api.Metadata(name="p", namespace="team-a", labels={"app": "web"}))
+POD = Pod(Metadata(name="p", namespace="team-a", labels={"app": "web"}))
 
 
 class Objects:

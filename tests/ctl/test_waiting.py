@@ -4,9 +4,10 @@ import io
 
 import pytest
 
-from gpushare.core import explain, request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal
+from gpushare.core.explain import verdict
+from gpushare.core.facts import request
+from gpushare.core.facts.model import PodFacts, Refusal
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import inspect, snapshot, waiting
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.waiting import Waiting
@@ -44,7 +45,7 @@ def test_the_words_are_those_of_explain(world: str) -> None:
     for pod_seen in seen.pods:
         answer = listed.get((pod_seen.metadata.namespace, pod_seen.metadata.name))
         if answer is not None and answer.verdict != "fits":
-            told = explain.explain(seen.ledger, request.facts(pod_seen, None))
+            told = verdict.explain(seen.ledger, request.facts(pod_seen, None))
             assert (answer.verdict, answer.code, answer.message) == (told.verdict, told.code, told.message)
 
 
@@ -76,13 +77,13 @@ def test_a_pledge_to_another_pod_is_not_free_for_this_one() -> None:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods whose reason was worked out."""
     names: list[str] = []
-    survey = explain.survey
+    survey = verdict.survey
 
     def counted(ledger: Ledger, pod: PodFacts) -> list[tuple[str, Refusal | None]]:
         names.append(pod.name)
         return survey(ledger, pod)
 
-    monkeypatch.setattr(explain, "survey", counted)
+    monkeypatch.setattr(verdict, "survey", counted)
     return names
 
 

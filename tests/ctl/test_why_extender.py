@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import api, explain, request
-from gpushare.core.model import PodFacts
+from gpushare.core.explain import verdict
+from gpushare.core.facts import objects, request
+from gpushare.core.facts.model import PodFacts
 from gpushare.ctl import snapshot
 from gpushare.ctl.told import Extender
 from gpushare.obs.errors import UserError
@@ -67,8 +68,8 @@ class Server:
 
         def answer(path: str, body: bytes) -> tuple[int, bytes]:
             made = body or msgspec.json.encode(pods["default", path.rpartition("pod=")[2]])
-            facts = request.facts(msgspec.json.decode(made, type=api.Pod), None)
-            return 200, msgspec.json.encode(explain.explain(ledger, facts))
+            facts = request.facts(msgspec.json.decode(made, type=objects.Pod), None)
+            return 200, msgspec.json.encode(verdict.explain(ledger, facts))
 
         self.answer = answer
         return self
@@ -230,14 +231,14 @@ def test_what_only_its_memory_holds_is_taken_into_account(server: Server) -> Non
     ledger = snapshot.read(cluster, NOW).ledger
     llm, other = (facts_of(cluster, name) for name in ("llm", "other"))
     ledger.hold(other, "a", "binpack", NOW)
-    server.answer = lambda path, body: (200, msgspec.json.encode(explain.explain(ledger, llm)))
+    server.answer = lambda path, body: (200, msgspec.json.encode(verdict.explain(ledger, llm)))
     assert "GPU 0: 2000 of 8000 MiB free, 5000 short" in ask(cluster, "llm", extender=server.url).out
     assert ask(cluster, "llm").code == 0
 
 
 def facts_of(cluster: Cluster, name: str) -> PodFacts:
     made = msgspec.json.encode(cluster.pods["default", name])
-    return request.facts(msgspec.json.decode(made, type=api.Pod), None)
+    return request.facts(msgspec.json.decode(made, type=objects.Pod), None)
 
 
 @pytest.mark.parametrize("labels", [{}, {"gpushare.io/pin": "direct"}])

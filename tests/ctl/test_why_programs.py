@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpushare.core.explanation import OWNERS, VERDICTS, Explanation
+from gpushare.core.explain.report import OWNERS, VERDICTS, Explanation
 from gpushare.kube.errors import ApiError
 from tests.ctl.why.cluster import REFUSED_AT, Cluster, ask, world
 

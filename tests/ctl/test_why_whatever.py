@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.core import request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.facts import request
+from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import snapshot
 from gpushare.ctl.seen import Pod
 from tests.ctl.why.cluster import NOW, Cluster, ask

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.ctl import sick
 from gpushare.ctl.snapshot import NODES, PODS
 from gpushare.obs.errors import UserError

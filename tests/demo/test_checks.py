@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import intree, names
+from gpushare.core.facts import intree, names
 from gpushare.ctl import snapshot
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.demo import checks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.demo import nodes, objects, told
 from gpushare.demo.world import TooLong
 from gpushare.devcluster import quantity

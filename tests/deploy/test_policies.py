@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster import admission
 from gpushare.node import audit
 from tests.deploy import manifests

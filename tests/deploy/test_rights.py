@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import gpushare
-from gpushare.core import api as objects
+from gpushare.core.facts import objects
 from gpushare.extender import app
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client, models
@@ -134,7 +134,7 @@ def _called(sources: Iterable[Path]) -> list[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     )
     called = [call.attr for call in calls if re.search(r"\b_?api$", ast.unparse(call.value))]
-    return [name for name in called if name in vars(client.Api)]  # `core.api` goes by that name, too
+    return [name for name in called if name in vars(client.Api)]  # `core.facts.objects` goes by that name, too
 
 
 def test_every_request_the_client_can_make_is_known_here() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.extender import server
 from tests.deploy import manifests
 from tests.e2e import versions

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names as keys
+from gpushare.core.facts import names as keys
 from gpushare.devcluster.cluster import DevCluster
 from tests.devcluster import live, plugins
 from tests.devcluster.live import get, in_phase, objects, until

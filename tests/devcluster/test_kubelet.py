@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names as keys
+from gpushare.core.facts import names as keys
 from gpushare.devcluster import podstatus
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.podstatus import Run

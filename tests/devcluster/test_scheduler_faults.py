@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from gpushare.core import names
-from gpushare.core.intree import Node, Pod
+from gpushare.core.facts import names
+from gpushare.core.facts.intree import Node, Pod
 from gpushare.devcluster import plan
 from gpushare.devcluster.faults import FaultProxy, Plan
 from gpushare.devcluster.scheduler import extenders, placing, sinks

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import intree
-from gpushare.core.intree import Node, Pod
+from gpushare.core.facts import intree
+from gpushare.core.facts.intree import Node, Pod
 from gpushare.devcluster.scheduler import hints
 from gpushare.devcluster.scheduler.hints import NodeChanged, PodCame, PodEdited, PodLeft
 from gpushare.devcluster.scheduler.queue import Queue, Queued

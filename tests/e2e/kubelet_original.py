@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grpc
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.kubelet_pb import deviceplugin_pb2 as messages
 from gpushare.kubelet_pb import methods
 from tests.e2e.cluster import NODE, ROOT, until

@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from gpushare.core import names
-from gpushare.core.model import Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Unit
 from tests.e2e import shipped
 from tests.e2e.cluster import NODE, Failed, NotReady
 from tests.e2e.containers_images import SMALL

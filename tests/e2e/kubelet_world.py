@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.node import audit
 from tests.devcluster.support import Api
 from tests.e2e import objects, shipped, sight

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.devcluster.support import Answer, Api
 from tests.e2e import objects, people, shipped, sight
 from tests.e2e.figures import Figures

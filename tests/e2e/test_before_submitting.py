@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.e2e import objects, shipped, sight, typed
 from tests.e2e.cluster import ADMIN
 from tests.e2e.figures import Figures

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.kube import auth, client
 from gpushare.kube.errors import ApiError
 from tests.deploy.manifests import NODE

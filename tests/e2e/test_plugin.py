@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from gpushare.core import names
-from gpushare.core.model import Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Unit
 from tests.devcluster.support import Api
 from tests.e2e import events, kubelet_original, kubelet_stage, people
 from tests.e2e.cluster import NODE

@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 
-from gpushare.core import ledger
+from gpushare.core.ledger import ledger
 from tests.e2e import sight, timed
 from tests.e2e.figures import Figures
 from tests.e2e.world import World, gpus_of

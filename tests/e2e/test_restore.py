@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.e2e import objects, shipped
 from tests.e2e.cluster import Cluster
 from tests.e2e.figures import Figures

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from gpushare.core import names, sentences
+from gpushare.core.explain import event_texts
+from gpushare.core.facts import names
 from gpushare.devcluster import plan
 from gpushare.devcluster.faults import FaultProxy, Plan
 from tests.e2e import audit, events, objects, people, shipped
@@ -58,7 +59,7 @@ async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World
                     break
                 await world.api.create(MAPS, {"metadata": {"name": sick}, "data": {names.UNHEALTHY_KEY: "1"}})
                 await world.delete_pod(f"waits-{turn}")
-            await events.until_said(world, f"waits-{turn}", sentences.ASSIGNED)
+            await events.until_said(world, f"waits-{turn}", event_texts.ASSIGNED)
         assert proxy.counts[plan.LOST_REPLY] == 1
     world.check_capacity()
 

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 import yaml
 
-from gpushare.core import names, sentences
+from gpushare.core.explain import event_texts
+from gpushare.core.facts import names
 from gpushare.extender import sync
 from tests.e2e import events, shipped, sight
 from tests.e2e.figures import Figures
@@ -122,7 +123,7 @@ async def test_a_second_extender_is_noticed_by_both(world: World, figures: Figur
         await asyncio.sleep(sync.SETTLE_SECONDS + 1)  # what is bound before could be its predecessor's
         await world.make_pods(*_pods(1, 1000, "ours"), *_pods(1, 1000, "theirs", SECOND))
         await world.sight.until_bound("ours-000", "theirs-000", seconds=20)
-        said = [await events.until_said(world, pod, sentences.SECOND_EXTENDER) for pod in ("ours-000", "theirs-000")]
+        said = [await events.until_said(world, pod, event_texts.SECOND_EXTENDER) for pod in ("ours-000", "theirs-000")]
         counted = [
             (await world.metrics(port))("gpushare_second_extender_total")
             for port in (shipped.EXTENDER_PORT, ANOTHER_PORT)
@@ -188,7 +189,7 @@ async def test_a_request_above_every_gpu_is_explained_in_the_condition_and_by_an
         await world.make_pods({"name": "large", "containers": {"main": 10000}})
         await world.sight.until_refused("large", seconds=20)
         condition = sight.refusal(world.sight.pods["large"])
-        event = await events.until_said(world, "large", sentences.NEVER_FITS)
+        event = await events.until_said(world, "large", event_texts.NEVER_FITS)
         of_scheduler = await events.until_said(world, "large", "FailedScheduling")
     assert "3 no GPU is as large as 10000 MiB" in condition
     assert "3 no GPU is as large as 10000 MiB" in of_scheduler
@@ -208,8 +209,8 @@ async def test_a_pod_that_the_scheduler_never_asks_about_is_explained_by_our_eve
             {"name": "bytes", "containers": {"main": "4Gi"}}, {"name": "waits", "containers": {"main": 2000}}
         )
         await world.sight.until_refused("bytes", "waits", seconds=20)
-        of_bytes = await events.until_said(world, "bytes", sentences.INVALID)
-        of_full = await events.until_said(world, "waits", sentences.NO_GPU_FITS)
+        of_bytes = await events.until_said(world, "bytes", event_texts.INVALID)
+        of_full = await events.until_said(world, "waits", event_texts.NO_GPU_FITS)
         after = await world.metrics()
     conditions = {name: sight.refusal(world.sight.pods[name]) for name in ("bytes", "waits")}
     assert all(f"Insufficient {names.GPU_MEM}" in condition for condition in conditions.values())
@@ -239,9 +240,9 @@ async def test_a_pod_kept_to_some_nodes_is_told_the_reason_of_those_though_other
         }
         await world.make_pods(*({"name": name, "containers": {"main": 6000}} | words for name, words in kept.items()))
         await world.sight.until_refused(*kept, seconds=20)
-        said = {name: await events.until_said(world, name, sentences.NO_GPU_FITS) for name in kept}
+        said = {name: await events.until_said(world, name, event_texts.NO_GPU_FITS) for name in kept}
     closest = f"Closest: {full} GPU 0, 3000 of 8000 MiB free, 3000 short."
     for name in ("selected", "affine"):
         assert said[name].startswith(f"It may use 1 of 3 GPU nodes: no single GPU has 6000 MiB free. {closest}"), said
-    assert said["homeless"].startswith(sentences.NONE_ALLOWED)
+    assert said["homeless"].startswith(event_texts.NONE_ALLOWED)
     figures.say("a pod kept to a full node, others have room", said["selected"])

@@ -3,7 +3,7 @@
 import asyncio
 import collections
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.e2e import events, sight
 from tests.e2e.figures import Figures
 from tests.e2e.world import World

@@ -9,7 +9,8 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from gpushare.core import ledger, names
+from gpushare.core.facts import names
+from gpushare.core.ledger import ledger
 from tests.e2e import objects, sight, timed
 from tests.e2e.figures import Figures, distribution
 from tests.e2e.world import World

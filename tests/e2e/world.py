@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from prometheus_client import parser
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.devcluster import support
 from tests.devcluster.support import Answer, Api
 from tests.e2e import audit, objects, shipped, sight

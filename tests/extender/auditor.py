@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.apiserver import ApiServer
 from tests.extender import cluster
 from tests.extender.cluster import Object

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster import kinds
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.extender.server import PREFIX

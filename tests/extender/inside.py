@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gpushare.core.book import State
+from gpushare.core.ledger.state import State
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.extender import app, server
 from gpushare.kube import auth, client

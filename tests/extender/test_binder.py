@@ -8,14 +8,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gpushare.core import api, codec, names, request
-from gpushare.core.book import State
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import PodFacts
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import State
+from gpushare.core.scheduling.pending import KnownPods
 from gpushare.extender import binder
 from gpushare.extender.announce import Announcer
 from gpushare.extender.binder import Binder
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api
@@ -26,27 +27,27 @@ from tests.extender import cluster
 LOST = Unreachable("the connection was lost", sent=True)
 NOT_SENT = Unreachable("connection refused", sent=False)
 
-Step = Exception | Callable[["FakeApi", api.Pod, str, Mapping[str, str]], Awaitable[None]]
+Step = Exception | Callable[["FakeApi", objects.Pod, str, Mapping[str, str]], Awaitable[None]]
 
 
 class FakeApi:
     """Pods by name. `binds` and `reads` are what happens to the next calls; after them it behaves well."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, api.Pod] = {}
+        self.pods: dict[str, objects.Pod] = {}
         self.binds: list[Step] = []
         self.reads: list[Exception] = []
         self.written: list[dict[str, str]] = []  # the annotations of each binding asked for
         self.read = 0
         self.after_read: Callable[[], None] = lambda: None
 
-    async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
+    async def get_pod(self, namespace: str, name: str) -> objects.Pod | None:
         self.read += 1
         await asyncio.sleep(0)
         if self.reads:
             raise self.reads.pop(0)
         found = self.pods.get(name)
-        copy = None if found is None else msgspec.json.decode(msgspec.json.encode(found), type=api.Pod)
+        copy = None if found is None else msgspec.json.decode(msgspec.json.encode(found), type=objects.Pod)
         self.after_read()
         return copy
 
@@ -71,18 +72,18 @@ class FakeApi:
         self.make(found, node, annotations)
 
     @staticmethod
-    def make(pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    def make(pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         pod.spec.node_name = node
         pod.metadata.annotations = {**(pod.metadata.annotations or {}), **annotations}
 
 
-async def reply_lost(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+async def reply_lost(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
     """The write is made, its answer never comes."""
     fake.make(pod, node, annotations)
     raise LOST
 
 
-async def hang(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+async def hang(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
     await asyncio.sleep(3600)
 
 
@@ -100,8 +101,8 @@ class World:
     def __init__(self) -> None:
         self.api, self.events, self.known, self.ledger = FakeApi(), Events(), KnownPods(), Ledger()
         for name in ("a", "b"):
-            made = msgspec.convert(cluster.node(name, 10000, 10000), api.Node)
-            facts = codec.node_facts(made, frozenset())
+            made = msgspec.convert(cluster.node(name, 10000, 10000), objects.Node)
+            facts = pod_gpus.node_facts(made, frozenset())
             assert facts is not None
             self.ledger.set_node(facts)
         self.metrics = Metrics(self.ledger)
@@ -119,7 +120,7 @@ class World:
     def add(self, *memory: int, name: str = "train", known: bool = True, **more: Any) -> BindArgs:
         made = cluster.pod(name, *memory, **more)
         made["metadata"]["uid"] = f"uid-{name}"
-        pod = self.api.pods[name] = msgspec.json.decode(json.dumps(made), type=api.Pod)
+        pod = self.api.pods[name] = msgspec.json.decode(json.dumps(made), type=objects.Pod)
         if known:
             self.known.show(request.facts(pod, None))
         return BindArgs(name, "default", f"uid-{name}", "a")
@@ -171,7 +172,7 @@ async def test_a_binding_is_one_write_that_carries_the_node_the_uid_and_the_anno
 async def test_memory_is_reserved_before_the_write_leaves(world: World) -> None:
     seen: list[list[int]] = []
 
-    async def look(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def look(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         seen.append(world.used())
         assert world.state() is State.RESERVED
         fake.make(pod, node, annotations)
@@ -385,7 +386,7 @@ async def test_after_a_lost_request_the_very_same_binding_is_sent_again(world: W
 async def test_a_lost_write_that_comes_late_is_known_as_ours(world: World) -> None:
     late: list[Callable[[], None]] = []
 
-    async def lose(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def lose(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         late.append(lambda: fake.make(pod, node, annotations))
         fake.after_read = lambda: late.pop()() if late else None  # it arrives just after we looked
         raise LOST
@@ -410,7 +411,7 @@ async def test_no_later_refusal_settles_a_write_whose_answer_was_lost(world: Wor
     """The first one may still arrive: memory given back now could be given out twice."""
     seen: list[State | None] = []
 
-    async def look(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def look(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         seen.append(world.state())
         fake.make(pod, node, annotations)  # the first one, late
         raise later
@@ -431,7 +432,7 @@ async def test_a_gateway_timeout_leaves_it_open_whether_the_write_comes(world: W
 
 
 async def test_after_a_lost_answer_a_pod_that_is_gone_holds_nothing(world: World) -> None:
-    async def lose(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def lose(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         del fake.pods["train"]
         raise LOST
 
@@ -464,7 +465,7 @@ async def test_a_server_that_keeps_failing_is_not_asked_for_ever(world: World) -
 
 
 async def test_a_conflict_over_a_pod_we_have_bound_is_success(world: World) -> None:
-    async def made_then_conflict(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def made_then_conflict(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         fake.make(pod, node, annotations)
         raise ApiError(409, "Conflict", 'pod train is already assigned to node "a"')
 
@@ -526,7 +527,7 @@ async def test_nothing_is_written_while_a_watch_is_cut_off(world: World) -> None
 
 
 async def test_a_refused_write_is_not_sent_again_for_memory_that_others_have_got(world: World) -> None:
-    async def refused_and_taken(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def refused_and_taken(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         world.add(6000, name="back")
         fake.make(fake.pods["back"], "a", {names.VISIBLE_PREFIX + "0": cluster.uuid("a", 0)})
         world.ledger.observe(world.facts("back"), 0.0)
@@ -541,7 +542,7 @@ async def test_a_refused_write_is_not_sent_again_for_memory_that_others_have_got
 
 
 async def test_a_pod_the_watch_shows_bound_before_the_answer_is_counted_once(world: World) -> None:
-    async def shown_first(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def shown_first(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         fake.make(pod, node, annotations)
         world.ledger.observe(request.facts(pod, None), 0.0)
 
@@ -551,7 +552,7 @@ async def test_a_pod_the_watch_shows_bound_before_the_answer_is_counted_once(wor
 
 
 async def test_a_pod_the_watch_shows_gone_before_the_answer_holds_nothing(world: World) -> None:
-    async def gone(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def gone(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         world.ledger.forget(pod.metadata.uid)
 
     world.api.binds = [gone]
@@ -560,7 +561,7 @@ async def test_a_pod_the_watch_shows_gone_before_the_answer_holds_nothing(world:
 
 
 async def test_a_node_that_goes_while_the_binding_is_written_harms_nobody(world: World) -> None:
-    async def gone(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def gone(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         world.ledger.forget(pod.metadata.uid)
         world.ledger.remove_node(node)
 
@@ -570,7 +571,7 @@ async def test_a_node_that_goes_while_the_binding_is_written_harms_nobody(world:
 
 
 async def test_a_gpu_that_goes_while_the_binding_is_written_harms_nobody(world: World) -> None:
-    async def lost(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def lost(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         before = world.ledger.nodes[node].facts
         assert before is not None
         world.ledger.set_node(msgspec.structs.replace(before, gpus=before.gpus[:1]))
@@ -609,7 +610,7 @@ async def test_the_scheduler_gets_its_answer_in_time_while_the_outcome_is_pursue
     monkeypatch.setattr(binder, "ANSWER_SECONDS", 0.02)
     released = asyncio.Event()
 
-    async def slow(fake: FakeApi, pod: api.Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def slow(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         await released.wait()
         fake.make(pod, node, annotations)
 

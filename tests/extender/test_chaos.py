@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy

@@ -315,7 +315,7 @@ async def test_a_bug_of_ours_is_an_error_in_the_answer_and_in_the_log(
     binding = json.dumps(cluster.binding(cluster.find(extender.server, "train") or {}, "a")).encode()
     monkeypatch.setattr(extender.extender.verbs._ledger.__class__, "fitting", fails)
     monkeypatch.setattr(extender.extender.binder.__class__, "bind", fails)
-    monkeypatch.setattr("gpushare.core.explain.explaining", fails)
+    monkeypatch.setattr("gpushare.core.explain.verdict.explaining", fails)
     question = json.dumps(cluster.question(cluster.find(extender.server, "train") or {}, ["a"])).encode()
     assert (await _post(session, extender, "filter", question))[1]["Error"] == server.OUR_FAULT
     assert (await _post(session, extender, "prioritize", question)) == (200, [])

@@ -4,14 +4,15 @@ from typing import Any, cast
 
 import msgspec
 
-from gpushare.core import api, request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts
+from gpushare.core.facts import request
+from gpushare.core.facts.model import PodFacts
+from gpushare.core.facts.objects import Metadata, Node, Pod
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender import sync
 from gpushare.extender.announce import Announcer
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.waiting import Waiting
 from gpushare.kube.events import Recorder
 from tests.scenarios import objects
 
@@ -27,7 +28,7 @@ class World:
             self.node(name, **words)
 
     def node(self, name: str, **words: Any) -> None:
-        self.nodes.upsert(msgspec.convert(objects.node(name, {"gpus": [8000]} | words), api.Node))
+        self.nodes.upsert(msgspec.convert(objects.node(name, {"gpus": [8000]} | words), Node))
 
     def open_to(self, pod: PodFacts) -> set[str]:
         """By both ways of asking, which must agree."""
@@ -37,8 +38,8 @@ class World:
         return found
 
 
-def read(name: str = "p", **words: Any) -> api.Pod:
-    return msgspec.convert(objects.pod({"name": name, "containers": {"main": 1000}} | words), api.Pod)
+def read(name: str = "p", **words: Any) -> Pod:
+    return msgspec.convert(objects.pod({"name": name, "containers": {"main": 1000}} | words), Pod)
 
 
 def pod(**words: Any) -> PodFacts:
@@ -67,7 +68,7 @@ def test_whatever_changes_on_a_node_counts_at_once() -> None:
     assert world.open_to(asked) == set()
     world.node("b", labels={"disk": "ssd"})
     assert world.open_to(asked) == {"b"}
-    world.nodes.remove(api.Node(api.Metadata(name="b")))
+    world.nodes.remove(Node(Metadata(name="b")))
     assert world.open_to(asked) == set()
     world.nodes.relisted({"c"})
     assert world.nodes.allowed(pod()) is None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.extender import announce, app, notes

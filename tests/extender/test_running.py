@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from gpushare.core import api, names
-from gpushare.core import ledger as core_ledger
+from gpushare.core.facts import names, objects
+from gpushare.core.ledger import ledger as core_ledger
 from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy, Plan
@@ -141,8 +141,8 @@ async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiSe
         sink, refused = extender.extender.pods, extender.extender.waiting.refused
         assert "uid-waits" in refused
         sink.relisted(set())
-        sink.upsert(msgspec.convert(made, api.Pod))
-        sink.upsert(msgspec.convert({**made, "status": {"conditions": [UNSCHEDULABLE]}}, api.Pod))
+        sink.upsert(msgspec.convert(made, objects.Pod))
+        sink.upsert(msgspec.convert({**made, "status": {"conditions": [UNSCHEDULABLE]}}, objects.Pod))
         assert "uid-waits" in refused
 
 
@@ -270,7 +270,7 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
         asked: Counter[str] = Counter()
         read = extender.extender.api.get_pod
 
-        async def read_badly(namespace: str, name: str) -> api.Pod | None:
+        async def read_badly(namespace: str, name: str) -> objects.Pod | None:
             asked[name] += 1
             if asked[name] == 1:
                 raise Unreachable("no", sent=True)
@@ -293,7 +293,7 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
         asked, go = [], asyncio.Event()
         read = extender.extender.api.get_pod
 
-        async def read_late(namespace: str, name: str) -> api.Pod | None:
+        async def read_late(namespace: str, name: str) -> objects.Pod | None:
             asked.append(name)
             await go.wait()
             return await read(namespace, name)

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from gpushare.core import api
-from gpushare.core.ledger import Ledger
+from gpushare.core.facts import objects
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender import sync
 from gpushare.extender.announce import Announcer
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.sync import Pods
-from gpushare.extender.waiting import Waiting
 from gpushare.kube import auth, client
 from gpushare.kube.events import Recorder
 from tests.core.builders import api_pod
@@ -28,9 +28,9 @@ async def pods() -> Pods:
     )  # fmt: skip
 
 
-def bound(number: int, namespace: str) -> api.Pod:
+def bound(number: int, namespace: str) -> objects.Pod:
     made = api_pod(5, name=f"p{number}", namespace=namespace, on="n")
-    return msgspec.json.decode(msgspec.json.encode(made), type=api.Pod)  # so that no two share a string
+    return msgspec.json.decode(msgspec.json.encode(made), type=objects.Pod)  # so that no two share a string
 
 
 async def test_pods_of_one_namespace_and_node_share_these_names(pods: Pods) -> None:

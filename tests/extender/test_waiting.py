@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpushare.core.cost import Budget
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Rules, Share
-from gpushare.extender.waiting import OFFER_SECONDS, Waiting
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Rules, Share
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement.cost import Budget
+from gpushare.core.scheduling.wakeups import OFFER_SECONDS, Waiting
 
 ELSEWHERE = Rules(selector=(("disk", "ssd"),))
 

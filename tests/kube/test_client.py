@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 from aiohttp import web
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.kube import client, models
 from gpushare.kube.auth import Access
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
@@ -24,7 +24,7 @@ CREATED = answer({"kind": "Status", "status": "Success"}, 201)
 
 async def names(api_: client.Api, **more: Any) -> tuple[list[str], list[str]]:
     items, versions = [], []
-    async for got, version in api_.list_pages(PODS, api.Pod, **more):
+    async for got, version in api_.list_pages(PODS, objects.Pod, **more):
         items += [item.metadata.name for item in got]
         versions.append(version)
     return items, versions
@@ -360,7 +360,7 @@ async def test_a_watch_that_is_not_accepted_ends_in_time() -> None:
     async with serve_api(timeout=0.04) as (server, api_):
         server.on(f"WATCH {PODS}", hang)
         with pytest.raises(Unreachable, match="no answer within"):
-            async with api_.watch(PODS, api.Pod, "1"):
+            async with api_.watch(PODS, objects.Pod, "1"):
                 pass
 
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import aiohttp
 import pytest
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.kube import client, models, stream
 from gpushare.kube.errors import WentBack
 from gpushare.kube.reflector import Reflector
@@ -189,7 +189,7 @@ def test_twenty_quiet_minutes_cut_nothing_and_nobody_is_warned(caplog: pytest.Lo
     async def story() -> None:
         quiet, picture = Quiet(), Picture()
         clock = asyncio.get_running_loop().time
-        reflector = Reflector(quiet, PODS, api.Pod, picture, key=lambda item: item.metadata.uid, clock=clock)
+        reflector = Reflector(quiet, PODS, objects.Pod, picture, key=lambda item: item.metadata.uid, clock=clock)
         running = asyncio.ensure_future(reflector.run())
         longest = 0.0
         for _ in range(20 * 60 * 10):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.kube import client
 from gpushare.kube.reflector import REMEMBERED, Backoff, Reflector
 from tests.kube.apiserver import FakeTime, Server, bookmark, cut, event, hang, page, pod, refuse, serve, until, watch
@@ -25,14 +25,14 @@ GONE = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message":
 class Picture:
     """A sink that writes down what it is told."""
 
-    pods: dict[str, api.Pod] = field(default_factory=dict)
+    pods: dict[str, objects.Pod] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
 
-    def upsert(self, item: api.Pod) -> None:
+    def upsert(self, item: objects.Pod) -> None:
         self.pods[item.metadata.uid] = item
         self.told.append(f"{item.metadata.name}@{item.metadata.resource_version}")
 
-    def remove(self, item: api.Pod) -> None:
+    def remove(self, item: objects.Pod) -> None:
         del self.pods[item.metadata.uid]
         self.told.append(f"-{item.metadata.name}")
 
@@ -49,7 +49,7 @@ class Stage:
     server: Server
     picture: Picture
     time: FakeTime
-    reflector: Reflector[api.Pod]
+    reflector: Reflector[objects.Pod]
 
     async def told(self, *expected: str) -> None:
         await until(lambda: len(self.picture.told) >= len(expected))
@@ -74,7 +74,7 @@ async def stage(
         time, picture = FakeTime(), Picture()
         if not real_time:
             more |= {"clock": time.clock, "sleep": time.sleep, "chance": lambda: 0.5}
-        reflector = Reflector(connection, PODS, api.Pod, picture, key=lambda item: item.metadata.uid, **more)
+        reflector = Reflector(connection, PODS, objects.Pod, picture, key=lambda item: item.metadata.uid, **more)
         running = asyncio.ensure_future(reflector.run() if start else asyncio.sleep(0))
         try:
             yield Stage(server, picture, time, reflector)
@@ -350,12 +350,12 @@ async def test_others_have_their_turn_within_a_page() -> None:
 
 async def test_a_failing_sink_is_a_fault_of_ours_and_is_not_hidden() -> None:
     class Failing(Picture):
-        def upsert(self, item: api.Pod) -> None:
+        def upsert(self, item: objects.Pod) -> None:
             raise OSError("disk full")
 
     async with serve() as server, client.connect(server.access()) as connection:
         server.on(LIST, page([], "5"))
         server.on(WATCH, watch(event("ADDED", pod("a", 6)), then="hang"))
-        reflector = Reflector(connection, PODS, api.Pod, Failing(), key=lambda item: item.metadata.uid)
+        reflector = Reflector(connection, PODS, objects.Pod, Failing(), key=lambda item: item.metadata.uid)
         with pytest.raises(OSError, match="disk full"):
             await asyncio.wait_for(reflector.run(), 5)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.device import GpuError, Xid
 from gpushare.gpu.simulated import Simulated, device

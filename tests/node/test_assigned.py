@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import names, request
+from gpushare.core.facts import names, request
 from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy

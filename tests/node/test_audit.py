@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core import api, names, request
-from gpushare.core.model import Request, Unit
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import Request, Unit
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import audit, pods
@@ -33,7 +33,7 @@ def pod(
     container["env"] = [*(env or []), *container.get("env", [])]
     made["metadata"] |= {"uid": f"uid-{name}", "annotations": dict(changes.pop("annotations", {}))}
     if not made["metadata"]["annotations"]:
-        facts = request.facts(msgspec.convert(made, api.Pod), None)
+        facts = request.facts(msgspec.convert(made, objects.Pod), None)
         node = DIRECT if isinstance(facts.claim, Request) and facts.claim.pin == "direct" else PLUGIN
         made["metadata"]["annotations"] = dict(builders.bound(facts, node, ((gpu,),)).notes)
     if started:
@@ -48,7 +48,7 @@ def own(value: str) -> list[world.Object]:
     return [{"name": names.VISIBLE_DEVICES, "value": value}]
 
 
-def found(*seen: NodePod, facts: Any = DIRECT, node: api.Node = PLAIN, unit: Unit = "MiB") -> list[tuple[str, str]]:
+def found(*seen: NodePod, facts: Any = DIRECT, node: objects.Node = PLAIN, unit: Unit = "MiB") -> list[tuple[str, str]]:
     return [(finding.code, finding.message) for finding in audit.findings(facts, seen, node, {}, unit)]
 
 
@@ -204,8 +204,8 @@ def test_a_container_that_started_again_has_what_its_annotation_says() -> None:
     ("allocatable", "text"),
     [(None, ""), ({}, ""), ({names.NVIDIA_GPU: "0"}, ""), ({names.NVIDIA_GPU: "8"}, "(nvidia.com/gpu: 8)")],
 )
-def test_nvidias_plugin_on_the_same_node_is_found(allocatable: dict[str, api.Quantity] | None, text: str) -> None:
-    node = api.Node(api.Metadata("n"), api.NodeStatus(allocatable=allocatable))
+def test_nvidias_plugin_on_the_same_node_is_found(allocatable: dict[str, objects.Quantity] | None, text: str) -> None:
+    node = objects.Node(objects.Metadata("n"), objects.NodeStatus(allocatable=allocatable))
     findings = found(node=node)
     assert [code for code, _ in findings] == ([NVIDIA_TOO] if text else [])
     assert all(text in message and len(message) <= 200 for _, message in findings)
@@ -232,7 +232,7 @@ def taken_from(reference: world.Object) -> list[world.Object]:
     return [{"name": names.VISIBLE_DEVICES, "valueFrom": reference}]
 
 
-def unasked(seen: NodePod, node: api.Node = PLAIN) -> list[str]:
+def unasked(seen: NodePod, node: objects.Node = PLAIN) -> list[str]:
     found = audit.unasked(node, [seen])
     assert all(finding.code == UNASKED_GPU and finding.pod == seen.facts for finding in found)
     return [finding.message for finding in found]
@@ -295,15 +295,15 @@ def test_asking_for_zero_is_asking_for_nothing() -> None:
 def test_nvidias_resources_count_only_where_somebody_hands_them_out(resource: str) -> None:
     """kubelet starts a pod that names its node, whatever it asks of resources that the node does not have."""
     seen = silent(container("main", own("all")) | {"resources": {"limits": {resource: "1"}}})
-    others: tuple[dict[str, api.Quantity], ...] = ({}, {resource: "0"}, {"nvidia.com/mig-7g.80gb": "8"})
+    others: tuple[dict[str, objects.Quantity], ...] = ({}, {resource: "0"}, {"nvidia.com/mig-7g.80gb": "8"})
     for offered in others:
-        assert len(unasked(seen, api.Node(api.Metadata("n"), api.NodeStatus(allocatable=offered)))) == 1
-    assert unasked(seen, api.Node(api.Metadata("n"), api.NodeStatus(allocatable={resource: "8"}))) == []
+        assert len(unasked(seen, objects.Node(objects.Metadata("n"), objects.NodeStatus(allocatable=offered)))) == 1
+    assert unasked(seen, objects.Node(objects.Metadata("n"), objects.NodeStatus(allocatable={resource: "8"}))) == []
 
 
 def test_what_the_node_hands_out_besides_gpus_is_no_asking() -> None:
     seen = silent(container("main", own("all")) | {"resources": {"limits": {"cpu": "1", "nvidia.com/nic": "1"}}})
-    node = api.Node(api.Metadata("n"), api.NodeStatus(allocatable={"cpu": "64", "nvidia.com/nic": "2"}))
+    node = objects.Node(objects.Metadata("n"), objects.NodeStatus(allocatable={"cpu": "64", "nvidia.com/nic": "2"}))
     assert len(unasked(seen, node)) == 1
 
 

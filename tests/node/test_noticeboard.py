@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster import kinds, plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from gpushare.core import names
-from gpushare.core.model import NodeFacts
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts
 from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy

@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from gpushare.core import api, names
-from gpushare.core.model import Pin
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import Pin
 from gpushare.kube.client import MUTATING_POLICIES
 from gpushare.node import pinning
 from gpushare.node.pinning import Asked
@@ -49,7 +49,7 @@ def test_the_policy_looked_for_is_the_one_that_is_shipped() -> None:
 
 @pytest.mark.parametrize("name", ["gpu-a", "odd name"])
 def test_beside_nvidias_plugin_it_refuses_and_says_how_to_switch_that_off(name: str) -> None:
-    node = api.Node(api.Metadata(name), api.NodeStatus(allocatable={names.NVIDIA_GPU: "8"}))
+    node = objects.Node(objects.Metadata(name), objects.NodeStatus(allocatable={names.NVIDIA_GPU: "8"}))
     with pytest.raises(UserError) as caught:
         pinning.refuse_beside_nvidia(node)
     assert caught.value.code == BAD_INPUT
@@ -59,5 +59,7 @@ def test_beside_nvidias_plugin_it_refuses_and_says_how_to_switch_that_off(name: 
 
 
 @pytest.mark.parametrize("allocatable", [None, {}, {names.NVIDIA_GPU: "0"}, {names.GPU_MEM: "100"}])
-def test_a_node_that_nvidias_plugin_has_left_is_ours(allocatable: dict[str, api.Quantity] | None) -> None:
-    pinning.refuse_beside_nvidia(api.Node(api.Metadata("n"), api.NodeStatus({names.NVIDIA_GPU: "8"}, allocatable)))
+def test_a_node_that_nvidias_plugin_has_left_is_ours(allocatable: dict[str, objects.Quantity] | None) -> None:
+    pinning.refuse_beside_nvidia(
+        objects.Node(objects.Metadata("n"), objects.NodeStatus({names.NVIDIA_GPU: "8"}, allocatable))
+    )

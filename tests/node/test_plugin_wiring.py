@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gpushare.core.model import NodeFacts
+from gpushare.core.facts.model import NodeFacts
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated

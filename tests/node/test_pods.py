@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gpushare.core import names
-from gpushare.core.model import Refusal, Request
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Refusal, Request
 from gpushare.node import pods
 from gpushare.node.pods import NodePods
 from tests.extender import cluster

@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpushare.core import names
-from gpushare.core.model import Gpu, NodeFacts, Pin
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.node import probe
 from gpushare.node.metrics import Metrics, Sight

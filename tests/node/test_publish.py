@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.core import api, codec, names
-from gpushare.core.model import Gpu, NodeFacts, Pin, PodFacts, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import device
 from gpushare.node import publish
@@ -132,7 +133,7 @@ def test_draining_changes_the_state_and_nothing_else() -> None:
 
 
 WANTS = publish.wanted(DIRECT, TWO, {}, (), [], "ready")
-RIGHT: dict[str, api.Quantity] = {
+RIGHT: dict[str, objects.Quantity] = {
     names.GPU_MEM: "16k",
     names.GPU_COUNT: "2",
     "cpu": "64",
@@ -153,10 +154,12 @@ RIGHT: dict[str, api.Quantity] = {
     ],
 )
 def test_only_what_is_wrong_is_written(
-    annotation: str | None, capacity: dict[str, api.Quantity] | None, annotate: bool, count: bool
+    annotation: str | None, capacity: dict[str, objects.Quantity] | None, annotate: bool, count: bool
 ) -> None:
     said = None if annotation is None else {names.NODE_GPUS: annotation, "other": "x"}
-    missing = publish.changes(WANTS, api.Node(api.Metadata("n", annotations=said), api.NodeStatus(capacity)))
+    missing = publish.changes(
+        WANTS, objects.Node(objects.Metadata("n", annotations=said), objects.NodeStatus(capacity))
+    )
     assert (missing.annotation is not None, missing.capacity is not None) == (annotate, count)
 
 
@@ -167,11 +170,11 @@ def test_only_what_is_wrong_is_written(
         (builders.node(10000, 6000, pin="plugin"), ["GPU-n-0", "GPU-n-1"]),
         (builders.node(10, 6, unit="GiB"), ["GPU-n-0", "GPU-n-1"]),
         (builders.node(10000, 6000, pin="original"), []),
-        (api.Node(), []),
-        (api.Node(api.Metadata("n", annotations={names.NODE_GPUS: "nonsense"})), []),
+        (objects.Node(), []),
+        (objects.Node(objects.Metadata("n", annotations={names.NODE_GPUS: "nonsense"})), []),
     ],
 )
-def test_what_the_predecessor_published_is_believed(node: api.Node, found: list[str]) -> None:
+def test_what_the_predecessor_published_is_believed(node: objects.Node, found: list[str]) -> None:
     before = publish.published(node)
     assert [gpu.uuid for gpu in (before.gpus if before else ())] == found
 
@@ -239,14 +242,14 @@ def test_what_is_written_is_always_understood(
     wants = publish.wanted(
         Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, known, pods, "ready"
     )
-    node = api.Node(
-        api.Metadata("n", annotations={names.NODE_GPUS: wants.annotation}),
-        api.NodeStatus({name: str(amount) for name, amount in wants.capacity.items()}),
+    node = objects.Node(
+        objects.Metadata("n", annotations={names.NODE_GPUS: wants.annotation}),
+        objects.NodeStatus({name: str(amount) for name, amount in wants.capacity.items()}),
     )
-    read = codec.node_facts(node, frozenset())
+    read = pod_gpus.node_facts(node, frozenset())
     assert (read.gpus if read else ()) == wants.facts.gpus
     assert {gpu.uuid for gpu in wants.facts.gpus} >= {device.uuid for device in devices}
-    assert not codec.contradicts(node)
+    assert not pod_gpus.contradicts(node)
     again = publish.wanted(
         Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, wants.facts.gpus, pods, "ready"
     )

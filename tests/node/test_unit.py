@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node.app import Config

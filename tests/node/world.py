@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from gpushare.core import api as objects
-from gpushare.core import codec, names, request
-from gpushare.core.model import NodeFacts
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import NodeFacts
 from gpushare.devcluster import kinds
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu import health, simulated
@@ -59,7 +59,7 @@ def bound(
     uuids = [on] * len(memory) if isinstance(on, str) else on
     places = tuple((next(i for i, gpu in enumerate(facts.gpus) if gpu.uuid == uuid),) for uuid in uuids)
     assert seen.claim is not None
-    written = codec.write(seen.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)  # type: ignore[arg-type]
+    written = pod_gpus.write(seen.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)  # type: ignore[arg-type]
     made["metadata"]["annotations"] |= written
     made["spec"]["nodeName"] = NAME
     return cluster.create(server, made)
@@ -91,7 +91,7 @@ def capacity(server: ApiServer) -> tuple[str | None, str | None]:
 
 
 def published(server: ApiServer) -> NodeFacts:
-    facts = codec.node_facts(msgspec.convert(shown(server), objects.Node), frozenset())
+    facts = pod_gpus.node_facts(msgspec.convert(shown(server), objects.Node), frozenset())
     assert facts is not None
     return facts
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.core.steps import finish
 from tests.scenarios.objects import Object, known
 from tests.scenarios.world import World

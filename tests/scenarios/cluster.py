@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.kube import client, models
 from gpushare.kube.errors import ApiError, Unreachable
 from tests.scenarios.objects import Object
@@ -107,10 +107,10 @@ class FakeApi(client.Api):
 
     # What the extender asks
 
-    async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
+    async def get_pod(self, namespace: str, name: str) -> objects.Pod | None:
         await asyncio.sleep(0)
         found = self.pods.get((namespace, name))
-        return None if found is None else msgspec.json.decode(msgspec.json.encode(found), type=api.Pod)
+        return None if found is None else msgspec.json.decode(msgspec.json.encode(found), type=objects.Pod)
 
     async def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         fault = await self._fault()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.scenarios import checks, cluster, objects
 from tests.scenarios.checks import Outcome
 from tests.scenarios.objects import Object

@@ -6,7 +6,7 @@ Called by `world`. A word nobody knows is an error: a misspelt `prioirty` must n
 import json
 from typing import Any
 
-from gpushare.core import names
+from gpushare.core.facts import names
 
 Object = dict[str, Any]
 

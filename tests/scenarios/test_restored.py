@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gpushare.core.book import State
+from gpushare.core.ledger.state import State
 from tests.scenarios import objects
 from tests.scenarios.cluster import Loop
 from tests.scenarios.world import World

@@ -12,24 +12,25 @@ from typing import Any
 
 import msgspec
 
-from gpushare.core import api, names
-from gpushare.core.book import State
-from gpushare.core.cost import CALL_LOOKS, Budget
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Unit
+from gpushare.core.facts.objects import ConfigMap, Node, Pod
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import State
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender import sync, wire
 from gpushare.extender.announce import Announcer
 from gpushare.extender.binder import Binder
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
-from gpushare.extender.waiting import Waiting
 from gpushare.kube.errors import ApiError
 from gpushare.kube.events import Recorder
 from tests.scenarios import cluster, objects
 from tests.scenarios.objects import Object
 
-KINDS: dict[str, type[Any]] = {"pods": api.Pod, "nodes": api.Node, "maps": api.ConfigMap}
+KINDS: dict[str, type[Any]] = {"pods": Pod, "nodes": Node, "maps": ConfigMap}
 UNREADY = "the cluster is not read yet"
 
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from tests.e2e import sight
 from tests.extender import cluster
 from tests.scenarios.objects import Object, known

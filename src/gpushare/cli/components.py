@@ -46,7 +46,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
 
     import asyncio
 
-    from gpushare.core.request import POLICY_NAMES
+    from gpushare.core.facts.request import POLICY_NAMES
     from gpushare.extender import app, listen
     from gpushare.kube import auth
     from gpushare.kube.errors import KubeError

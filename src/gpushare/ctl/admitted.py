@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpushare.core import api, explanation, names, request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Pin, Request
+from gpushare.core.explain import report
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import Pin, Request
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import seen
 from gpushare.ctl.manifests import Item
 from gpushare.ctl.policy import Policy
@@ -39,7 +40,7 @@ _DENIED = "denied the request"  # a webhook's no, whatever its status
 _NO_TRIALS = "does not support dry run"  # a webhook that cannot be asked so
 
 
-class _PriorityClass(api.Struct):
+class _PriorityClass(objects.Struct):
     value: int = 0
     preemption_policy: str | None = None
 
@@ -78,7 +79,7 @@ class Admission:
         except ApiError as error:
             if _is_about_the_pod(error):
                 words = _ABOUT_ITSELF.sub("", error.message).rstrip(".") or str(error)
-                return Admitted(item.pod, explanation.DRY_RUN, refused=words, invalid=error.status in _INVALID)
+                return Admitted(item.pod, report.DRY_RUN, refused=words, invalid=error.status in _INVALID)
             self._note_once(item, _why_not(error, item.pod.metadata.namespace))
             return self._worked_out(item)
         except UserError as error:
@@ -87,7 +88,7 @@ class Admission:
         meta = msgspec.structs.replace(
             item.pod.metadata, annotations=pod.metadata.annotations, labels=pod.metadata.labels
         )
-        return Admitted(seen.Pod(meta, pod.spec), explanation.DRY_RUN)
+        return Admitted(seen.Pod(meta, pod.spec), report.DRY_RUN)
 
     def _tried(self, item: Item, path: str) -> bytes:
         try:
@@ -102,14 +103,14 @@ class Admission:
         pod = item.pod
         claim = request.parse(pod, None)
         if not isinstance(claim, Request) or claim.pin is not Pin.PLUGIN:
-            return Admitted(pod, explanation.READ)  # the env is there, written by hand: the policy adds nothing
+            return Admitted(pod, report.READ)  # the env is there, written by hand: the policy adds nothing
         changes = self._policy.changes(pod)
         if changes is not None:
-            return Admitted(pinned(pod) if changes else pod, explanation.READ)
+            return Admitted(pinned(pod) if changes else pod, report.READ)
         direct = {state.facts.pin is Pin.DIRECT for state in self._ledger.nodes.values() if state.facts is not None}
         if len(direct) > 1:
-            return Admitted(pod, explanation.UNKNOWN, pinned(pod))
-        return Admitted(pinned(pod) if True in direct else pod, explanation.BY_NODES)
+            return Admitted(pod, report.UNKNOWN, pinned(pod))
+        return Admitted(pinned(pod) if True in direct else pod, report.BY_NODES)
 
     def _set_priority(self, item: Item) -> None:
         """From the class that a pod names."""
@@ -147,12 +148,12 @@ def pinned(pod: seen.Pod) -> seen.Pod:
     return msgspec.structs.replace(pod, spec=spec)
 
 
-def _told_its_gpus(container: api.Container, annotation: str) -> api.Container:
+def _told_its_gpus(container: objects.Container, annotation: str) -> objects.Container:
     limits = (container.resources.limits if container.resources else None) or {}
     if names.GPU_MEM not in limits and names.GPU_COUNT not in limits:
         return container
-    reference = api.FieldRef(f"metadata.annotations['{annotation}']")
-    entry = api.EnvVar(names.VISIBLE_DEVICES, api.EnvSource(reference))
+    reference = objects.FieldRef(f"metadata.annotations['{annotation}']")
+    entry = objects.EnvVar(names.VISIBLE_DEVICES, objects.EnvSource(reference))
     return msgspec.structs.replace(container, env=[*(container.env or ()), entry])
 
 

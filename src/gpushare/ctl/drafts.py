@@ -10,10 +10,13 @@ from collections.abc import Collection
 
 import msgspec
 
-from gpushare.core import choose, explain, explanation, intree, request, score
-from gpushare.core.api import Toleration
-from gpushare.core.explanation import Explanation, Replicas, Way
-from gpushare.core.model import PodFacts, Refusal, Request
+from gpushare.core.explain import report, verdict
+from gpushare.core.explain.report import Explanation, Replicas, Way
+from gpushare.core.facts import intree, request
+from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.facts.objects import Toleration
+from gpushare.core.placement import gpu_choice
+from gpushare.core.scheduling import ranking
 from gpushare.ctl import judge, seen
 from gpushare.ctl.manifests import Item
 from gpushare.ctl.rest import Keeping, Rest
@@ -72,7 +75,7 @@ class Drafts:
             return said
         said.replicas = Replicas(len(targets), len(places))
         if len(places) == len(targets) and (len(targets) != 1 or item.every_node):
-            said.verdict, said.code, said.message = "fits", explanation.FITS, explain.FITS
+            said.verdict, said.code, said.message = "fits", report.FITS, verdict.FITS
             said.ways = [Way("wait", node=n, gpu=gpu, count=count) for (n, gpu), count in Counter(places).items()]
         return said
 
@@ -81,9 +84,9 @@ class Drafts:
         ledger = self._world.ledger
         candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
         assert isinstance(facts.claim, Request)
-        policy = facts.claim.policy or choose.BINPACK
+        policy = facts.claim.policy or gpu_choice.BINPACK
         fits = ledger.fitting(facts.claim, facts, candidates)
-        best = score.best(ledger, facts.claim, facts, fits, policy)
+        best = ranking.best(ledger, facts.claim, facts, fits, policy)
         if not best:
             return None
         node = best[0][0]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
 
-from gpushare.core import explain, explanation, request
-from gpushare.core.explanation import Explanation, Otherwise
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import Request
+from gpushare.core.explain import report, verdict
+from gpushare.core.explain.report import Explanation, Otherwise
+from gpushare.core.facts import request
+from gpushare.core.facts.model import Request
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import judge, manifests, seen, sick, snapshot, whytext
 from gpushare.ctl.admitted import Admission, Admitted
 from gpushare.ctl.drafts import Drafts
@@ -95,7 +96,7 @@ def _asks(item: Item) -> bool:
 
 
 def _alone(item: Item) -> Explanation:
-    return _about(item, item.pod, explain.explain(Ledger(), request.facts(item.pod, None)))
+    return _about(item, item.pod, verdict.explain(Ledger(), request.facts(item.pod, None)))
 
 
 def _about(item: Item, pod: seen.Pod, said: Explanation) -> Explanation:
@@ -128,13 +129,13 @@ def _judged(
 
 
 def _not_created(pod: seen.Pod, admitted: Admitted) -> Explanation:
-    verdict, facts = "invalid" if admitted.invalid else "refused", request.facts(pod, None)
-    return explain.answer(facts, verdict, explanation.NOT_ADMITTED, admitted.refused, owner=explanation.API_SERVER)
+    outcome, facts = "invalid" if admitted.invalid else "refused", request.facts(pod, None)
+    return verdict.answer(facts, outcome, report.NOT_ADMITTED, admitted.refused, owner=report.API_SERVER)
 
 
 def _how_bad(said: Explanation) -> tuple[int, int]:
     missing = said.replicas.asked - said.replicas.fit if said.replicas is not None else 0
-    return explanation.VERDICTS.index(said.verdict), missing
+    return report.VERDICTS.index(said.verdict), missing
 
 
 def _check_single(filed: Filed) -> None:

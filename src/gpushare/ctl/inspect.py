@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core import names
-from gpushare.core.model import PodFacts, Unit
-from gpushare.core.usage import inspected
+from gpushare.core.explain.inspected import inspected
+from gpushare.core.facts import names
+from gpushare.core.facts.model import PodFacts, Unit
 from gpushare.ctl import sick, snapshot, table, usage, waiting, watch
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.snapshot import Snapshot

@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gpushare.core import explain, explanation, fit, names, quoted
-from gpushare.core.codec import Allocation
-from gpushare.core.explanation import Explanation, PodView, Quote, Spot, Way
-from gpushare.core.model import PodFacts, Request
-from gpushare.core.request import FINISHED
+from gpushare.core.annotations.pod_gpus import Allocation
+from gpushare.core.explain import condition, report, verdict
+from gpushare.core.explain.report import Explanation, PodView, Quote, Spot, Way
+from gpushare.core.facts import names
+from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.facts.request import FINISHED
+from gpushare.core.placement import fit
 from gpushare.ctl import look, rest, seen
 from gpushare.ctl.rest import Keeping, Rest
 from gpushare.ctl.snapshot import Snapshot
@@ -32,10 +34,10 @@ def judged(
 ) -> Explanation:
     """What the core says, by what kube-scheduler leaves to it. `among`: the only nodes that are looked at."""
     if not isinstance(facts.claim, Request) or facts.node or facts.finished:
-        return explain.explain(world.ledger, facts)
+        return verdict.explain(world.ledger, facts)
     keeping = others.keeping(pod, facts)
     barred = {name for name, found in keeping.items() if found}
-    said = explain.explain(world.ledger, facts, barred=barred, among=among)
+    said = verdict.explain(world.ledger, facts, barred=barred, among=among)
     return with_rest(said, world, keeping, among)
 
 
@@ -47,9 +49,9 @@ def with_rest(
     said.ways = [way for way in said.ways if way.node not in barred]
     if said.verdict == "fits" and not said.ways:
         fitting = [view.name for view in said.nodes if view.fits and view.name not in barred]
-        said = explain.kept_off(said) if not fitting else said
+        said = verdict.kept_off(said) if not fitting else said
         said.ways = [Way("wait", node=fitting[0])] if fitting else []
-    if said.code == explanation.KEPT_OFF:
+    if said.code == report.KEPT_OFF:
         said.ways = rest.tolerate(said.nodes, keeping)
     more, said.without_gpu = rest.others(world, {view.name for view in said.nodes}, among)
     said.nodes = [*said.nodes, *more]
@@ -69,7 +71,7 @@ def finished(said: Explanation, pod: seen.Pod, quote: Quote | None, now: float) 
     if pod.spec.node_name or pod.status.phase in FINISHED:
         return _with_kubelet(said, pod)
     said.scheduler = quote
-    said.checks = look.checks(pod, quote, now) if said.code == explanation.FITS else look.unready(pod)
+    said.checks = look.checks(pod, quote, now) if said.code == report.FITS else look.unready(pod)
     return said
 
 
@@ -84,15 +86,15 @@ def about(said: Explanation, pod: seen.Pod) -> Explanation:
 def on_its_own(facts: PodFacts, quote: Quote | None, told: seen.Event | None) -> Explanation:
     """What the pod alone tells, to somebody who may read nothing else."""
     if facts.node and isinstance(facts.claim, Request):
-        owner = explanation.GPUSHARE if facts.running else explanation.KUBELET
-        said = explain.answer(facts, "runs", explanation.BOUND, f"has {facts.node}", owner=owner)
+        owner = report.GPUSHARE if facts.running else report.KUBELET
+        said = verdict.answer(facts, "runs", report.BOUND, f"has {facts.node}", owner=owner)
         said.has = _written(facts, facts.claim)
         return said
-    ours = quoted.refusal_in(quote.message) if quote is not None else ""
-    owner = explanation.GPUSHARE if ours else explanation.SCHEDULER
+    ours = condition.refusal_in(quote.message) if quote is not None else ""
+    owner = report.GPUSHARE if ours else report.SCHEDULER
     code, message = (UNSCHEDULABLE, ours or NO_NODE_FOR_IT) if quote is not None else (UNKNOWN, NO_WORD)
     detail = (told.message or "").partition(" More: ")[0] if told is not None else ""
-    return explain.answer(facts, "refused", code, message, detail=detail, owner=owner)
+    return verdict.answer(facts, "refused", code, message, detail=detail, owner=owner)
 
 
 def redacted(said: Explanation, namespace: str) -> Explanation:
@@ -126,9 +128,9 @@ def _pod_view(pod: seen.Pod) -> PodView:
 
 
 def _with_kubelet(said: Explanation, pod: seen.Pod) -> Explanation:
-    if said.code == explanation.ENDED:
+    if said.code == report.ENDED:
         said.detail = " ".join(filter(None, (pod.status.reason, pod.status.message)))
-    if said.code != explanation.BOUND or said.detail:
+    if said.code != report.BOUND or said.detail:
         return said
     running = pod.status.phase == "Running"
     if not said.has:
@@ -136,9 +138,9 @@ def _with_kubelet(said: Explanation, pod: seen.Pod) -> Explanation:
         said.detail = UNUSABLE if asked else UNASKED
     elif found := seen.not_started(pod):
         words = NOT_RUNNING if running else NOT_STARTED
-        said.owner, said.detail = explanation.KUBELET, words.format(container=found[0], reason=found[1])
+        said.owner, said.detail = report.KUBELET, words.format(container=found[0], reason=found[1])
     elif not running:
-        said.owner, said.detail = explanation.KUBELET, NOT_YET
+        said.owner, said.detail = report.KUBELET, NOT_YET
     return said
 
 

@@ -3,8 +3,9 @@
 Pure; called by `judge`. The checks come in a fixed order. The first that fails is the answer and ends the list.
 """
 
-from gpushare.core import intree, quoted
-from gpushare.core.explanation import Check, Quote
+from gpushare.core.explain import condition
+from gpushare.core.explain.report import Check, Quote
+from gpushare.core.facts import intree
 from gpushare.ctl import seen
 
 BACK_OFF = 10.0  # seconds: the longest that kube-scheduler lets a pod wait between two tries
@@ -41,9 +42,9 @@ def unready(pod: intree.Pod) -> list[Check]:
 
 
 def _waits_for(quote: Quote, now: float) -> str:
-    totals = quoted.only_totals(quote.message)
+    totals = condition.only_totals(quote.message)
     just_now = quote.time is not None and now - seen.moment(quote.time) <= BACK_OFF
-    if quoted.refusal_in(quote.message) or (totals and just_now):
+    if condition.refusal_in(quote.message) or (totals and just_now):
         return FREED_SINCE.format(ago=_since(quote, now, " {} ago"))
     # Had it asked, our words would stand there; and what only totals refused is tried again as soon as they suffice.
     return NOT_ASKED if totals else SAYS.format(message=quote.message)

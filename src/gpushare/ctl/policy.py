@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.ctl import seen
 from gpushare.ctl.source import Forbidden, NotFound, Source
 
@@ -24,18 +24,18 @@ SHIPPED_CONDITIONS = ("has-a-sensible-number-of-containers",)
 Labels = Mapping[str, str]
 
 
-class Expression(api.Struct):
+class Expression(objects.Struct):
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
 
 
-class Selector(api.Struct):
+class Selector(objects.Struct):
     match_labels: dict[str, str] | None = None
     match_expressions: list[Expression] | None = None
 
 
-class Scope(api.Struct):
+class Scope(objects.Struct):
     """What a policy, or a binding, is meant for."""
 
     namespace_selector: Selector | None = None
@@ -44,34 +44,34 @@ class Scope(api.Struct):
     exclude_resource_rules: list[msgspec.Raw] | None = None
 
 
-class Condition(api.Struct):
+class Condition(objects.Struct):
     name: str = ""
 
 
-class PolicySpec(api.Struct):
+class PolicySpec(objects.Struct):
     match_constraints: Scope = msgspec.field(default_factory=Scope)
     match_conditions: list[Condition] | None = None
 
 
-class PolicyObject(api.Struct):
+class PolicyObject(objects.Struct):
     spec: PolicySpec = msgspec.field(default_factory=PolicySpec)
 
 
-class BindingSpec(api.Struct):
+class BindingSpec(objects.Struct):
     policy_name: str = ""
     match_resources: Scope = msgspec.field(default_factory=Scope)
 
 
-class Binding(api.Struct):
+class Binding(objects.Struct):
     spec: BindingSpec = msgspec.field(default_factory=BindingSpec)
 
 
-class Bindings(api.Struct):
+class Bindings(objects.Struct):
     items: list[Binding] | None = None
 
 
-class Namespace(api.Struct):
-    metadata: api.Metadata = msgspec.field(default_factory=api.Metadata)
+class Namespace(objects.Struct):
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
 
 
 class Policy:
@@ -83,7 +83,7 @@ class Policy:
         self._labels: dict[str, Labels | None] = {}
         self.lacking: Forbidden | None = None  # what could not be read
 
-    def changes(self, pod: api.Pod) -> bool | None:
+    def changes(self, pod: objects.Pod) -> bool | None:
         """None: that is not known."""
         try:
             spec, bindings = self._found = self._found or self._read()
@@ -120,7 +120,7 @@ class Policy:
         return self._labels[namespace]
 
 
-def _includes(scope: Scope, namespace: Labels | None, pod: api.Pod) -> bool | None:
+def _includes(scope: Scope, namespace: Labels | None, pod: objects.Pod) -> bool | None:
     if scope.resource_rules or scope.exclude_resource_rules:
         return None
     if not _selects(scope.object_selector, pod.metadata.labels or {}):

@@ -6,11 +6,12 @@ gpushare refuses a node anyway, gpushare's sentence says what it means; only whe
 
 from collections.abc import Collection, Mapping
 
-from gpushare.core import api, fit, intree, names, units
-from gpushare.core.explanation import NodeView, Said, Way
-from gpushare.core.fit import Question
-from gpushare.core.intree import Obstacle
-from gpushare.core.model import PodFacts, Request
+from gpushare.core.explain.report import NodeView, Said, Way
+from gpushare.core.facts import intree, names, objects, units
+from gpushare.core.facts.intree import Obstacle
+from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.placement import fit
+from gpushare.core.placement.fit import Question
 from gpushare.ctl.snapshot import Snapshot
 
 GPU_TOTALS = (names.GPU_MEM, names.GPU_COUNT)
@@ -26,7 +27,7 @@ class Rest:
     def __init__(self, seen: Snapshot) -> None:
         self._seen = seen
         self._nodes = {node.metadata.name: node for node in seen.nodes}
-        self._there: dict[str, list[api.Pod]] = {name: [] for name in self._nodes}
+        self._there: dict[str, list[objects.Pod]] = {name: [] for name in self._nodes}
         for pod in seen.pods:
             if pod.spec.node_name in self._there:
                 self._there[pod.spec.node_name].append(pod)

@@ -11,8 +11,8 @@ from urllib.parse import quote as escaped
 
 import msgspec
 
-from gpushare.core import api, intree, names
-from gpushare.core.explanation import Quote
+from gpushare.core.explain.report import Quote
+from gpushare.core.facts import intree, names, objects
 from gpushare.ctl.source import Forbidden, NotFound, Source
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
@@ -21,21 +21,21 @@ GATED = "SchedulingGated"  # the API server's own reason: no scheduler has looke
 T = TypeVar("T")
 
 
-class Waiting(api.Struct):
+class Waiting(objects.Struct):
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerState(api.Struct):
+class ContainerState(objects.Struct):
     waiting: Waiting | None = None
 
 
-class ContainerStatus(api.Struct):
+class ContainerStatus(objects.Struct):
     name: str = ""
     state: ContainerState | None = None
 
 
-class PodStatus(api.PodStatus):
+class PodStatus(objects.PodStatus):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
@@ -44,15 +44,15 @@ class Pod(intree.Pod):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
-class Series(api.Struct):
+class Series(objects.Struct):
     last_observed_time: str | None = None
 
 
-class EventSource(api.Struct):
+class EventSource(objects.Struct):
     component: str | None = None
 
 
-class Event(api.Struct):
+class Event(objects.Struct):
     reason: str | None = None
     message: str | None = None
     last_timestamp: str | None = None
@@ -68,12 +68,12 @@ class Event(api.Struct):
         return max(again or "", self.last_timestamp or "", self.event_time or "", key=moment)
 
 
-class _Events(api.Struct):
+class _Events(objects.Struct):
     items: list[Event] | None = None
 
 
-class _Names(api.Struct):
-    items: list[api.Pod] | None = None
+class _Names(objects.Struct):
+    items: list[objects.Pod] | None = None
 
 
 def pod(source: Source, namespace: str, name: str) -> Pod:
@@ -82,7 +82,7 @@ def pod(source: Source, namespace: str, name: str) -> Pod:
     return decode(source.get(path), Pod, path)
 
 
-def pods(source: Source, namespace: str) -> list[api.Pod]:
+def pods(source: Source, namespace: str) -> list[objects.Pod]:
     """The pods somebody may have meant: of all namespaces if they may be read, else of this one, else none."""
     for path in ("/api/v1/pods", f"/api/v1/namespaces/{escaped(namespace, safe='')}/pods"):
         try:
@@ -92,7 +92,7 @@ def pods(source: Source, namespace: str) -> list[api.Pod]:
     return []
 
 
-def events(source: Source, of: api.Pod) -> list[Event]:
+def events(source: Source, of: objects.Pod) -> list[Event]:
     """What was said about a pod; nothing if that may not be read."""
     selector = f"involvedObject.uid={of.metadata.uid}"
     path = f"/api/v1/namespaces/{escaped(of.metadata.namespace)}/events?fieldSelector={escaped(selector)}"
@@ -102,7 +102,7 @@ def events(source: Source, of: api.Pod) -> list[Event]:
         return []
 
 
-def quote(of: api.Pod, said: Iterable[Event]) -> Quote | None:
+def quote(of: objects.Pod, said: Iterable[Event]) -> Quote | None:
     """kube-scheduler's last word on a pod; None if it has not looked at it."""
     condition = next((c for c in of.status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     if condition is not None and condition.reason == GATED:

@@ -4,7 +4,8 @@ Most health is in the nodes' own annotations; these ConfigMaps are what a node p
 read them sees what the nodes say. Called by `inspect` and `why`: else both would call a GPU free that nobody gets.
 """
 
-from gpushare.core import api, codec, names
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects
 from gpushare.ctl import seen
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.ctl.source import Forbidden, NotFound, Source
@@ -12,8 +13,8 @@ from gpushare.ctl.source import Forbidden, NotFound, Source
 PATH = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
 
 
-class _ConfigMaps(api.Struct):
-    items: list[api.ConfigMap] | None = None
+class _ConfigMaps(objects.Struct):
+    items: list[objects.ConfigMap] | None = None
 
 
 def mark(world: Snapshot, source: Source) -> None:
@@ -22,9 +23,9 @@ def mark(world: Snapshot, source: Source) -> None:
         found = seen.decode(source.get(PATH), _ConfigMaps, PATH).items or []
     except (Forbidden, NotFound):
         return
-    listed = {one.metadata.name: codec.sick_gpus(one) for one in found}
+    listed = {one.metadata.name: pod_gpus.sick_gpus(one) for one in found}
     for node in world.nodes:
         gpus = listed.get(f"{names.UNHEALTHY_PREFIX}{node.metadata.name}")
-        facts = codec.node_facts(node, gpus, as_original=codec.contradicts(node)) if gpus else None
+        facts = pod_gpus.node_facts(node, gpus, as_original=pod_gpus.contradicts(node)) if gpus else None
         if facts is not None:
             world.ledger.set_node(facts)

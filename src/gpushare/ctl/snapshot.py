@@ -9,9 +9,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gpushare.core import api, codec, intree, patience, request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import intree, objects, request
+from gpushare.core.facts.model import PodFacts
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.scheduling import patience
 from gpushare.ctl.source import Source
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
@@ -21,12 +23,12 @@ PODS = "/api/v1/pods"
 T = TypeVar("T")
 
 
-class Address(api.Struct):
+class Address(objects.Struct):
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(api.NodeStatus):
+class NodeStatus(objects.NodeStatus):
     addresses: list[Address] | None = None
 
 
@@ -36,7 +38,7 @@ class Node(intree.Node):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
-class Items(api.Struct, Generic[T]):
+class Items(objects.Struct, Generic[T]):
     items: list[T] | None = None
 
 
@@ -69,7 +71,7 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
     for node in by_name:
         # The extender believes an annotation for a minute against the node's capacity; a moment cannot tell how long
         # they have contradicted each other, and most that do will not stop by themselves.
-        facts = codec.node_facts(node, frozenset(), as_original=codec.contradicts(node))
+        facts = pod_gpus.node_facts(node, frozenset(), as_original=pod_gpus.contradicts(node))
         if facts is not None:
             ledger.set_node(facts)
     patience.show(ledger, asking)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpushare.core.model import Unit
-from gpushare.core.usage import gpus_of
+from gpushare.core.explain.inspected import gpus_of
+from gpushare.core.facts.model import Unit
 from gpushare.ctl.screen import Screen, cells
 from gpushare.ctl.usage import GpuUse, NodeUse, PodUse, age
 

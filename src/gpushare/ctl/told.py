@@ -17,7 +17,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 
 import gpushare
-from gpushare.core.explanation import VERSION, Explanation
+from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.ctl import seen
 from gpushare.ctl.judge import COMPUTE_HERE
 from gpushare.obs.errors import BAD_INPUT, CLUSTER_NOT_ASKED, UserError

@@ -10,10 +10,10 @@ from datetime import datetime
 
 import msgspec
 
-from gpushare.core import intree, names, units
-from gpushare.core.book import Holding, NodeState
-from gpushare.core.codec import MIB_ABOVE
-from gpushare.core.model import Gpu, NodeFacts, PodFacts, Request, Unit
+from gpushare.core.annotations.pod_gpus import MIB_ABOVE
+from gpushare.core.facts import intree, names, units
+from gpushare.core.facts.model import Gpu, NodeFacts, PodFacts, Request, Unit
+from gpushare.core.ledger.state import Holding, NodeState
 from gpushare.ctl.snapshot import NodeStatus, Snapshot
 
 UNKNOWN = "unknown"

@@ -1,18 +1,21 @@
 """The pods that wait for GPU memory, and why.
 
-Pure, from a `Snapshot`, in the words of `core.fit` and `core.request`, which stand in the pods' conditions as well. One
-line each; `gpushare why` says more about one of them.
+Pure, from a `Snapshot`, in the words of `core.placement.fit` and `core.facts.request`, which stand in the pods'
+conditions as well. One line each; `gpushare why` says more about one of them.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core import api, explain, fit, names, patience, sentences, units
-from gpushare.core.book import NodeState
-from gpushare.core.explanation import KeptView
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal, Request, Unit
+from gpushare.core.explain import event_texts, verdict
+from gpushare.core.explain.report import KeptView
+from gpushare.core.facts import names, objects, units
+from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import NodeState
+from gpushare.core.placement import fit
+from gpushare.core.scheduling import patience
 from gpushare.ctl import table
 from gpushare.ctl.screen import printable
 from gpushare.ctl.snapshot import Snapshot
@@ -91,7 +94,7 @@ def lines(shown: Sequence[Waiting], now: float, *, count: int) -> list[str]:
 
 def why(answer: Answer) -> str:
     if answer.kept is not None:
-        return f"{answer.message}; {sentences.kept(answer.kept)}"
+        return f"{answer.message}; {event_texts.kept(answer.kept)}"
     if answer.closest is not None:
         near = answer.closest
         return f"{answer.message}; closest {near.node} GPU {near.gpu}, {near.short} short"
@@ -125,19 +128,19 @@ def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
 
 
 def _answer(ledger: Ledger, pod: PodFacts, claim: Request) -> Answer:
-    found = explain.survey(ledger, pod)
-    verdict, refused = explain.judge(found)
+    found = verdict.survey(ledger, pod)
+    outcome, refused = verdict.judge(found)
     if not found:
-        return Answer(verdict, fit.NO_SHARED_GPU.code, NO_NODE, _asks(claim, claim.unit or "MiB"))
+        return Answer(outcome, fit.NO_SHARED_GPU.code, NO_NODE, _asks(claim, claim.unit or "MiB"))
     first = ledger.nodes[found[0][0]]
     assert first.facts is not None
     asks = _asks(claim, claim.unit or first.facts.unit)
     if refused is None:
-        return Answer(verdict, "Fits", NOT_GPU_MEMORY.format(node=first.name), asks)
+        return Answer(outcome, "Fits", NOT_GPU_MEMORY.format(node=first.name), asks)
     if refused.code == "TooLarge":
-        return Answer(verdict, refused.code, refused.message, asks, hint=_largest(ledger, found, refused))
+        return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, found, refused))
     closest = _closest(first, pod, claim) if refused.code == "NoSingleGpu" else None
-    return Answer(verdict, refused.code, refused.message, asks, closest, patience.view(ledger, pod))
+    return Answer(outcome, refused.code, refused.message, asks, closest, patience.view(ledger, pod))
 
 
 def _closest(state: NodeState, pod: PodFacts, claim: Request) -> Closest | None:
@@ -166,7 +169,7 @@ def _asks(claim: Request, unit: Unit) -> str:
     return f"{share.units} {unit} over {share.gpus} GPUs" if share.gpus > 1 else f"{share.units} {unit}"
 
 
-def _invalid(claim: Refusal, pod: api.Pod) -> Answer:
+def _invalid(claim: Refusal, pod: objects.Pod) -> Answer:
     """A request that means nothing: as it was written, and what to write instead."""
     containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
     limits = [container.resources.limits or {} for container in containers if container.resources]
@@ -181,6 +184,6 @@ def _invalid(claim: Refusal, pod: api.Pod) -> Answer:
     return Answer("invalid", claim.code, claim.message, asks, hint=printable(hint))
 
 
-def _short(quantity: api.Quantity) -> str:
+def _short(quantity: objects.Quantity) -> str:
     text = str(quantity)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from gpushare.core import api, explain, request
-from gpushare.core.explanation import VERSION, Explanation
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request
+from gpushare.core.explain import verdict
+from gpushare.core.explain.report import VERSION, Explanation
+from gpushare.core.facts import objects, request
+from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import judge, seen, sick, snapshot, whytext
 from gpushare.ctl.rest import Rest
 from gpushare.ctl.screen import Screen
@@ -98,7 +99,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     quote = seen.quote(pod, events)
     if not isinstance(facts.claim, Request) or facts.finished:
         # Whatever the cluster is like, the answer is the same.
-        return Found(judge.finished(explain.explain(Ledger(), facts), pod, quote, now))
+        return Found(judge.finished(verdict.explain(Ledger(), facts), pod, quote, now))
     told = _told(extender, pod) if extender is not None else None
     try:
         world = snapshot.read(source, now)
@@ -175,5 +176,5 @@ def _no_such_pod(source: Source, namespace: str, name: str, program: str) -> Use
     return UserError(f'no pod "{name}" in namespace {namespace}', why, way)
 
 
-def _namespace(pod: api.Pod, namespace: str) -> str:
+def _namespace(pod: objects.Pod, namespace: str) -> str:
     return pod.metadata.namespace or namespace

@@ -3,9 +3,9 @@
 Pure. The part of `whytext` for pods that nothing is to be found out for.
 """
 
-from gpushare.core import explanation
-from gpushare.core.explanation import Explanation, Holder, Spot
-from gpushare.core.sentences import gpu_list
+from gpushare.core.explain import report
+from gpushare.core.explain.event_texts import gpu_list
+from gpushare.core.explain.report import Explanation, Holder, Spot
 from gpushare.ctl.usage import UNASKED, UNUSABLE
 from gpushare.ctl.whyways import unit_of
 
@@ -16,7 +16,7 @@ DELETING = "It is being deleted; what it holds comes free when its containers ha
 
 def runs(said: Explanation, who: str) -> list[str]:
     """One line, and one more for each GPU if it has several."""
-    if said.code == explanation.ENDED:
+    if said.code == report.ENDED:
         why = f": {said.detail}" if said.detail else ""
         return [f"{who} {said.message}{why}. It holds no GPU memory any more."]
     lines = _placed(said, who)
@@ -27,7 +27,7 @@ def _placed(said: Explanation, who: str) -> list[str]:
     node, unit = said.pod.node or "", unit_of(said)
     if not said.has:
         return [_without_gpu(said, who, node, unit)]
-    if said.owner == explanation.KUBELET:
+    if said.owner == report.KUBELET:
         return [f"{who} has {_gpus(said, node)} ({_amounts(said, unit)}), but {said.detail}. {KUBELETS_PART}"]
     first = f"{who} runs on {_gpus(said, node)}: {_amounts(said, unit)} ({_containers(said)})."
     if len(said.has) == 1:
@@ -41,9 +41,9 @@ def _without_gpu(said: Explanation, who: str, node: str, unit: str) -> str:
         amount = sum(share.units for share in said.request.shares) if said.request is not None else 0
         held = f" ({amount} {unit})" if amount else ""
         return f"{who} is bound to {node} without a GPU{held}: {said.detail}"
-    verb = "runs on" if said.owner == explanation.GPUSHARE else "is bound to"
+    verb = "runs on" if said.owner == report.GPUSHARE else "is bound to"
     why = f", but {said.detail}" if said.detail else ""
-    owner = f" {KUBELETS_PART}" if said.owner == explanation.KUBELET and why else ""
+    owner = f" {KUBELETS_PART}" if said.owner == report.KUBELET and why else ""
     return f"{who} {verb} {node}{why}.{owner}"
 
 

@@ -6,8 +6,9 @@ keeps waiting.
 
 import re
 
-from gpushare.core import names, sentences, units
-from gpushare.core.explanation import Explanation
+from gpushare.core.explain import event_texts
+from gpushare.core.explain.report import Explanation
+from gpushare.core.facts import names, units
 from gpushare.ctl import whyways
 from gpushare.ctl.whytable import of_total, usable
 
@@ -32,7 +33,7 @@ _MIB_IN_GIB = 1024
 
 def invalid(said: Explanation, who: str, *, exists: bool) -> list[str]:
     """A request that means nothing, and what to write instead."""
-    detail, way = sentences.capital(said.detail), ""
+    detail, way = event_texts.capital(said.detail), ""
     if found := _NOT_MEMORY.fullmatch(said.detail):
         detail = READ_AS.format(**found.groupdict())
         way = f'Write a plain number: "{found["write"]}"{_rounded(found)}.'

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from gpushare.core.explanation import Explanation, GpuView, NodeView, ShareView
+from gpushare.core.explain.report import Explanation, GpuView, NodeView, ShareView
 
 MOST_ROWS = 5
 HEADS = ("NODE", "GPU MEMORY (gpushare)", "THE REST (kube-scheduler)")

@@ -8,8 +8,8 @@ import re
 import textwrap
 from typing import NamedTuple
 
-from gpushare.core import explanation, sentences
-from gpushare.core.explanation import Explanation, ShareView, Spot
+from gpushare.core.explain import event_texts, report
+from gpushare.core.explain.report import Explanation, ShareView, Spot
 from gpushare.ctl import look, seen, whyshort, whyways
 from gpushare.ctl.screen import printable
 from gpushare.ctl.whyruns import runs
@@ -44,11 +44,11 @@ def _lines(said: Explanation, how: How) -> list[str]:
     who = f"{said.pod.name} ({how.file})" if how.file else said.pod.name
     if said.replicas is not None and (said.kind == DAEMON or (said.replicas.asked != 1 and said.verdict != "never")):
         return _replicas(said, how, who)
-    if said.code == explanation.NOT_ADMITTED:
+    if said.code == report.NOT_ADMITTED:
         return _wrapped([NOT_CREATED.format(who=who, message=said.message), f"  {APIS_PART}"], how)
     if said.verdict == "invalid":
         return _wrapped(whyshort.invalid(said, who, exists=not how.file), how)
-    if said.code == explanation.NO_REQUEST:
+    if said.code == report.NO_REQUEST:
         return _wrapped([NO_PART.format(who=who), *_quote(said, how)], how)
     if said.verdict == "runs":
         return _wrapped(runs(said, who), how)
@@ -124,7 +124,7 @@ def _refused(said: Explanation, how: How, who: str) -> list[str]:
 def _reason(said: Explanation) -> str:
     """The refusal in a sentence of its own. Those about nodes are said of all of them, or of the closest."""
     if said.code == "NoSharedGpu":
-        return sentences.NO_NODE[0].lower() + sentences.NO_NODE[1:].rstrip(".")
+        return event_texts.NO_NODE[0].lower() + event_texts.NO_NODE[1:].rstrip(".")
     if not said.message.startswith(NODES):
         return said.message
     same = all(view.gpushare is not None and view.gpushare.message == said.message for view in said.nodes)
@@ -142,7 +142,7 @@ def _evidence(said: Explanation, how: How) -> list[str]:
 def _out(said: Explanation, how: How) -> list[str]:
     """Ways out, and whose turn it is."""
     lines: list[str] = []
-    if said.code == explanation.KEPT_OFF:
+    if said.code == report.KEPT_OFF:
         lines.append(f"  {whyways.kept_off(said)}")
     elif hint := whyways.hint(said):
         lines.append(f"  {hint}")
@@ -155,7 +155,7 @@ def _out(said: Explanation, how: How) -> list[str]:
     elif phrases:
         lines += ["  It would fit if", *(f"    - {phrase}" for phrase in phrases)]
     lines += [f"  {more}" for more in (whyways.eviction(said), _barred(said)) if more]
-    if said.owner == explanation.SCHEDULER or how.wide or not said.nodes or _barred(said):
+    if said.owner == report.SCHEDULER or how.wide or not said.nodes or _barred(said):
         lines += _quote(said, how)
     if said.detail:  # gpushare's own event, for somebody who may read nothing but the pod
         lines.append(f"  gpushare: {said.detail}")
@@ -165,7 +165,7 @@ def _out(said: Explanation, how: How) -> list[str]:
 def _barred(said: Explanation) -> str:
     """Said where freeing memory alone would not help."""
     shared = [view for view in said.nodes if view.gpus]
-    if said.code == explanation.KEPT_OFF or not shared or any(view.scheduler is None for view in shared):
+    if said.code == report.KEPT_OFF or not shared or any(view.scheduler is None for view in shared):
         return ""
     return BARRED
 

@@ -1,13 +1,14 @@
 """What would make it fit, in words: the last part of what `why` says.
 
-Pure. Each way of `core.ways` is a phrase after "It would fit if"; refusals that are not about room have a sentence of
-their own that says whose turn it is. Called by `whytext`.
+Pure. Each way of `core.explain.ways_out` is a phrase after "It would fit if"; refusals that are not about room have a
+sentence of their own that says whose turn it is. Called by `whytext`.
 """
 
 from collections.abc import Callable
 
-from gpushare.core import names, sentences
-from gpushare.core.explanation import Explanation, Holder, NodeView, Way
+from gpushare.core.explain import event_texts
+from gpushare.core.explain.report import Explanation, Holder, NodeView, Way
+from gpushare.core.facts import names
 from gpushare.ctl.whytable import ROOM, counted, one_share
 
 NOT_OURS = "That is kube-scheduler's rule, not GPU memory."
@@ -125,7 +126,7 @@ def eviction(said: Explanation) -> str:
 def kept_for(said: Explanation) -> str:
     """Whose turn it is: its own, or that of others: more important, or for longer."""
     if said.kept is not None:
-        return f"{sentences.kept(said.kept)}."
+        return f"{event_texts.kept(said.kept)}."
     mine = f"{said.pod.namespace}/"
     named = [name.removeprefix(mine) for name in said.before if name]
     rest = len(said.before) - len(named[:MOST_NAMES])

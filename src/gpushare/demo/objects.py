@@ -5,7 +5,7 @@ Data only. `story` creates these one after the other.
 
 from typing import Any, Literal, NamedTuple
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.nodes import VERSION
 
 Object = dict[str, Any]

@@ -9,9 +9,10 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from gpushare.core import explain, names, request
-from gpushare.core.explanation import Explanation
-from gpushare.core.model import Pin
+from gpushare.core.explain import verdict
+from gpushare.core.explain.report import Explanation
+from gpushare.core.facts import names, request
+from gpushare.core.facts.model import Pin
 from gpushare.demo import objects, told
 from gpushare.demo.extender import Extender
 from gpushare.demo.stage import Stage
@@ -167,7 +168,7 @@ class Story:
 
     def _explained(self, name: str) -> Explanation:
         (pod,) = self._world.pods(name)
-        return explain.explain(self._world.look().ledger, request.facts(pod, None))
+        return verdict.explain(self._world.look().ledger, request.facts(pod, None))
 
     def _where_is(self, name: str) -> str:
         return _where(self._world.places(self._world.bound(name)))

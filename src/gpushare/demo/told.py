@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpushare.core import names, usage
+from gpushare.core.explain import inspected
+from gpushare.core.facts import names
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.demo.checks import Check
 from gpushare.devcluster.status import ApiError
@@ -63,7 +64,7 @@ async def containers(seen: Snapshot, logs: Logs, nodes: Mapping[str, Node]) -> l
         facts, pod = seen.ledger.nodes[holding.node].facts, holding.pod
         assert facts is not None
         uuids = {gpu.index: gpu.uuid for gpu in facts.gpus}
-        for name, gpus in usage.gpus_of(pod, facts).items():
+        for name, gpus in inspected.gpus_of(pod, facts).items():
             container = (pod.namespace, pod.name, name)
             kubelets = given[holding.node].get(container, frozenset()) if holding.node in given else None
             found.append(Told(container, _sees(logs, container), frozenset(uuids[i] for i in gpus), kubelets))

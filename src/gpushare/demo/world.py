@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import aiohttp
 import msgspec
 
-from gpushare.core import intree
+from gpushare.core.facts import intree
 from gpushare.ctl import inspect, snapshot
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.demo import checks

@@ -10,7 +10,7 @@ for no GPU is told that it has none.
 from collections.abc import Mapping
 from typing import Final
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster import quantity
 from gpushare.devcluster.status import Object
 

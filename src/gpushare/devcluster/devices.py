@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from gpushare.core import units
+from gpushare.core.facts import units
 from gpushare.devcluster.status import Object
 
 UNAVAILABLE: Final = "requested number of devices unavailable for {resource}. Requested: {size}, Available: {free}"

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.status import Object
 
 GPUS: Final = (16276, 16276)  # MiB

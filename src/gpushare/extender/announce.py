@@ -1,19 +1,20 @@
 """Events: where a pod went, and why another waits.
 
 A Warning is due when kube-scheduler's condition on a pod says it cannot be scheduled, not when we are asked: the
-scheduler compares totals first and often refuses without asking. Texts come from `core.sentences`; they are made
-when there is time to send them, because looking at every node for every waiting pod would be in the way, and for each
-namespace in turn. Only the nodes that a pod may use are looked at: room elsewhere is no use to it.
+scheduler compares totals first and often refuses without asking. Texts come from `core.explain.event_texts`; they are
+made when there is time to send them, because looking at every node for every waiting pod would be in the way, and for
+each namespace in turn. Only the nodes that a pod may use are looked at: room elsewhere is no use to it.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from gpushare.core import patience, sentences
-from gpushare.core.book import Kept
-from gpushare.core.cost import CALL_LOOKS, Budget
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Pin, Places, PodFacts, Request
+from gpushare.core.explain import event_texts
+from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import Kept
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling import patience
 from gpushare.core.turns import Turns
 from gpushare.extender.slices import by_and_by
 from gpushare.kube.events import Recorder
@@ -42,13 +43,13 @@ class Announcer:
         # A node may go, or lose GPUs, while the binding is written.
         free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
         left = [free.get(gpu.key, 0) for gpu in facts.gpus]
-        self._say(pod, "Normal", sentences.ASSIGNED, sentences.assigned(facts, claim, places, left))
+        self._say(pod, "Normal", event_texts.ASSIGNED, event_texts.assigned(facts, claim, places, left))
 
     def kept(self, kept: Kept, waited: float) -> None:
         """A pod has waited so long that GPUs are kept for it."""
         view = patience.view(self._ledger, kept.pod)
         if view is not None:
-            self._say(kept.pod, "Normal", sentences.GPU_KEPT, sentences.turn(view, waited))
+            self._say(kept.pod, "Normal", event_texts.GPU_KEPT, event_texts.turn(view, waited))
 
     def waits(self, pod: PodFacts) -> None:
         """A pod was refused, or has just appeared: it may deserve a word."""
@@ -59,7 +60,7 @@ class Announcer:
         self._due.drop(uid)
 
     def second_extender(self, pod: PodFacts, identity: str) -> None:
-        self._say(pod, "Warning", sentences.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
+        self._say(pod, "Warning", event_texts.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
 
     def bound(self, pod: PodFacts) -> None:
         """A pod is seen on a node. If no extender bound it, the node is told: on nodes of the original plugin by us,
@@ -68,7 +69,7 @@ class Announcer:
         if state is not None and state.facts is not None and state.facts.pin is Pin.ORIGINAL:
             self._recorder.record(
                 kind="Node", namespace="", name=pod.node, uid=pod.node, type="Warning",
-                reason=sentences.BOUND_BY_HAND, message=sentences.bound_by_hand(pod, sentences.COUNTS_ON_ALL),
+                reason=event_texts.BOUND_BY_HAND, message=event_texts.bound_by_hand(pod, event_texts.COUNTS_ON_ALL),
             )  # fmt: skip
 
     def mixed_units(self, nodes: Iterable[NodeFacts]) -> None:
@@ -85,7 +86,7 @@ class Announcer:
                 text = MIXED.format(unit=facts.unit, other=other)
                 self._recorder.record(
                     kind="Node", namespace="", name=facts.name, uid=facts.name,
-                    type="Warning", reason=sentences.MIXED_UNITS, message=text,
+                    type="Warning", reason=event_texts.MIXED_UNITS, message=text,
                 )  # fmt: skip
 
     async def run(self, allowed: Allowed) -> None:
@@ -96,9 +97,9 @@ class Announcer:
                 _, pod = self._due.take()
                 among = allowed(pod)
                 surveyed = self._is_stuck(pod, among)
-                said = await by_and_by(sentences.telling(self._ledger, pod, among, CALL_LOOKS)) if surveyed else None
+                said = await by_and_by(event_texts.telling(self._ledger, pod, among, CALL_LOOKS)) if surveyed else None
                 # Before the scheduler has said anything, only what can never run is worth a word.
-                if said is not None and (pod.unschedulable or said[0] != sentences.NO_GPU_FITS):
+                if said is not None and (pod.unschedulable or said[0] != event_texts.NO_GPU_FITS):
                     self._say(pod, "Warning", *said)
                 await asyncio.sleep(PAUSE if surveyed else 0)
             self._wanted.clear()

@@ -14,19 +14,19 @@ import time
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from gpushare.core import api as objects
-from gpushare.core import names, patience
-from gpushare.core.cost import CALL_LOOKS, Budget
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Unit
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import PodFacts, Unit
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling import patience
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender import listen, server, sync
 from gpushare.extender.announce import Announcer
 from gpushare.extender.binder import Binder
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.notes import GONE, Notes
 from gpushare.extender.verbs import Verbs
-from gpushare.extender.waiting import Waiting
 from gpushare.kube import client, explain
 from gpushare.kube.auth import Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpushare.core import api, codec, names, request
-from gpushare.core.book import State
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import State
+from gpushare.core.scheduling.pending import KnownPods
 from gpushare.extender.announce import Announcer
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api
@@ -143,7 +144,7 @@ class Binder:
         facts = self._ledger.nodes[node].facts
         assert facts is not None  # a reservation was just made there
         try:
-            notes = codec.write(claim, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
+            notes = pod_gpus.write(claim, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
             outcome = await self._write(pod, node, notes)
             if outcome.ours:
                 self._bound(pod, claim, facts, places, notes)
@@ -238,7 +239,7 @@ class Binder:
         self._learn(found)
         return Outcome("" if bound_to == node else ALREADY.format(pod=pod.name, node=bound_to))
 
-    def _learn(self, found: api.Pod) -> None:
+    def _learn(self, found: objects.Pod) -> None:
         """Somebody else bound it: what it has counts from now on, not from when the watch shows it."""
         holding = self._ledger.holdings.get(found.metadata.uid)
         if holding is not None and holding.state is State.RESERVED:  # else the watch knows better
@@ -247,7 +248,7 @@ class Binder:
             if learnt is not None:
                 learnt.seen = False  # by the watch: a list that began before may lack it
 
-    async def _read_until_answered(self, pod: PodFacts) -> api.Pod | None:
+    async def _read_until_answered(self, pod: PodFacts) -> objects.Pod | None:
         delay, longest = RETRY_SECONDS
         while True:
             try:

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gpushare.core import names
-from gpushare.core.ledger import Ledger
+from gpushare.core.facts import names
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.obs import metrics
 
 Ages = Callable[[], Iterable[tuple[str, float]]]  # of each watch, in seconds

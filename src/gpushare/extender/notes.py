@@ -8,9 +8,10 @@ order. Called by `app`.
 import asyncio
 from collections.abc import Mapping
 
-from gpushare.core import names, patience
-from gpushare.core.model import PodFacts
-from gpushare.core.patience import Turn
+from gpushare.core.facts import names
+from gpushare.core.facts.model import PodFacts
+from gpushare.core.scheduling import patience
+from gpushare.core.scheduling.patience import Turn
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.obs import log

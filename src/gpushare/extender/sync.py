@@ -9,15 +9,16 @@ from collections.abc import Callable, Collection, Set
 
 import msgspec
 
-from gpushare.core import api, codec, intree, names, request
-from gpushare.core.book import Holding, State
-from gpushare.core.intree import NodeRules
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Rules, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import intree, names, objects, request
+from gpushare.core.facts.intree import NodeRules
+from gpushare.core.facts.model import PodFacts, Request, Rules, Unit
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import Holding, State
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender.announce import Announcer
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.waiting import Waiting
 
 CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
 MOST_REQUESTS, MOST_NAMES = 100_000, 20_000  # kept once; then sharing begins anew, so that what is gone is let go
@@ -51,7 +52,7 @@ class Pods:
         self._unbound_after_all: dict[str, PodFacts] = {}  # bound as we know it, and last shown unbound
         self.unsure: list[PodFacts] = []  # not in a list, or not as we know them: to be asked for one by one
 
-    def upsert(self, item: api.Pod) -> None:
+    def upsert(self, item: objects.Pod) -> None:
         facts = request.facts(item, self._unit)
         if facts.claim is None:
             return
@@ -66,7 +67,7 @@ class Pods:
         else:
             self._unbound(pod)
 
-    def remove(self, item: api.Pod) -> None:
+    def remove(self, item: objects.Pod) -> None:
         self.gone(item.metadata.uid)
 
     def gone(self, uid: str) -> None:
@@ -88,7 +89,7 @@ class Pods:
         if self._synced_at is None:
             self._synced_at = self._clock()
 
-    def made_sure(self, asked: PodFacts, held: Holding | None, found: api.Pod | None) -> None:
+    def made_sure(self, asked: PodFacts, held: Holding | None, found: objects.Pod | None) -> None:
         """What became of a pod that we were unsure of. `held`: what it held when it was asked for."""
         if found is None or found.metadata.uid != asked.uid:
             self.gone(asked.uid)
@@ -158,25 +159,25 @@ class Nodes:
 
     def __init__(self, ledger: Ledger, announcer: Announcer, *, unit: Unit | None, clock: Clock) -> None:
         self._ledger, self._announcer, self._unit, self._clock = ledger, announcer, unit, clock
-        self._nodes: dict[str, api.Node] = {}
+        self._nodes: dict[str, objects.Node] = {}
         self._sick: dict[str, frozenset[int]] = {}
         self._contradicts_since: dict[str, float] = {}
         self._rules: dict[str, NodeRules] = {}
         self._allowed: dict[Rules | None, frozenset[str] | None] = {}
 
-    def upsert(self, item: api.Node) -> None:
-        name, node = item.metadata.name, codec.slim(item)
+    def upsert(self, item: objects.Node) -> None:
+        name, node = item.metadata.name, pod_gpus.slim(item)
         self._see_rules(name, intree.node_rules(item))
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
-        if codec.contradicts(item):
+        if pod_gpus.contradicts(item):
             self._contradicts_since.setdefault(name, self._clock())
         else:
             self._contradicts_since.pop(name, None)
         self._settle(name)
 
-    def remove(self, item: api.Node) -> None:
+    def remove(self, item: objects.Node) -> None:
         self._forget(item.metadata.name)
 
     def relisted(self, kept: Set[str]) -> None:
@@ -227,7 +228,7 @@ class Nodes:
     def _settle(self, name: str) -> None:
         since = self._contradicts_since.get(name)
         as_original = since is not None and self._clock() - since > CONTRADICTION_SECONDS
-        facts = codec.node_facts(self._nodes[name], self._sick.get(name, frozenset()), as_original=as_original)
+        facts = pod_gpus.node_facts(self._nodes[name], self._sick.get(name, frozenset()), as_original=as_original)
         if facts is None:
             self._ledger.remove_node(name)
         else:
@@ -246,13 +247,13 @@ class ConfigMaps:
         self._nodes = nodes
         self._listed: set[str] = set()
 
-    def upsert(self, item: api.ConfigMap) -> None:
+    def upsert(self, item: objects.ConfigMap) -> None:
         node = _node_of(item)
         if node:
             self._listed.add(node)
-            self._nodes.sick(node, codec.sick_gpus(item))
+            self._nodes.sick(node, pod_gpus.sick_gpus(item))
 
-    def remove(self, item: api.ConfigMap) -> None:
+    def remove(self, item: objects.ConfigMap) -> None:
         node = _node_of(item)
         if node:
             self._listed.discard(node)
@@ -264,6 +265,6 @@ class ConfigMaps:
             self._nodes.sick(node, frozenset())
 
 
-def _node_of(item: api.ConfigMap) -> str:
+def _node_of(item: objects.ConfigMap) -> str:
     name = item.metadata.name
     return name.removeprefix(names.UNHEALTHY_PREFIX) if name.startswith(names.UNHEALTHY_PREFIX) else ""

@@ -8,17 +8,19 @@ from the moment it is made: the node that will be chosen is held before the answ
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from gpushare.core import explain, preempt, request, score, usage
-from gpushare.core.book import NodeState, State
-from gpushare.core.cost import CALL_LOOKS, Budget
-from gpushare.core.explanation import Explanation
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal, Request, Unit
+from gpushare.core.explain import inspected, verdict
+from gpushare.core.explain.report import Explanation
+from gpushare.core.facts import request
+from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import NodeState, State
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling import preempt, ranking
+from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.core.steps import Steps
 from gpushare.extender import wire
-from gpushare.extender.known import KnownPods
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.waiting import Waiting
 from gpushare.extender.wire import BadRequest, FilterResult, HostPriority, MetaPod, MetaVictims, PreemptResult
 
 BOUND_ALREADY = "it is bound to {node} already"
@@ -76,7 +78,7 @@ class Verbs:
         return wire.encode(offer.result(fits, {}, {}))
 
     def _best(self, claim: Request, pod: PodFacts, among: Sequence[str], budget: Budget) -> list[str]:
-        best = score.first(self._ledger, claim, pod, among, claim.policy or self._policy, budget)
+        best = ranking.first(self._ledger, claim, pod, among, claim.policy or self._policy, budget)
         # A long search may give up in the order of a policy although there is room: then all that fit are answered.
         return [best] if best is not None else self._ledger.fitting(claim, pod, among, budget)
 
@@ -90,7 +92,7 @@ class Verbs:
             return b"[]"
         self._ledger.release(pod.uid)
         policy = pod.claim.policy or self._policy
-        scores = score.best(self._ledger, pod.claim, pod, offer.names, policy, Budget(CALL_LOOKS))
+        scores = ranking.best(self._ledger, pod.claim, pod, offer.names, policy, Budget(CALL_LOOKS))
         if scores:
             self._remember(pod)
             self._hold(pod, pod.claim, scores[0][0])
@@ -126,7 +128,7 @@ class Verbs:
             if state is None or state.facts is None:
                 return 404, wire.encode({"nodes": [], "error": NO_SUCH_NODE.format(name=name[:253])})
             states = [state]
-        views = [usage.inspected(state) for state in states if state.facts is not None]
+        views = [inspected.inspected(state) for state in states if state.facts is not None]
         return 200, wire.encode({"nodes": sorted(views, key=lambda view: str(view["name"]))})
 
     def explain(self, namespace: str, name: str) -> Steps[Answer]:
@@ -134,7 +136,7 @@ class Verbs:
         pod = self._known.find(namespace, name) or self._holder(namespace, name)
         if pod is None:
             message = NO_SUCH_POD.format(name=name[:253], namespace=namespace[:253])
-            return 404, wire.encode({"version": explain.VERSION, "error": message})
+            return 404, wire.encode({"version": verdict.VERSION, "error": message})
         return 200, wire.encode((yield from self._explain(pod)))
 
     def explain_pod(self, body: bytes) -> Steps[Answer]:
@@ -144,13 +146,13 @@ class Verbs:
         try:
             pod = request.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:
-            return 200, wire.encode({"version": explain.VERSION, "error": str(error)})
+            return 200, wire.encode({"version": verdict.VERSION, "error": str(error)})
         return 200, wire.encode((yield from self._explain(pod)))
 
     def _explain(self, pod: PodFacts) -> Steps[Explanation]:
         allowed = self._allowed(pod)
         barred = () if allowed is None else self._ledger.nodes.keys() - allowed
-        return explain.explaining(self._ledger, pod, barred=barred, policy=self._policy, looks=CALL_LOOKS)
+        return verdict.explaining(self._ledger, pod, barred=barred, policy=self._policy, looks=CALL_LOOKS)
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 
 NOT_JSON = "the request is not what a scheduler sends: {error}"
 T = TypeVar("T")
@@ -19,7 +19,7 @@ class BadRequest(Exception):
 
 
 class NodeItem(msgspec.Struct, gc=False):
-    metadata: api.Metadata = msgspec.field(default_factory=api.Metadata)
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
 
 
 class NodeList(msgspec.Struct):
@@ -29,7 +29,7 @@ class NodeList(msgspec.Struct):
 class Args(msgspec.Struct, rename="pascal"):
     """Filter and prioritize."""
 
-    pod: api.Pod | None = None
+    pod: objects.Pod | None = None
     nodes: NodeList | None = None
     node_names: list[str] | None = None
 
@@ -55,7 +55,7 @@ class AnyVictim(msgspec.Struct):
 
     new: str = msgspec.field(name="UID", default="")
     old: str = msgspec.field(name="uid", default="")
-    metadata: api.Metadata = msgspec.field(default_factory=api.Metadata)
+    metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
 
 
 class AnyVictims(msgspec.Struct):
@@ -70,7 +70,7 @@ class AnyVictims(msgspec.Struct):
 
 
 class PreemptArgs(msgspec.Struct):
-    pod: api.Pod | None = msgspec.field(name="Pod", default=None)
+    pod: objects.Pod | None = msgspec.field(name="Pod", default=None)
     by_uid: dict[str, AnyVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
     whole: dict[str, AnyVictims] | None = msgspec.field(name="NodeNameToVictims", default=None)
     old: dict[str, AnyVictims] | None = msgspec.field(name="NodeToVictims", default=None)  # before 1.17
@@ -122,12 +122,12 @@ _args = msgspec.json.Decoder(Args)
 _bind = msgspec.json.Decoder(BindArgs)
 _preempt = msgspec.json.Decoder(PreemptArgs)
 _item = msgspec.json.Decoder(NodeItem)
-_pod = msgspec.json.Decoder(api.Pod)
+_pod = msgspec.json.Decoder(objects.Pod)
 _loose = msgspec.json.Decoder(dict[str, msgspec.Raw])
 encode = msgspec.json.Encoder().encode
 
 
-def read_args(body: bytes) -> tuple[api.Pod, Offer]:
+def read_args(body: bytes) -> tuple[objects.Pod, Offer]:
     args = _decode(_args, body)
     if args.pod is None or (args.node_names is None and args.nodes is None):
         args = _decode(_args, _spelled(body, ("Pod", "Nodes", "NodeNames")))
@@ -157,7 +157,7 @@ def read_preempt(body: bytes) -> PreemptArgs:
     return args
 
 
-def read_pod(body: bytes) -> api.Pod:
+def read_pod(body: bytes) -> objects.Pod:
     return _decode(_pod, body)
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 import yarl
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.kube import answers, models, stream
 from gpushare.kube.auth import Access
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
@@ -117,11 +117,11 @@ class Api:
         listed = await self.get(SOME_PODS if path == ALL_PODS else path, models.Versioned, asked)
         return listed.metadata.resource_version
 
-    async def get_pod(self, namespace: str, name: str) -> api.Pod | None:
-        return await self._if_there(_pod(namespace, name), api.Pod)
+    async def get_pod(self, namespace: str, name: str) -> objects.Pod | None:
+        return await self._if_there(_pod(namespace, name), objects.Pod)
 
-    async def get_config_map(self, namespace: str, name: str) -> api.ConfigMap | None:
-        return await self._if_there(_config_map(namespace, name), api.ConfigMap)
+    async def get_config_map(self, namespace: str, name: str) -> objects.ConfigMap | None:
+        return await self._if_there(_config_map(namespace, name), objects.ConfigMap)
 
     async def create_config_map(
         self, namespace: str, name: str, labels: Mapping[str, str], data: Mapping[str, str]
@@ -156,11 +156,11 @@ class Api:
         body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
         await self._request("PATCH", _pod(namespace, name), body=body, content_type=MERGE_PATCH)
 
-    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str]) -> api.Node:
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str]) -> objects.Node:
         """Sets annotations. Answers the node as it is then."""
         return await self._patch_node(_node(name), {"metadata": {"annotations": dict(annotations)}})
 
-    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int]) -> api.Node:
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int]) -> objects.Node:
         """Sets resources that no device plugin reports; kubelet makes them allocatable and keeps them."""
         amounts = {resource: str(amount) for resource, amount in capacity.items()}
         return await self._patch_node(_node(name) + "/status", {"status": {"capacity": amounts}})
@@ -193,8 +193,10 @@ class Api:
                 return None
             raise
 
-    async def _patch_node(self, path: str, body: object) -> api.Node:
-        return answers.decode(await self._request("PATCH", path, body=body, content_type=MERGE_PATCH), api.Node, path)
+    async def _patch_node(self, path: str, body: object) -> objects.Node:
+        return answers.decode(
+            await self._request("PATCH", path, body=body, content_type=MERGE_PATCH), objects.Node, path
+        )
 
     async def _same_pod(self, namespace: str, name: str, uid: str) -> None:
         pod = await self.get_pod(namespace, name)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.core.turns import Turns
 from gpushare.kube import client, models
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable

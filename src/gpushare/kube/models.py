@@ -1,64 +1,65 @@
-"""What goes over the wire around the objects of `core.api`: lists, watch events, answers, bindings and events.
+"""What goes over the wire around the objects of `core.facts.objects`: lists, watch events, answers, bindings and
+events.
 
-Used by `client` and `events`. As in `core.api`, nothing that arrives is trusted to be there.
+Used by `client` and `events`. As in `core.facts.objects`, nothing that arrives is trusted to be there.
 """
 
 from typing import Generic, TypeVar
 
 import msgspec
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 
 T = TypeVar("T")
 
 
-class ListMeta(api.Struct):
+class ListMeta(objects.Struct):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class ListOf(api.Struct, Generic[T]):
+class ListOf(objects.Struct, Generic[T]):
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
     items: list[T] | None = None
 
 
-class WireEvent(api.Struct):
+class WireEvent(objects.Struct):
     """One line of a watch. What the object is depends on the type, so it is decoded in a second step."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class Versioned(api.Struct):
+class Versioned(objects.Struct):
     """Of a bookmark only the resource version matters."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
 
-class StatusDetails(api.Struct):
+class StatusDetails(objects.Struct):
     retry_after_seconds: int | None = None
 
 
-class Status(api.Struct):
+class Status(objects.Struct):
     code: int | None = None
     reason: str | None = None
     message: str | None = None
     details: StatusDetails | None = None
 
 
-class ServerVersion(api.Struct):
+class ServerVersion(objects.Struct):
     major: str = ""
     minor: str = ""
 
 
-class ObjectMeta(api.Struct):
+class ObjectMeta(objects.Struct):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     annotations: dict[str, str] | None = None
 
 
-class ObjectReference(api.Struct, omit_defaults=False):
+class ObjectReference(objects.Struct, omit_defaults=False):
     kind: str
     name: str
     api_version: str = "v1"
@@ -66,18 +67,18 @@ class ObjectReference(api.Struct, omit_defaults=False):
     uid: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Binding(api.Struct, omit_defaults=False):
+class Binding(objects.Struct, omit_defaults=False):
     metadata: ObjectMeta
     target: ObjectReference
     kind: str = "Binding"
     api_version: str = "v1"
 
 
-class EventSource(api.Struct):
+class EventSource(objects.Struct):
     component: str = ""
 
 
-class Event(api.Struct, omit_defaults=False):
+class Event(objects.Struct, omit_defaults=False):
     """A core/v1 Event."""
 
     metadata: ObjectMeta

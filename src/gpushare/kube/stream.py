@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import aiohttp
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 from gpushare.kube import answers, models
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
@@ -20,7 +20,7 @@ SILENT = "SILENT"  # ours: the API server has said nothing for a while
 class Object(Protocol):
     """Whatever can be watched."""
 
-    metadata: api.Metadata
+    metadata: objects.Metadata
 
 
 T = TypeVar("T", bound=Object)

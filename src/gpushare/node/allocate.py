@@ -8,7 +8,7 @@ first refusal makes the caller look and ask again. Called by `service`.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gpushare.core.model import Gpu, Refusal, Role
+from gpushare.core.facts.model import Gpu, Refusal, Role
 from gpushare.node import handing, prefer
 from gpushare.node.desk import Desk, count
 from gpushare.node.ids import Units

@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpushare.core import api as objects
-from gpushare.core.model import NodeFacts, Pin, Unit
+from gpushare.core.facts import objects
+from gpushare.core.facts.model import NodeFacts, Pin, Unit
 from gpushare.gpu.device import Backend
 from gpushare.kube import client, explain
 from gpushare.kube.auth import Access

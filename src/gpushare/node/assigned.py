@@ -8,8 +8,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from gpushare.core import names
-from gpushare.core.model import Request
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Request
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff

@@ -6,8 +6,10 @@ about what is found: whoever reads the event decides.
 
 from collections.abc import Iterable, Mapping
 
-from gpushare.core import api, codec, names, request, sentences, units, usage
-from gpushare.core.model import Data, NodeFacts, PodFacts, Request, Share, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.explain import event_texts, inspected
+from gpushare.core.facts import names, objects, request, units
+from gpushare.core.facts.model import Data, NodeFacts, PodFacts, Request, Share, Unit
 from gpushare.node.pods import NO_GPU, Container, ContainerStatus, NodePod
 
 OVERCOMMITTED = "GPUOvercommitted"
@@ -15,7 +17,7 @@ WRONG_GPU = "WrongGPU"
 NVIDIA_TOO = "NvidiaPluginToo"
 UNIT_KEPT = "UnitKept"
 OTHER_UNIT = "OtherUnit"
-BOUND_BY_HAND = sentences.BOUND_BY_HAND
+BOUND_BY_HAND = event_texts.BOUND_BY_HAND
 UNASKED_GPU = "UnaskedGPU"
 CODES = (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO, UNIT_KEPT, OTHER_UNIT, BOUND_BY_HAND, UNASKED_GPU)
 
@@ -65,7 +67,7 @@ Starts = Mapping[str, tuple[str, str]]
 
 
 def findings(
-    facts: NodeFacts, pods: Iterable[NodePod], node: api.Node, begun: Mapping[str, Starts], unit: Unit
+    facts: NodeFacts, pods: Iterable[NodePod], node: objects.Node, begun: Mapping[str, Starts], unit: Unit
 ) -> list[Finding]:
     """All that is wrong now. `begun`: the starts of each pod's containers, by uid. `unit`: what the node was asked to
     count in."""
@@ -86,7 +88,7 @@ def _other_units(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
     """Pods whose numbers mean something else than the node's."""
     found = []
     for pod in pods:
-        given = codec.counted_in(pod, facts)
+        given = pod_gpus.counted_in(pod, facts)
         if given != facts.unit and pod.spec_units:
             charged = units.converted(pod.spec_units, given, facts.unit)
             message = GIVEN_OTHERWISE.format(given=given, unit=facts.unit, amount=pod.spec_units, charged=charged)
@@ -99,12 +101,12 @@ def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
     found = []
     for pod in pods:
         if not pod.notes:
-            what = sentences.SEES_NONE if codec.sees_nothing(pod, facts) else sentences.COUNTS_ON_ALL
-            found.append(Finding(BOUND_BY_HAND, sentences.bound_by_hand(pod, what)))
+            what = event_texts.SEES_NONE if pod_gpus.sees_nothing(pod, facts) else event_texts.COUNTS_ON_ALL
+            found.append(Finding(BOUND_BY_HAND, event_texts.bound_by_hand(pod, what)))
     return found
 
 
-def unasked(node: api.Node, pods: Iterable[NodePod]) -> list[Finding]:
+def unasked(node: objects.Node, pods: Iterable[NodePod]) -> list[Finding]:
     """Pods with a container that asks for no GPU and names GPUs. Of each pod the first such container is named."""
     counted = _counted(node)
     named = (
@@ -112,10 +114,10 @@ def unasked(node: api.Node, pods: Iterable[NodePod]) -> list[Finding]:
         for seen in pods
         if seen.facts.namespace not in TOOLING and seen.pod.status.phase not in request.FINISHED
     )
-    return [Finding(UNASKED_GPU, sentences.cut(message), seen.facts) for seen, message in named if message]
+    return [Finding(UNASKED_GPU, event_texts.cut(message), seen.facts) for seen, message in named if message]
 
 
-def _counted(node: api.Node) -> tuple[str, ...]:
+def _counted(node: objects.Node) -> tuple[str, ...]:
     """The resources of which somebody counts who has how much here. Of NVIDIA's only what the node has: kubelet does
     not look for others, so who names his node could ask for any."""
     there = node.status.allocatable or {}
@@ -131,7 +133,7 @@ def _unasked(seen: NodePod, counted: tuple[str, ...]) -> str:
         if not ended and not any(units.number(limits, resource) for resource in counted):
             value = _named_value(container, seen.pod.metadata.annotations or {})
             if value:
-                return NOT_ASKED.format(container=sentences.short_name(container.name), value=value)
+                return NOT_ASKED.format(container=event_texts.short_name(container.name), value=value)
     return ""
 
 
@@ -151,7 +153,7 @@ def _named_value(container: Container, annotations: Mapping[str, str]) -> str:
     return "" if "void" in words or words <= set(NO_GPU) else f'"{_short(value)}"'
 
 
-def _nvidia_too(node: api.Node) -> list[Finding]:
+def _nvidia_too(node: objects.Node) -> list[Finding]:
     """NVIDIA's own plugin sells the GPUs of which we sell the memory."""
     count = units.number(node.status.allocatable, names.NVIDIA_GPU)
     if not count:
@@ -173,7 +175,7 @@ def starts(seen: NodePod, before: Starts) -> Starts:
 def _overcommitted(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
     holders: dict[int, list[tuple[int, PodFacts]]] = {}
     for pod in pods:
-        for gpu, amount in codec.read(pod, facts) or ():
+        for gpu, amount in pod_gpus.read(pod, facts) or ():
             holders.setdefault(gpu, []).append((amount, pod))
     found = []
     for gpu, on in sorted(holders.items()):
@@ -182,14 +184,14 @@ def _overcommitted(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
             message = HOLDS_TOO_MUCH.format(
                 gpu=facts.gpus[gpu].index, held=held, total=total, unit=facts.unit, pods=_named(on)
             )
-            found.append(Finding(OVERCOMMITTED, sentences.cut(message)))
+            found.append(Finding(OVERCOMMITTED, event_texts.cut(message)))
     return found
 
 
 def _named(on: list[tuple[int, PodFacts]]) -> str:
     """The largest first: one of those is the one to delete."""
     largest = sorted(on, key=lambda pair: (-pair[0], pair[1].namespace, pair[1].name))
-    said = [f"{pod.namespace}/{sentences.short_name(pod.name)} {amount}" for amount, pod in largest[:MOST_NAMED]]
+    said = [f"{pod.namespace}/{event_texts.short_name(pod.name)} {amount}" for amount, pod in largest[:MOST_NAMED]]
     return ", ".join([*said, f"{len(on) - MOST_NAMED} more"] if len(on) > MOST_NAMED else said)
 
 
@@ -200,7 +202,7 @@ def _wrong_gpus(facts: NodeFacts, seen: NodePod, starts: Starts) -> Iterable[Fin
         own = _own_value(container)
         message = _sees_others(facts, seen.facts, share, own) if own is not None else _moved(facts, seen, share, starts)
         if message:
-            yield Finding(WRONG_GPU, sentences.cut(message), seen.facts)
+            yield Finding(WRONG_GPU, event_texts.cut(message), seen.facts)
 
 
 def _own_value(container: Container) -> str | None:
@@ -211,11 +213,11 @@ def _own_value(container: Container) -> str | None:
 
 def _sees_others(facts: NodeFacts, pod: PodFacts, share: Share, own: str) -> str:
     """A tenant's own value that names other GPUs than its share is on."""
-    mine = usage.gpus_of(pod, facts).get(share.container, []) if codec.read(pod, facts) is not None else []
+    mine = inspected.gpus_of(pod, facts).get(share.container, []) if pod_gpus.read(pod, facts) is not None else []
     sees = _seen(facts, own)
     if set(sees) <= set(mine):
         return ""
-    container = sentences.short_name(share.container)
+    container = event_texts.short_name(share.container)
     return OWN_VALUE.format(container=container, value=_short(own), sees=_gpus(sees), share=_gpus(mine))
 
 
@@ -225,7 +227,7 @@ def _moved(facts: NodeFacts, seen: NodePod, share: Share, starts: Starts) -> str
     now = seen.facts.note(share.visible) or ""
     if not share.visible or known is None or set(known[1].split(",")) == set(now.split(",")):
         return ""
-    container, started, says = sentences.short_name(share.container), _seen(facts, known[1]), _seen(facts, now)
+    container, started, says = event_texts.short_name(share.container), _seen(facts, known[1]), _seen(facts, now)
     return MOVED.format(container=container, started=_gpus(started), now=_gpus(says), key=share.visible)
 
 

@@ -7,7 +7,7 @@ wrong is said again and again, but not often.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gpushare.core.model import NodeFacts, Unit
+from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
 from gpushare.node import audit
 from gpushare.node.audit import Finding

@@ -7,7 +7,7 @@ this; `settle` puts it right when kubelet says who really has what.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gpushare.core.model import NodeFacts, PodFacts, Role, Share
+from gpushare.core.facts.model import NodeFacts, PodFacts, Role, Share
 from gpushare.node.ids import Units
 from gpushare.node.plans import Gpus, Plans, size_of
 from gpushare.node.table import Grant, Owner, Table

@@ -6,7 +6,7 @@ is refused before. Called by `service`.
 
 from typing import Final, Literal
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.node.allocate import Granted
 
 CONTAINER: Final = "ALIYUN_COM_GPU_MEM_CONTAINER"

@@ -7,7 +7,7 @@ and `allocate`.
 
 from typing import Final
 
-from gpushare.core.model import Refusal, Role
+from gpushare.core.facts.model import Refusal, Role
 from gpushare.node.desk import Desk, count
 from gpushare.node.ids import Units
 from gpushare.node.plans import Want, size_of

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import compress, islice, product
 from typing import Final, NamedTuple
 
-from gpushare.core.model import Gpu, Unit
+from gpushare.core.facts.model import Gpu, Unit
 
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 KEY, NUMBER = 3, 4  # characters

@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from gpushare.core import api as objects
-from gpushare.core import names
-from gpushare.core.model import Data, Unit
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import Data, Unit
 from gpushare.kube.client import Api
 
 ROOT: Final = "/var/lib/kubelet"

@@ -8,8 +8,8 @@ what it would say has changed.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gpushare.core import names
-from gpushare.core.model import Gpu, Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Gpu, Unit
 from gpushare.kubelet_pb.methods import HEALTHY, LIST_LIMIT, UNHEALTHY
 from gpushare.node import ids
 from gpushare.obs.errors import UserError

@@ -8,8 +8,8 @@ admits nothing else, so it ends after two seconds, whatever the API server does.
 import asyncio
 from typing import Final
 
-from gpushare.core import request
-from gpushare.core.model import PodFacts
+from gpushare.core.facts import request
+from gpushare.core.facts.model import PodFacts
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.node import pods

@@ -9,8 +9,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from gpushare.core import names
-from gpushare.core.model import NodeFacts
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff

@@ -6,7 +6,7 @@ right what is lost; the audit looks at what else is sold there.
 
 from collections.abc import Callable, Set
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 
 PATH = "/api/v1/nodes"
 
@@ -16,20 +16,20 @@ class OwnNode:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.node: api.Node | None = None
+        self.node: objects.Node | None = None
         self.listeners: list[Callable[[], None]] = []
 
-    def upsert(self, item: api.Node) -> None:
+    def upsert(self, item: objects.Node) -> None:
         self._show(item)
 
-    def remove(self, item: api.Node) -> None:
+    def remove(self, item: objects.Node) -> None:
         self._show(None)
 
     def relisted(self, kept: Set[str]) -> None:
         if self.name not in kept:
             self._show(None)
 
-    def _show(self, node: api.Node | None) -> None:
+    def _show(self, node: objects.Node | None) -> None:
         self.node = node
         for listener in self.listeners:
             listener()

@@ -10,9 +10,8 @@ import shlex
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from gpushare.core import api as objects
-from gpushare.core import names, units
-from gpushare.core.model import Pin
+from gpushare.core.facts import names, objects, units
+from gpushare.core.facts.model import Pin
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff

@@ -8,10 +8,11 @@ afterwards (`settle`). Called by `allocate`.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gpushare.core import choose, codec
-from gpushare.core.model import Data, NodeFacts, Pin, Places, PodFacts, Request, Share
-from gpushare.core.room import Room
-from gpushare.core.search import Piece
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts.model import Data, NodeFacts, Pin, Places, PodFacts, Request, Share
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.room import Room
+from gpushare.core.placement.search import Piece
 from gpushare.node.table import Owner, Table
 
 Gpus = tuple[str, ...]
@@ -84,7 +85,7 @@ class Plans:
             return None
         known = self._read.get(uid)
         if known is None or known[0] is not pod or known[1] is not facts:
-            known = self._read[uid] = (pod, facts, codec.planned(pod, facts))
+            known = self._read[uid] = (pod, facts, pod_gpus.planned(pod, facts))
         return known[2]
 
     def is_complete(self, uid: str) -> bool:
@@ -115,7 +116,7 @@ class Plans:
         """The shares that must be on the same GPUs as this one: kubelet hands the units of init containers on."""
         shares = self.shares(owner.uid)
         request = Request(shares, Pin.PLUGIN)
-        for piece in choose.pieces_of(request, Pin.PLUGIN) or ():
+        for piece in gpu_choice.pieces_of(request, Pin.PLUGIN) or ():
             if owner.share in piece.shares:
                 return piece
         share = shares[owner.share]
@@ -164,7 +165,7 @@ class Plans:
             tuple([position[uuid] for uuid in gpus_of.get(i, ()) if uuid in position]) for i in range(len(shares))
         ])  # fmt: skip
         held = self._table.of_pod(uid)
-        later = {facts.gpus[at].uuid: amount for at, amount in choose.charges(shares, facts.gpus, places)}
+        later = {facts.gpus[at].uuid: amount for at, amount in gpu_choice.charges(shares, facts.gpus, places)}
         more = {uuid: amount - self._table.used(uuid, held) for uuid, amount in later.items()}
         return {uuid: amount for uuid, amount in more.items() if amount > 0}
 
@@ -199,5 +200,5 @@ class Plans:
         if facts is None:
             return None
         taken = [min(used(gpu.uuid) + pledged.get(gpu.uuid, 0), gpu.total) for gpu in facts.gpus]
-        places = choose.plan(Request(shares, Pin.PLUGIN), Room.of(facts, taken), choose.BINPACK)
+        places = gpu_choice.plan(Request(shares, Pin.PLUGIN), Room.of(facts, taken), gpu_choice.BINPACK)
         return None if places is None else [tuple([facts.gpus[at].uuid for at in chosen]) for chosen in places]

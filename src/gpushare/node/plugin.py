@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gpushare.core import names
-from gpushare.core.model import NodeFacts, Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.events import Recorder

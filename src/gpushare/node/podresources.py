@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import grpc
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.kubelet_pb import methods
 from gpushare.kubelet_pb.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 

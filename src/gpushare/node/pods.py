@@ -9,18 +9,18 @@ from collections.abc import Callable, Set
 
 import msgspec
 
-from gpushare.core import api, names, request
-from gpushare.core.model import PodFacts
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import PodFacts
 
 PATH = "/api/v1/pods"
 NO_GPU = ("", "void", "none")  # what the container runtime takes for: none
 
 
-class EnvVar(api.EnvVar):
+class EnvVar(objects.EnvVar):
     value: str | None = None
 
 
-class Container(api.Container):
+class Container(objects.Container):
     env: list[EnvVar] | None = None  # type: ignore[assignment]  # only ever decoded and read
 
     def visible_devices(self) -> EnvVar | None:
@@ -28,29 +28,29 @@ class Container(api.Container):
         return next((entry for entry in reversed(self.env or ()) if entry.name == names.VISIBLE_DEVICES), None)
 
 
-class PodSpec(api.PodSpec):
+class PodSpec(objects.PodSpec):
     containers: list[Container] | None = None  # type: ignore[assignment]
     init_containers: list[Container] | None = None  # type: ignore[assignment]
     ephemeral_containers: list[Container] | None = None
 
 
-class Running(api.Struct):
+class Running(objects.Struct):
     started_at: str | None = None
 
 
-class Terminated(api.Struct):
+class Terminated(objects.Struct):
     exit_code: int = 0
     finished_at: str | None = None
 
 
-class ContainerState(api.Struct):
+class ContainerState(objects.Struct):
     """One of them is set; neither while the container waits."""
 
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(api.Struct):
+class ContainerStatus(objects.Struct):
     name: str = ""
     container_id: str | None = msgspec.field(default=None, name="containerID")  # another one after each start
     state: ContainerState | None = None
@@ -66,13 +66,13 @@ class ContainerStatus(api.Struct):
         return any(state is not None and (state.running or state.terminated) for state in (self.state, self.last_state))
 
 
-class PodStatus(api.PodStatus):
+class PodStatus(objects.PodStatus):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     ephemeral_container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(api.Pod):
+class Pod(objects.Pod):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from gpushare.core.model import Refusal, Role, Share
+from gpushare.core.facts.model import Refusal, Role, Share
 from gpushare.node import handing, ids
 from gpushare.node.desk import Desk, Steer, count
 from gpushare.node.ids import Units

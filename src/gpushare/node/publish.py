@@ -1,7 +1,7 @@
 """What the node object must say of its GPUs, worked out from what the driver says and what pods hold.
 
 Pure. Called by `publisher` whenever GPUs, their health or the pods of the node change. The annotation is read back by
-the same code the extender reads it with (`core.codec`), so that both see the same node.
+the same code the extender reads it with (`core.annotations.pod_gpus`), so that both see the same node.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,8 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from gpushare.core import api, codec, names, units
-from gpushare.core.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, units
+from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.health import LOST
 
@@ -74,13 +75,13 @@ def held(facts: NodeFacts, pods: Iterable[PodFacts]) -> dict[str, int]:
     """Units by uuid. A pod of which nobody knows the GPU is on none: nothing says that it holds a sick one."""
     on: dict[str, int] = {}
     for pod in pods:
-        for gpu, amount in (codec.read(pod, facts) if _counts(pod) else None) or ():
+        for gpu, amount in (pod_gpus.read(pod, facts) if _counts(pod) else None) or ():
             uuid = facts.gpus[gpu].uuid
             on[uuid] = on.get(uuid, 0) + amount
     return on
 
 
-def changes(wants: Wanted, node: api.Node) -> Changes:
+def changes(wants: Wanted, node: objects.Node) -> Changes:
     """What is wrong or missing on the node as it is now."""
     said = (node.metadata.annotations or {}).get(names.NODE_GPUS)
     has = {name: units.number(node.status.capacity, name) for name in wants.capacity}
@@ -89,9 +90,9 @@ def changes(wants: Wanted, node: api.Node) -> Changes:
     )
 
 
-def published(node: api.Node) -> NodeFacts | None:
+def published(node: objects.Node) -> NodeFacts | None:
     """What our predecessor published here, if there was one: so are GPUs found again that are lost by now."""
-    facts = codec.node_facts(node, frozenset())
+    facts = pod_gpus.node_facts(node, frozenset())
     return facts if facts is not None and facts.pin is not Pin.ORIGINAL else None
 
 
@@ -106,8 +107,8 @@ def unit(way: Way, devices: Sequence[Device], last: Unit | None, pods: Iterable[
     if last == way.unit:
         return last
     facts = NodeFacts(way.node, way.unit, way.pin, _listed(way, devices, {}, (), sticky=False))
-    holding = [pod for pod in pods if not pod.finished and not codec.sees_nothing(pod, facts)]
-    given = {codec.written_in(pod, facts) or last or way.unit for pod in holding}
+    holding = [pod for pod in pods if not pod.finished and not pod_gpus.sees_nothing(pod, facts)]
+    given = {pod_gpus.written_in(pod, facts) or last or way.unit for pod in holding}
     other = OTHER[way.unit]
     return other if other in given and (last is not None or way.unit not in given) else way.unit
 
@@ -120,8 +121,8 @@ def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
 
 def read(node: str, annotation: str, capacity: Mapping[str, int]) -> NodeFacts | None:
     """The node as the extender sees it; None if it has no GPU."""
-    metadata = api.Metadata(name=node, annotations={names.NODE_GPUS: annotation})
-    return codec.node_facts(api.Node(metadata, api.NodeStatus(capacity=dict(capacity))), frozenset())
+    metadata = objects.Metadata(name=node, annotations={names.NODE_GPUS: annotation})
+    return pod_gpus.node_facts(objects.Node(metadata, objects.NodeStatus(capacity=dict(capacity))), frozenset())
 
 
 def total(memory_mib: int, way: Way) -> int:

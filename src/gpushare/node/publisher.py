@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gpushare.core import api as objects
-from gpushare.core import names
-from gpushare.core.model import NodeFacts, Unit
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff, Failure

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NoReturn, TypeVar
 
-from gpushare.core.model import Gpu, Refusal
+from gpushare.core.facts.model import Gpu, Refusal
 from gpushare.kubelet_pb.deviceplugin_pb2 import (
     AllocateResponse,
     ContainerAllocateResponse,

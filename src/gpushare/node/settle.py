@@ -9,8 +9,8 @@ is empty. Called by `truth`.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from gpushare.core import choose
-from gpushare.core.model import Role
+from gpushare.core.facts.model import Role
+from gpushare.core.placement import gpu_choice
 from gpushare.node.desk import Desk
 from gpushare.node.ids import Units
 from gpushare.node.plans import each_of, size_of
@@ -160,6 +160,6 @@ def _lifelong(desk: Desk, uid: str, owners: list[Owner], on: tuple[str, ...]) ->
         grant = desk.table.of(Owner(uid, i))
         there = on[: share.gpus] if Owner(uid, i) in owners else tuple(grant.gpus if grant is not None else ())
         places.append(tuple([position[uuid] for uuid in there if uuid in position]))
-    total = {gpus[at].uuid: amount for at, amount in choose.charges(shares, gpus, tuple(places))}
+    total = {gpus[at].uuid: amount for at, amount in gpu_choice.charges(shares, gpus, tuple(places))}
     has = desk.table.of_pod(uid)
     return {uuid: total.get(uuid, 0) - desk.table.used(uuid, has) for uuid in on}

@@ -9,7 +9,7 @@ has free again) and `settle` (what kubelet says who has).
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gpushare.core.model import Gpu
+from gpushare.core.facts.model import Gpu
 from gpushare.node.ids import Units
 
 

@@ -11,8 +11,9 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
-from gpushare.core import codec, names, units
-from gpushare.core.model import PodFacts, Request, Role, Share
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, units
+from gpushare.core.facts.model import PodFacts, Request, Role, Share
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff
@@ -69,7 +70,7 @@ def _strange(desk: Desk, owner: Owner | None, unknown: list[str]) -> dict[str, i
     gpus = desk.plans.planned(owner) if owner is not None else None
     if owner is not None and gpus:
         each = -(-len(unknown) // len(gpus))
-        given_in = codec.counted_in(desk.plans.pods[owner.uid], desk.facts)
+        given_in = pod_gpus.counted_in(desk.plans.pods[owner.uid], desk.facts)
         return dict.fromkeys(gpus, units.converted(each, given_in, desk.facts.unit))
     named = [id.partition(ORIGINAL)[0] for id in unknown]
     if all(uuid in desk.table.gpus for uuid in named):
@@ -103,11 +104,11 @@ def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str | None]:
     assigned: dict[str, str | None] = {}
     if all(_is_sure(desk, Owner(uid, i)) for i in range(len(shares))):
         assigned[names.ALIYUN_ASSIGNED] = "true"
-    said = codec.planned(pod, desk.facts)
-    true = codec.allocation(shares, desk.facts, tuple(known))
-    if said is not None and codec.allocation(said[0], desk.facts, said[1]) == true:
+    said = pod_gpus.planned(pod, desk.facts)
+    true = pod_gpus.allocation(shares, desk.facts, tuple(known))
+    if said is not None and pod_gpus.allocation(said[0], desk.facts, said[1]) == true:
         return assigned
-    written = codec.write(pod.claim, desk.facts, tuple(known), extender="", nanoseconds=0)
+    written = pod_gpus.write(pod.claim, desk.facts, tuple(known), extender="", nanoseconds=0)
     ours = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALLOCATION)
     return {key: written[key] for key in ours} | assigned
 

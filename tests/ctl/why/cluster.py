@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.ctl import policy, why
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.source import Forbidden, NotFound

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare.core import names
-from gpushare.core.model import Gpu, NodeFacts, Pin, Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
 
 Object = dict[str, Any]
 NODE = "gpu-a"

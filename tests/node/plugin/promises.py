@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 
-from gpushare.core import codec, names
-from gpushare.core.model import Request, Role, Share
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Request, Role, Share
 from gpushare.devcluster.devices import Devices, Key
 from tests.node.plugin.world import World
 
@@ -63,7 +64,7 @@ def annotations_are_true(world: World, unplanned: Collection[str]) -> None:
             # kubelet never says what init containers hold. A pod bound by hand may get what was planned for a split
             # one of its amount: no annotation can say that, and such a pod counts on every GPU.
             continue
-        found = codec.planned(seen, world.facts)
+        found = pod_gpus.planned(seen, world.facts)
         assert found is not None, (world.notes(uid), given(world))
         for share, places in zip(*found, strict=True):
             if share.role is not Role.INIT:
@@ -110,7 +111,7 @@ def plans_fit(world: World) -> bool:
     free = {gpu.uuid: gpu.total for gpu in world.facts.gpus}
     for uid in world.active():
         taken = uid in world.taken
-        if not taken and codec.read(world.seen(uid), world.facts) is None:
+        if not taken and pod_gpus.read(world.seen(uid), world.facts) is None:
             return False
         for uuid, amount in (_kept if taken else _charged)(world, uid).items():
             free[uuid] -= amount
@@ -123,7 +124,7 @@ def _gpus(world: World, uid: str, share: Share) -> list[str]:
 
 def _charged(world: World, uid: str) -> dict[str, int]:
     """What the ledger charges for a pod, by GPU."""
-    read = codec.read(world.seen(uid), world.facts) or ()
+    read = pod_gpus.read(world.seen(uid), world.facts) or ()
     return {world.facts.gpus[at].uuid: amount for at, amount in read}
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.node.podresources import Listed
 from gpushare.node.table import Owner
 from gpushare.node.truth import OVERDUE_SECONDS

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.node import look
 from tests.node.plugin import promises
 from tests.node.plugin.made import facts, pod

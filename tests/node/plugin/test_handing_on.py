@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.devices import PluginError
 from tests.node.plugin import promises
 from tests.node.plugin.made import Object, facts, pod

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from gpushare.core import names
-from gpushare.core.model import Gpu, NodeFacts, Pin, Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
 from gpushare.gpu import health, simulated
 from gpushare.gpu.device import Xid
 from gpushare.gpu.health import Health

@@ -15,8 +15,8 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gpushare.core import names
-from gpushare.core.model import Request, Role
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Request, Role
 from gpushare.node import look
 from gpushare.node.plans import size_of
 from tests.node.plugin import promises

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.node import settle, truth
 from gpushare.obs.errors import UserError
 from tests.node.plugin.made import NODE, pod

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare.core import names
-from gpushare.core.model import Gpu, NodeFacts, Pin, Unit
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
 from gpushare.devcluster.devices import PluginError
 from gpushare.node import kubelet, look
 from tests.node.plugin import promises

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.devices import DeviceManager
 from gpushare.devcluster.devicesocket import KubeletSockets
 from gpushare.kubelet_pb import deviceplugin_pb2 as messages

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.devices import DeviceManager
 from gpushare.devcluster.devicesocket import KubeletSockets
 from gpushare.node import plugin as module

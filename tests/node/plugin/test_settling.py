@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.core import names
+from gpushare.core.facts import names
 from gpushare.devcluster.devices import PluginError
 from gpushare.kube.errors import ApiError
 from gpushare.node import truth

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
-from gpushare.core import api, codec, names, request
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, PodFacts, Refusal, Request, Share, Unit
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request, Share, Unit
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.devcluster.devices import DeviceManager, Devices, Key, Rejected
 from gpushare.kubelet_pb import deviceplugin_pb2 as messages
 from gpushare.kubelet_pb.methods import HEALTHY
@@ -129,11 +130,11 @@ class World:
         return [uid for uid, pod in self.server.pods.items() if pod["status"]["phase"] not in request.FINISHED]
 
     def seen(self, uid: str) -> PodFacts:
-        return request.facts(msgspec.convert(self.server.pods[uid], api.Pod), self.facts.unit)
+        return request.facts(msgspec.convert(self.server.pods[uid], objects.Pod), self.facts.unit)
 
     def asked(self, made: Object) -> tuple[Share, ...]:
         """The shares of such a pod, in the order in which kubelet starts its containers."""
-        claim = request.parse(msgspec.convert(made, api.Pod), self.facts.unit)
+        claim = request.parse(msgspec.convert(made, objects.Pod), self.facts.unit)
         assert isinstance(claim, Request)
         return claim.shares
 
@@ -148,12 +149,12 @@ class World:
         made = copy.deepcopy(made)
         made["metadata"] |= {"uid": f"uid-{number}", "name": made["metadata"]["name"] or f"pod-{number}"}
         uid, notes = f"uid-{number}", made["metadata"]["annotations"]
-        wide = request.facts(msgspec.convert(made, api.Pod), self.facts.unit)
+        wide = request.facts(msgspec.convert(made, objects.Pod), self.facts.unit)
         if planned and isinstance(wide.claim, Request):
             places = tuple(map(tuple, on)) if on is not None else self.ledger.reserve(wide, NODE, "binpack")
             if isinstance(places, Refusal):
                 return None
-            notes |= codec.write(wide.claim, self.facts, places, extender="0a1b2c3d", nanoseconds=1)
+            notes |= pod_gpus.write(wide.claim, self.facts, places, extender="0a1b2c3d", nanoseconds=1)
         made["spec"]["nodeName"] = NODE
         self.server.pods[uid] = made
         if planned and on is None:

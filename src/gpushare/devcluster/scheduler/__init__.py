@@ -1,11 +1,11 @@
 """A stand-in for kube-scheduler, for trying gpushare and for testing it. It is not kube-scheduler.
 
-It does around an extender what kube-scheduler 1.36 does: one pod at a time, its own checks (`core.intree`: cordon,
-taints, nodeSelector, required node affinity, totals), the extender's filter and prioritize, the pod assumed on its node
-at once, the binding beside the next cycle; a sentence in the pod's condition when nothing fits, and another try when
-that may have changed. The same scenarios run against both (`tests/scheduling`). What it does not have: preemption and
-nominated nodes, preferred affinity, affinity to pods, spreading, volumes, ports, claims, more than one score, a choice
-among equals by chance.
+It does around an extender what kube-scheduler 1.36 does: one pod at a time, its own checks (`core.facts.intree`:
+cordon, taints, nodeSelector, required node affinity, totals), the extender's filter and prioritize, the pod assumed on
+its node at once, the binding beside the next cycle; a sentence in the pod's condition when nothing fits, and another
+try when that may have changed. The same scenarios run against both (`tests/scheduling`). What it does not have:
+preemption and nominated nodes, preferred affinity, affinity to pods, spreading, volumes, ports, claims, more than one
+score, a choice among equals by chance.
 
     async with Scheduler(access, extender_url="http://127.0.0.1:12345/gpushare-scheduler"):
         ...
@@ -21,7 +21,7 @@ from typing import Self
 
 import aiohttp
 
-from gpushare.core.intree import Node, Pod
+from gpushare.core.facts.intree import Node, Pod
 from gpushare.devcluster.scheduler import extenders, hints, placing, sinks, voice
 from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.extenders import Extender

@@ -7,8 +7,8 @@ pod is not promised the same CPU, and forgets it if the binding fails. `placing`
 from collections import Counter
 from collections.abc import Mapping
 
-from gpushare.core import intree
-from gpushare.core.intree import Node, Pod
+from gpushare.core.facts import intree
+from gpushare.core.facts.intree import Node, Pod
 
 
 class Cache:

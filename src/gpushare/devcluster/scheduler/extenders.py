@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 import aiohttp
 import msgspec
 
-from gpushare.core import names
-from gpushare.core.intree import Pod
+from gpushare.core.facts import names
+from gpushare.core.facts.intree import Pod
 from gpushare.kube import answers
 
 T = TypeVar("T")

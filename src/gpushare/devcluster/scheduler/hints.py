@@ -8,8 +8,8 @@ this check, and one that met an error by time alone.
 from collections.abc import Set
 from dataclasses import dataclass
 
-from gpushare.core import intree
-from gpushare.core.intree import Node, Pod
+from gpushare.core.facts import intree
+from gpushare.core.facts.intree import Node, Pod
 
 EXTENDER = "Extender"  # beside the codes of intree's obstacles
 

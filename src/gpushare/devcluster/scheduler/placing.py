@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpushare.core import intree
-from gpushare.core.intree import Node, Pod
+from gpushare.core.facts import intree
+from gpushare.core.facts.intree import Node, Pod
 from gpushare.devcluster.scheduler import hints
 from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.extenders import Extender

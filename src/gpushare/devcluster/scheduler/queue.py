@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Set
 from enum import Enum
 
-from gpushare.core.intree import Pod
+from gpushare.core.facts.intree import Pod
 from gpushare.devcluster.scheduler import hints
 from gpushare.devcluster.scheduler.hints import Change
 

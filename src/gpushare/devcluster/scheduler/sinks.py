@@ -6,8 +6,8 @@ knows whom it could help.
 
 from collections.abc import Callable, Collection, Set
 
-from gpushare.core.intree import Node, Pod
-from gpushare.core.request import FINISHED
+from gpushare.core.facts.intree import Node, Pod
+from gpushare.core.facts.request import FINISHED
 from gpushare.devcluster.scheduler import hints
 from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.hints import Change

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import aiohttp
 import msgspec
 
-from gpushare.core.intree import Pod
+from gpushare.core.facts.intree import Pod
 from gpushare.kube import client, models
 from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder

@@ -6,10 +6,10 @@ made of it, and its keys are only ever added to. `gpus_of` says which container 
 
 import msgspec
 
-from gpushare.core import names
-from gpushare.core.book import NodeState, State
-from gpushare.core.codec import Allocation
-from gpushare.core.model import NodeFacts, Pin, PodFacts, Request
+from gpushare.core.annotations.pod_gpus import Allocation
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Request
+from gpushare.core.ledger.state import NodeState, State
 
 
 def inspected(state: NodeState) -> dict[str, object]:

@@ -10,10 +10,10 @@ beside the calls while somebody waits for the answer. Owned by the ledger.
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from gpushare.core.cost import Budget
-from gpushare.core.fit import Question
-from gpushare.core.model import NodeFacts, Pin, Refusal, Request, Shape, Unit
-from gpushare.core.room import Room
+from gpushare.core.facts.model import NodeFacts, Pin, Refusal, Request, Shape, Unit
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
 
 PER_NAMESPACE = 32
 IN_ALL = 512  # tables hold an entry per node; this bounds them at a few hundred MB on the largest clusters

@@ -12,12 +12,13 @@ no method awaits.
 
 from collections.abc import Set
 
-from gpushare.core import choose, codec
-from gpushare.core.book import Holding, Kept, NodeState, State
-from gpushare.core.codec import Charges
-from gpushare.core.fit import NO_SHARED_GPU, Question
-from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request
-from gpushare.core.questions import Questions
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.ledger.questions import Questions
+from gpushare.core.ledger.state import Holding, Kept, NodeState, State
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.fit import NO_SHARED_GPU, Question
 
 HOLD_SECONDS = 30.0
 SLOW_HOLD_SECONDS = 900.0  # while volumes are bound: kube-scheduler gives them 600 s
@@ -65,14 +66,14 @@ class Ledger(Questions):
 
     def _charges(self, holding: Holding, facts: NodeFacts) -> Charges | None:
         if holding.state is State.BOUND:
-            return codec.read(holding.pod, facts)
+            return pod_gpus.read(holding.pod, facts)
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
         if not isinstance(holding.pod.claim, Request) or any(k not in position for keys in holding.keys for k in keys):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
         if holding.unit != facts.unit and holding.state is State.HELD:
             return None  # it was found to fit in another unit
-        return codec.charges(holding.pod.claim.shares, facts, places, holding.unit_on(facts))
+        return pod_gpus.charges(holding.pod.claim.shares, facts, places, holding.unit_on(facts))
 
     # Pods, as the API server shows them
 
@@ -269,7 +270,7 @@ class Ledger(Questions):
         if room is None:
             return NO_SHARED_GPU
         # A long search may give up in one order and not in the other; that there is room was found by binpack.
-        places = choose.plan(pod.claim, room, policy) or choose.plan(pod.claim, room, choose.BINPACK)
+        places = gpu_choice.plan(pod.claim, room, policy) or gpu_choice.plan(pod.claim, room, gpu_choice.BINPACK)
         return question.too_hard if places is None else places
 
     def _is_decided(self, uid: str) -> bool:
@@ -296,7 +297,7 @@ class Ledger(Questions):
         state = self.nodes[node]
         assert state.facts is not None
         assert isinstance(pod.claim, Request)
-        held = choose.charges(pod.claim.shares, state.facts.gpus, places)
+        held = gpu_choice.charges(pod.claim.shares, state.facts.gpus, places)
         holding = Holding(pod, node, to, held, state.facts)
         holding.keys = tuple([tuple([state.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
         self._put(state, holding)
@@ -367,7 +368,7 @@ class Ledger(Questions):
 
 
 def _bound(pod: PodFacts, state: NodeState) -> Holding:
-    charges = codec.read(pod, state.facts) if state.facts else None
+    charges = pod_gpus.read(pod, state.facts) if state.facts else None
     return Holding(pod, state.name, State.BOUND, charges, state.facts)
 
 

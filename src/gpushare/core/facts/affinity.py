@@ -5,7 +5,7 @@ Pure. Terms and their conditions mean what kube-scheduler takes them to mean. Ca
 
 from collections.abc import Mapping, Sequence
 
-from gpushare.core.api import Expression, Term
+from gpushare.core.facts.objects import Expression, Term
 
 NODE_NAME = "metadata.name"  # the only field that `matchFields` may name
 MOST_SHOWN = 3  # values of one condition

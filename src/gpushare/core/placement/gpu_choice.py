@@ -6,11 +6,11 @@ serves all shapes, on the GPUs in the policy's order.
 
 from collections.abc import Sequence
 
-from gpushare.core import cost
-from gpushare.core.cost import Budget, TooHard
-from gpushare.core.model import Gpu, Pin, Places, Request, Role, Share
-from gpushare.core.room import Room
-from gpushare.core.search import Piece, Search, Task
+from gpushare.core.facts.model import Gpu, Pin, Places, Request, Role, Share
+from gpushare.core.placement import cost
+from gpushare.core.placement.cost import Budget, TooHard
+from gpushare.core.placement.room import Room
+from gpushare.core.placement.search import Piece, Search, Task
 
 BINPACK = "binpack"
 SPREAD = "spread"

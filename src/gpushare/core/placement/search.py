@@ -9,10 +9,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpushare.core import cost
-from gpushare.core.cost import Budget, TooHard
-from gpushare.core.model import Data, Places, Request, Role, Share
-from gpushare.core.room import Room
+from gpushare.core.facts.model import Data, Places, Request, Role, Share
+from gpushare.core.placement import cost
+from gpushare.core.placement.cost import Budget, TooHard
+from gpushare.core.placement.room import Room
 
 GPU_BITS = 10  # a node has at most 1024 GPUs
 MOST_SIZES = 6  # of pieces that are counted before a search

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpushare.core import api, names, units
-from gpushare.core.model import Pin, PodFacts, Refusal, Request, Role, Rules, Share, Unit
+from gpushare.core.facts import names, objects, units
+from gpushare.core.facts.model import Pin, PodFacts, Refusal, Request, Role, Rules, Share, Unit
 
 NOT_MEMORY = "{resource} counts {unit}, not bytes"
 NOT_WHOLE = "{resource} is not a whole number"
@@ -25,7 +25,7 @@ POLICY_NAMES = ("binpack", "spread")
 MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
 FINISHED = ("Succeeded", "Failed")
 MOST_CONDITIONS, MOST_VALUES, MOST_TEXT = 32, 256, 16_384  # of what keeps a pod to some nodes
-ANYWHERE = Rules(tolerations=(api.Toleration(operator="Exists"),))
+ANYWHERE = Rules(tolerations=(objects.Toleration(operator="Exists"),))
 _FIELD = "metadata.annotations['"
 _allocation = msgspec.json.Decoder(dict[str, dict[str, int]])
 
@@ -38,7 +38,7 @@ class _Wishes(NamedTuple):
     split: int = 1
 
 
-def facts(pod: api.Pod, default_unit: Unit | None) -> PodFacts:
+def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
     """All that counts of a pod. One that asks no GPU has `claim` None."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     claim = parse(pod, default_unit)
@@ -86,7 +86,7 @@ def sharing(pod: PodFacts, claim: Request | Refusal | None, rules: Rules | None,
     return msgspec.structs.replace(pod, claim=claim, rules=rules, namespace=namespace, node=node)
 
 
-def parse(pod: api.Pod, default_unit: Unit | None) -> Request | Refusal | None:
+def parse(pod: objects.Pod, default_unit: Unit | None) -> Request | Refusal | None:
     """The request of a pod, or why it is none, or None if it asks no GPU at all."""
     apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
     if not any(_asks(container) for container in (*inits, *apps)):
@@ -106,7 +106,7 @@ def parse(pod: api.Pod, default_unit: Unit | None) -> Request | Refusal | None:
     return Request(tuple(shares), _pin(shares), wishes.unit, wishes.policy) if shares else None
 
 
-def _wishes(metadata: api.Metadata, default_unit: Unit | None) -> _Wishes | Refusal:
+def _wishes(metadata: objects.Metadata, default_unit: Unit | None) -> _Wishes | Refusal:
     annotations = metadata.annotations or {}
     unit = _unit(annotations, default_unit)
     if isinstance(unit, Refusal):
@@ -148,8 +148,8 @@ def _gpus_given(share: Share, annotations: dict[str, str], entry: dict[str, int]
 
 
 def _in_start_order(
-    apps: Sequence[api.Container], inits: Sequence[api.Container]
-) -> list[tuple[api.Container, int, Role]]:
+    apps: Sequence[objects.Container], inits: Sequence[objects.Container]
+) -> list[tuple[objects.Container, int, Role]]:
     """Init containers first, as kubelet starts them; positions, as in the allocation, count app containers first."""
     started = [
         (container, len(apps) + i, Role.SIDECAR if container.restart_policy == "Always" else Role.INIT)
@@ -158,17 +158,17 @@ def _in_start_order(
     return started + [(container, i, Role.APP) for i, container in enumerate(apps)]
 
 
-def _limits(container: api.Container) -> dict[str, api.Quantity]:
+def _limits(container: objects.Container) -> dict[str, objects.Quantity]:
     return (container.resources.limits if container.resources else None) or {}
 
 
-def _asks(container: api.Container) -> bool:
+def _asks(container: objects.Container) -> bool:
     limits = _limits(container)
     return names.GPU_MEM in limits or names.GPU_COUNT in limits
 
 
 def _share(
-    container: api.Container, position: int, role: Role, split: int, unit: Unit | None
+    container: objects.Container, position: int, role: Role, split: int, unit: Unit | None
 ) -> Share | Refusal | None:
     limits = _limits(container)
     memory = _memory(container.name, limits, unit)
@@ -190,7 +190,7 @@ def _share(
     return Share(container.name, position, role, memory, split, visible=_visible(container))
 
 
-def _memory(container: str, limits: dict[str, api.Quantity], unit: Unit | None) -> int | Refusal:
+def _memory(container: str, limits: dict[str, objects.Quantity], unit: Unit | None) -> int | Refusal:
     if names.GPU_MEM not in limits:
         return 0
     written = limits[names.GPU_MEM]
@@ -211,7 +211,7 @@ def _memory(container: str, limits: dict[str, api.Quantity], unit: Unit | None) 
     return amount.value
 
 
-def _whole_gpus(container: str, limits: dict[str, api.Quantity]) -> int | Refusal:
+def _whole_gpus(container: str, limits: dict[str, objects.Quantity]) -> int | Refusal:
     if names.GPU_COUNT not in limits:
         return 0
     written = limits[names.GPU_COUNT]
@@ -253,7 +253,7 @@ def _pin(shares: Sequence[Share]) -> Pin | None:
     return Pin.DIRECT if len(keys) == len(shares) == len(set(keys)) else None
 
 
-def _visible(container: api.Container) -> str:
+def _visible(container: objects.Container) -> str:
     """The annotation of ours that this container's env refers to. The last entry of a name is the one that counts."""
     for entry in reversed(container.env or ()):
         if entry.name == names.VISIBLE_DEVICES:
@@ -264,7 +264,7 @@ def _visible(container: api.Container) -> str:
     return ""
 
 
-def _rules(spec: api.PodSpec) -> Rules | None:
+def _rules(spec: objects.PodSpec) -> Rules | None:
     """What keeps a pod to some nodes. Every node is compared with it, so what is too long for that is not looked at:
     such a pod counts as one that may go anywhere."""
     terms = spec.required_terms
@@ -299,10 +299,10 @@ def _notes(annotations: dict[str, str] | None, *, bound: bool) -> tuple[tuple[st
     )
 
 
-def _short(value: api.Quantity) -> str:
+def _short(value: objects.Quantity) -> str:
     text = str(value)
     return text if len(text) <= 20 else text[:19] + "…"
 
 
-def _quoted(value: api.Quantity) -> str:
+def _quoted(value: objects.Quantity) -> str:
     return f'"{_short(value)}"'

@@ -8,9 +8,10 @@ counted in another unit is charged by what it really holds. Called by the ledger
 
 import msgspec
 
-from gpushare.core import api, choose, names, units
-from gpushare.core.fit import NVIDIA_TOO, PLUGIN_DOWN
-from gpushare.core.model import Gpu, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.facts import names, objects, units
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.fit import NVIDIA_TOO, PLUGIN_DOWN
 
 Charges = tuple[tuple[int, int], ...]
 Allocation = dict[str, dict[str, int]]
@@ -41,7 +42,7 @@ _published = msgspec.json.Decoder(_Published)
 _allocation = msgspec.json.Decoder(Allocation)
 
 
-def node_facts(node: api.Node, sick: frozenset[int], *, as_original: bool = False) -> NodeFacts | None:
+def node_facts(node: objects.Node, sick: frozenset[int], *, as_original: bool = False) -> NodeFacts | None:
     """What a node offers, or None if it shares no GPU. `as_original`: its annotation is not to be believed."""
     published = None if as_original else _read_published(node)
     if published is not None:
@@ -62,7 +63,7 @@ def _is_well(gpu: _PublishedGpu, sick: frozenset[int]) -> bool:
     return gpu.ok and gpu.i not in sick and gpu.total > 0  # of no memory at all, everybody could have the whole
 
 
-def slim(node: api.Node) -> api.Node:
+def slim(node: objects.Node) -> objects.Node:
     """The node without the annotations and resources that say nothing about GPUs: thousands are kept."""
     said = (node.metadata.annotations or {}).get(names.NODE_GPUS)
     ours = (names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU)
@@ -71,12 +72,12 @@ def slim(node: api.Node) -> api.Node:
         for given in (node.status.capacity, node.status.allocatable)
     )
     annotations = None if said is None else {names.NODE_GPUS: said}
-    return api.Node(
-        api.Metadata(name=node.metadata.name, annotations=annotations), api.NodeStatus(capacity, allocatable)
+    return objects.Node(
+        objects.Metadata(name=node.metadata.name, annotations=annotations), objects.NodeStatus(capacity, allocatable)
     )
 
 
-def contradicts(node: api.Node) -> bool:
+def contradicts(node: objects.Node) -> bool:
     """Whether a node's capacity says otherwise than its annotation. Unknown capacity contradicts nothing."""
     published = _read_published(node)
     capacity = units.number(node.status.capacity, names.GPU_MEM)
@@ -87,21 +88,21 @@ def contradicts(node: api.Node) -> bool:
     return not well <= capacity <= sum(gpu.total for gpu in published.gpus)
 
 
-def sick_gpus(config_map: api.ConfigMap) -> frozenset[int]:
+def sick_gpus(config_map: objects.ConfigMap) -> frozenset[int]:
     """The GPU indices an `unhealthy-gpu-<node>` ConfigMap lists. What is no index harms nobody."""
     words = ((config_map.data or {}).get(names.UNHEALTHY_KEY) or "")[:65536].split(",")
     cleaned = (word.strip() for word in words)
     return frozenset(int(word) for word in cleaned if word.isascii() and word.isdigit() and len(word) < 6)
 
 
-def _blocked(node: api.Node, draining: bool) -> Refusal | None:
+def _blocked(node: objects.Node, draining: bool) -> Refusal | None:
     offered = node.status.allocatable if node.status.allocatable is not None else node.status.capacity
     if units.number(offered, names.NVIDIA_GPU):
         return NVIDIA_TOO
     return PLUGIN_DOWN if draining or not units.number(offered, names.GPU_MEM) else None
 
 
-def _read_published(node: api.Node) -> _Published | None:
+def _read_published(node: objects.Node) -> _Published | None:
     text = (node.metadata.annotations or {}).get(names.NODE_GPUS)
     if text is None:
         return None
@@ -121,7 +122,7 @@ def _read_published(node: api.Node) -> _Published | None:
     return published if sane else None
 
 
-def _equal_gpus(node: api.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], Unit]:
+def _equal_gpus(node: objects.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], Unit]:
     """All that the original plugin says: how many GPUs, and the sum of their memory."""
     memory = units.number(node.status.capacity, names.GPU_MEM)
     count = units.number(node.status.capacity, names.GPU_COUNT)
@@ -151,12 +152,12 @@ def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
 def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: Unit) -> Charges:
     """What shares that were given in that unit hold in the node's. Only the sum on a GPU is rounded."""
     if unit == facts.unit:
-        return choose.charges(shares, facts.gpus, places)
+        return gpu_choice.charges(shares, facts.gpus, places)
     if unit == "GiB":
         larger = [msgspec.structs.replace(s, units=units.converted(s.units, unit, facts.unit)) for s in shares]
-        return choose.charges(larger, facts.gpus, places)
+        return gpu_choice.charges(larger, facts.gpus, places)
     finer = [msgspec.structs.replace(gpu, total=units.converted(gpu.total, facts.unit, unit)) for gpu in facts.gpus]
-    held = choose.charges(shares, finer, places)
+    held = gpu_choice.charges(shares, finer, places)
     return tuple([(gpu, units.converted(amount, unit, facts.unit)) for gpu, amount in held])
 
 
@@ -207,7 +208,7 @@ def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places]
 def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, nanoseconds: int) -> dict[str, str]:
     """The annotations a binding carries. The first GPU stands alone in the original's, which knows no other."""
     first = facts.gpus[places[_first(request.shares)][0]]
-    held = sum(amount for _, amount in choose.charges(request.shares, facts.gpus, places))
+    held = sum(amount for _, amount in gpu_choice.charges(request.shares, facts.gpus, places))
     annotations = {
         names.ALIYUN_IDX: str(first.index),
         names.ALIYUN_POD: str(held),
@@ -227,7 +228,7 @@ def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> A
     """`{"<container>": {"<gpu index>": units}}`: containers that stay carry their own amounts; what the init
     containers hold beyond that stands under the largest of them."""
     result: dict[int, dict[str, int]] = {}
-    beyond = dict(choose.charges(shares, facts.gpus, places))
+    beyond = dict(gpu_choice.charges(shares, facts.gpus, places))
     for share, chosen in zip(shares, places, strict=True):
         if share.role is not Role.INIT:
             each = {gpu: facts.gpus[gpu].total if share.whole else share.each for gpu in chosen}

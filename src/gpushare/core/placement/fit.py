@@ -5,11 +5,11 @@ Pure. A `Question` is prepared once per request and asked of many nodes: by the 
 strings, so they name the request, never the node.
 """
 
-from gpushare.core import choose, cost
-from gpushare.core.cost import Budget, TooHard
-from gpushare.core.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
-from gpushare.core.room import Room
-from gpushare.core.search import Task
+from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget, TooHard
+from gpushare.core.placement.room import Room
+from gpushare.core.placement.search import Task
 
 NO_SHARED_GPU = Refusal("NoSharedGpu", "node(s) without a shared GPU", forever=True)
 COUNTS_OTHERWISE = "node(s) that count in {unit}"
@@ -66,7 +66,7 @@ class Question:
         refused = self.off_limits(room.facts)
         if refused is not None:
             return refused
-        if len(self.request.shares) > choose.MOST_SHARES:
+        if len(self.request.shares) > gpu_choice.MOST_SHARES:
             return self.too_hard
         budget = budget or Budget(cost.SEARCH_LOOKS)
         try:
@@ -77,12 +77,12 @@ class Question:
     @property
     def too_hard(self) -> Refusal:
         """Whether a node can take it was not found out in time."""
-        return self._say("TooHard", TOO_HARD, "MiB", forever=len(self.request.shares) > choose.MOST_SHARES)
+        return self._say("TooHard", TOO_HARD, "MiB", forever=len(self.request.shares) > gpu_choice.MOST_SHARES)
 
     def places(self, room: Room, policy: str, budget: Budget) -> Places | None:
         """The GPUs it would get there, if that can be found out."""
         try:
-            return choose.search(self.request, room, policy, budget, self._task(room.facts.pin))
+            return gpu_choice.search(self.request, room, policy, budget, self._task(room.facts.pin))
         except TooHard:
             return None
 
@@ -93,7 +93,7 @@ class Question:
             # Of GPUs with as much left another may be taken than by a plan: for many containers that is near enough.
             # An init container may cost more than those that stay.
             if task is not None and len(task.pieces) > FEW_PIECES and not task.inits:
-                left = task.greedy(room, budget, falls=policy == choose.SPREAD)
+                left = task.greedy(room, budget, falls=policy == gpu_choice.SPREAD)
                 if left is not None:
                     return left
         except TooHard:
@@ -102,13 +102,13 @@ class Question:
         if places is None:
             return None
         budget.left -= len(places)
-        taken = choose.charges(self.request.shares, room.facts.gpus, places)
+        taken = gpu_choice.charges(self.request.shares, room.facts.gpus, places)
         return sum(room.free[gpu] - amount for gpu, amount in taken)
 
     def _has_room(self, room: Room, budget: Budget) -> bool:
         if self._plain is None or len(self._plain) > 2:
             task = self._task(room.facts.pin)
-            return task is not None and choose.fits(task, room, budget)
+            return task is not None and gpu_choice.fits(task, room, budget)
         budget.spend(1)
         if not room.rising or room.rising[-1] < self._plain[0]:
             return False
@@ -135,7 +135,7 @@ class Question:
     def _task(self, pin: Pin) -> Task | None:
         """What has to be placed on nodes that pin so; None if that can never be done there."""
         if pin not in self._tasks:
-            task = self._tasks[pin] = choose.task_of(self.request, pin)
+            task = self._tasks[pin] = gpu_choice.task_of(self.request, pin)
             asked = [(share.gpus, share.each) for share in self.request.shares]
             asked += [(piece.gpus, piece.each) for piece in task.pieces] if task is not None else []
             self._most[pin] = (max(gpus for gpus, _ in asked), max(each for _, each in asked))

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import repeat
 
-from gpushare.core import choose, cost
-from gpushare.core.cost import Budget
-from gpushare.core.fit import Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Role
-from gpushare.core.questions import IMPOSSIBLE, SUM_BITS
-from gpushare.core.room import Room
-from gpushare.core.shapes import PICTURES, Answers
+from gpushare.core.facts.model import PodFacts, Request, Role
+from gpushare.core.ledger.answers import PICTURES, Answers
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.questions import IMPOSSIBLE, SUM_BITS
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 NOWHERE = (-1, IMPOSSIBLE)
@@ -68,7 +68,7 @@ def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], poli
     """One number per node: what its chosen GPU has free, then the node."""
     least = request.shares[0].units << SUM_BITS
     spots = map(ledger.spots.get((request.pin, request.unit), {}).get, among, repeat(NOWHERE))
-    if policy == choose.SPREAD:
+    if policy == gpu_choice.SPREAD:
         return [-spot[-2] if spot[-2] >= least else IMPOSSIBLE for spot in spots]
     return [spot[bisect_left(spot, least)] for spot in spots]
 
@@ -112,4 +112,4 @@ def _planned_rank(question: Question, room: Room, policy: str, budget: Budget) -
     if left is None:
         return None
     key = (left << SUM_BITS) + room.sum_free
-    return -key if policy == choose.SPREAD else key
+    return -key if policy == gpu_choice.SPREAD else key

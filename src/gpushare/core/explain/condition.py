@@ -6,7 +6,8 @@ free`. Called by `gpushare why`, which has nothing but that condition to tell wh
 
 import re
 
-from gpushare.core import fit, names, request
+from gpushare.core.facts import names, request
+from gpushare.core.placement import fit
 
 _REFUSALS = (
     fit.TOO_LARGE, fit.TOO_FEW_GPUS, fit.NO_SINGLE_GPU, fit.NO_HEALTHY_GPU, fit.NO_GPUS_EACH, fit.NO_WHOLE_GPU,

@@ -6,7 +6,7 @@ by `sync` and `verbs`, read by `binder` and `explain`.
 
 from collections import OrderedDict
 
-from gpushare.core.model import PodFacts
+from gpushare.core.facts.model import PodFacts
 
 MOST_UNSEEN = 10_000  # told by a scheduler only; older ones are read from the API server if it comes to that
 

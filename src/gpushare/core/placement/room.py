@@ -5,7 +5,7 @@ Pure. The ledger makes one whenever something changes; everybody who asks whethe
 
 from collections.abc import Sequence
 
-from gpushare.core.model import Data, Gpu, NodeFacts, Pin
+from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin
 
 
 class Room(Data, frozen=True):

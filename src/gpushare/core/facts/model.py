@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gpushare.core import api
+from gpushare.core.facts import objects
 
 Unit = Literal["MiB", "GiB"]
 
@@ -124,8 +124,8 @@ class Rules(Data, frozen=True):
     has no rules, and may go wherever no cordon and no taint keeps it off."""
 
     selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[api.Term, ...] | None = None  # required node affinity: one of them must be met; None: it has none
-    tolerations: tuple[api.Toleration, ...] = ()
+    terms: tuple[objects.Term, ...] | None = None  # required node affinity: one of them must be met; None: it has none
+    tolerations: tuple[objects.Toleration, ...] = ()
 
 
 class PodFacts(Data, frozen=True):

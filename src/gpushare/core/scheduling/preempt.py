@@ -7,11 +7,11 @@ chose is kept, and as few as possible of lower priority are added until a plan e
 from bisect import bisect_left
 from collections.abc import Collection
 
-from gpushare.core import choose, cost
-from gpushare.core.book import NodeState, State
-from gpushare.core.cost import Budget
-from gpushare.core.fit import Question
-from gpushare.core.model import PodFacts, Request
+from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.ledger.state import NodeState, State
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
 
 
 def victims(state: NodeState, pod: PodFacts, chosen: Collection[str], budget: Budget | None = None) -> list[str] | None:
@@ -57,4 +57,4 @@ def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str], budget: Bu
         return False
     budget.left -= len(state.used) + len(gone)
     room = state.room_for(pod, gone)
-    return room is not None and choose.plan(request, room, choose.BINPACK, budget) is not None
+    return room is not None and gpu_choice.plan(request, room, gpu_choice.BINPACK, budget) is not None

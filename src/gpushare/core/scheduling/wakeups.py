@@ -14,13 +14,13 @@ Pure but for what it remembers; `app` sends the touches.
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gpushare.core import choose, cost
-from gpushare.core.codec import Charges
-from gpushare.core.cost import Budget
-from gpushare.core.fit import Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Request, Role, Rules, Shape
-from gpushare.core.room import Room
+from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts.model import PodFacts, Request, Role, Rules, Shape
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
 
 OFFER_SECONDS = 1.0  # in which a woken pod should have been asked about; later its offer counts for others, too
 TURN_LOOKS = 20_000  # GPUs looked at in one turn: about 5 ms
@@ -249,12 +249,12 @@ class Waiting:
         question, pod = entry.question, entry.pod
         if question.off_limits(room.facts) is not None or ledger.puts_off(question.request, node, pod.uid, budget):
             return False
-        places = question.places(room, choose.BINPACK, budget)
+        places = question.places(room, gpu_choice.BINPACK, budget)
         if places is None:
             return False
         entry.taken = ()
         if ledger.pledged.get(pod.uid) != node:  # a pledge counts against the others as it is
-            entry.taken = choose.charges(question.request.shares, room.facts.gpus, places)
+            entry.taken = gpu_choice.charges(question.request.shares, room.facts.gpus, places)
             begun.take(node, entry.taken, len(room.free), sure=sure)
         return True
 

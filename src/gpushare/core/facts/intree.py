@@ -12,10 +12,10 @@ from math import ceil, floor
 
 import msgspec
 
-from gpushare.core import affinity, api, units
-from gpushare.core.api import Taint, Term, Toleration
-from gpushare.core.model import Data, Rules
-from gpushare.core.request import FINISHED
+from gpushare.core.facts import affinity, objects, units
+from gpushare.core.facts.model import Data, Rules
+from gpushare.core.facts.objects import Taint, Term, Toleration
+from gpushare.core.facts.request import FINISHED
 
 CORDONED = "Cordoned"
 TAINT = "Taint"
@@ -38,19 +38,19 @@ _MILLI = 1000
 _MI, _GI = 1 << 20, 1 << 30
 
 
-class SchedulingGate(api.Struct):
+class SchedulingGate(objects.Struct):
     name: str = ""
 
 
-class PodSpec(api.PodSpec):
+class PodSpec(objects.PodSpec):
     scheduling_gates: list[SchedulingGate] | None = None
 
 
-class Pod(api.Pod):
+class Pod(objects.Pod):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-Node = api.Node
+Node = objects.Node
 
 
 class NodeRules(Data, frozen=True):
@@ -108,7 +108,7 @@ def reasons(found: list[Obstacle]) -> list[str]:
     return list(dict.fromkeys(obstacle.message for obstacle in found if obstacle.code == found[0].code))
 
 
-def needs(pod: api.Pod) -> dict[str, int]:
+def needs(pod: objects.Pod) -> dict[str, int]:
     """What a pod counts for in a node's totals: CPU in thousandths, the rest in whole units.
 
     Init containers run one after the other beside the sidecars started before them, and then all others together: the
@@ -129,7 +129,7 @@ def needs(pod: api.Pod) -> dict[str, int]:
     return _larger(first, beside)
 
 
-def totals(pods: Iterable[api.Pod]) -> dict[str, int]:
+def totals(pods: Iterable[objects.Pod]) -> dict[str, int]:
     """What the pods of a node take together, and under `pods` how many they are. Those that have ended take nothing."""
     taken = {PODS: 0}
     for pod in pods:
@@ -139,7 +139,7 @@ def totals(pods: Iterable[api.Pod]) -> dict[str, int]:
     return taken
 
 
-def offered(node: api.Node) -> dict[str, int]:
+def offered(node: objects.Node) -> dict[str, int]:
     """What a node has for pods, in the units of `needs`."""
     return {name: _whole(name, amount) for name, amount in (node.status.allocatable or {}).items()}
 
@@ -192,13 +192,13 @@ def _rank(resource: str) -> tuple[int, str]:
     return order.index(resource) if resource in order else len(order), resource
 
 
-def _asked(container: api.Container) -> dict[str, int]:
+def _asked(container: objects.Container) -> dict[str, int]:
     """Requests; where one is missing, the limit, as the API server fills it in."""
-    given = container.resources or api.ResourceNeeds()
+    given = container.resources or objects.ResourceNeeds()
     return {name: _whole(name, amount) for name, amount in ((given.limits or {}) | (given.requests or {})).items()}
 
 
-def _whole(resource: str, quantity: api.Quantity) -> int:
+def _whole(resource: str, quantity: objects.Quantity) -> int:
     """Rounded up, as kube-scheduler counts; what cannot be read is nothing: no API server lets it pass."""
     amount = units.exact(quantity) or 0
     return ceil(amount * _MILLI if resource == CPU else amount)

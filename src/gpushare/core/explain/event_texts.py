@@ -5,12 +5,13 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 
 from collections.abc import Collection, Sequence
 
-from gpushare.core import cost, explain
-from gpushare.core.explanation import KeptView
-from gpushare.core.fit import Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
-from gpushare.core.room import Room
+from gpushare.core.explain import verdict
+from gpushare.core.explain.report import KeptView
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement import cost
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
 from gpushare.core.steps import Steps, finish
 
 LONGEST = 200
@@ -91,22 +92,22 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
         return INVALID, cut(f"{pod.claim.message}: {pod.claim.detail}" if pod.claim.detail else f"{pod.claim.message}.")
     if not isinstance(pod.claim, Request):
         return None
-    found = yield from explain.surveying(ledger, pod, among, looks)
-    verdict, refused = explain.judge(found)
+    found = yield from verdict.surveying(ledger, pod, among, looks)
+    outcome, refused = verdict.judge(found)
     if refused is None:
         return None
     nodes = sum(state.room is not None for state in ledger.nodes.values())
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
     if not found:
         return (NO_GPU_FITS, f"{NONE_ALLOWED}{more}") if nodes else (NEVER_FITS, NO_NODE)
-    said, reason = capital(refused.message), NEVER_FITS if verdict == "never" else NO_GPU_FITS
+    said, reason = capital(refused.message), NEVER_FITS if outcome == "never" else NO_GPU_FITS
     if len(found) < nodes:
         said = SOME_ALLOWED.format(allowed=len(found), nodes=nodes, message=refused.message)
         # Labels, taints and cordons come and go: only what no node at all can ever do is a "never".
-        everywhere = yield from explain.surveying(ledger, pod, None if verdict == "never" else (), looks)
-        never = verdict == "never" and explain.judge(everywhere)[0] == "never"
+        everywhere = yield from verdict.surveying(ledger, pod, None if outcome == "never" else (), looks)
+        never = outcome == "never" and verdict.judge(everywhere)[0] == "never"
         reason = NEVER_FITS if never else NO_GPU_FITS
-    if verdict == "never":
+    if outcome == "never":
         return reason, cut(f"{said}{_largest(ledger, pod.claim, refused, [name for name, _ in found])}")
     text = f"{said}.{_closest(ledger, pod, found[0][0], refused)}"
     return reason, text + more if len(text + more) <= LONGEST else cut(text)

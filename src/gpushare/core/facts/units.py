@@ -9,8 +9,8 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from gpushare.core import names
-from gpushare.core.api import Quantity
+from gpushare.core.facts import names
+from gpushare.core.facts.objects import Quantity
 
 LONGEST = 64  # characters; a longer number is nobody's GPU memory, and must not cost time
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([KMGTPE]i)|[eE]([+-]?\d{1,3})|([numkMGTPE]))?", re.ASCII)

@@ -8,14 +8,15 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from gpushare.core import choose, preempt
-from gpushare.core.book import Holding, NodeState, State
-from gpushare.core.cost import Budget
-from gpushare.core.explanation import Holder, Way
-from gpushare.core.fit import Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal, Request
-from gpushare.core.room import Room
+from gpushare.core.explain.report import Holder, Way
+from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import Holding, NodeState, State
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
+from gpushare.core.scheduling import preempt
 
 MOST_PODS = 16  # named in one way out
 MOST_NODES = 3  # nodes that ways out are looked for on
@@ -157,7 +158,7 @@ def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | Non
     request, room = pod.claim, state.room_for(pod, gone)
     if room is None or not isinstance(request, Request) or not request.one_share:
         return None
-    places = choose.plan(request, room, choose.BINPACK)
+    places = gpu_choice.plan(request, room, gpu_choice.BINPACK)
     return None if places is None else places[0][0]
 
 

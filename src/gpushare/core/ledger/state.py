@@ -6,12 +6,14 @@ Data with a few questions about itself; only the `ledger` changes it.
 from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 
-from gpushare.core import choose, codec, names, units
-from gpushare.core.codec import Charges
-from gpushare.core.cost import Budget
-from gpushare.core.fit import LIKE_UNDER_WAY
-from gpushare.core.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share, Unit
-from gpushare.core.room import Room
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts import names, units
+from gpushare.core.facts.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import LIKE_UNDER_WAY
+from gpushare.core.placement.room import Room
 
 EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
@@ -63,7 +65,7 @@ class Holding:
 
     def unit_on(self, facts: NodeFacts) -> Unit:
         """The unit its amounts are in. Of what is not bound yet we know it: the decision was ours."""
-        return codec.counted_in(self.pod, facts) if self.state is State.BOUND else self.unit or facts.unit
+        return pod_gpus.counted_in(self.pod, facts) if self.state is State.BOUND else self.unit or facts.unit
 
 
 class Ghost(Data, frozen=True):
@@ -98,7 +100,7 @@ class Kept(Data, frozen=True):
         if not isinstance(self.pod.claim, Request) or any(key not in position for keys in self.keys for key in keys):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in self.keys])
-        return choose.charges(self.pod.claim.shares, facts.gpus, places)
+        return gpu_choice.charges(self.pod.claim.shares, facts.gpus, places)
 
 
 class NodeState:
@@ -303,9 +305,9 @@ class NodeState:
         for without in (ending, ending | lower):
             after = self.effective(without)
             later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
-            places = choose.plan(pod.claim, Room.of(facts, later), choose.BINPACK, Budget(PLEDGE_LOOKS))
+            places = gpu_choice.plan(pod.claim, Room.of(facts, later), gpu_choice.BINPACK, Budget(PLEDGE_LOOKS))
             if places is not None:
-                return choose.charges(pod.claim.shares, facts.gpus, places)
+                return gpu_choice.charges(pod.claim.shares, facts.gpus, places)
         return ()
 
     def like_under_way(self, request: Request, uid: str, budget: Budget) -> Refusal | None:

@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpushare.core import choose, cost, names
-from gpushare.core.book import Kept, NodeState, State
-from gpushare.core.cost import Budget
-from gpushare.core.explanation import KeptView
-from gpushare.core.fit import Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import NodeFacts, Places, PodFacts, Request, Role
-from gpushare.core.room import Room
+from gpushare.core.explain.report import KeptView
+from gpushare.core.facts import names
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Request, Role
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import Kept, NodeState, State
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
 
 SHARE = 20  # one healthy GPU in so many may be kept; at least one
 VAIN_SECONDS = 24 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long
@@ -285,9 +286,9 @@ def _on(
         if emptied is not None:
             then[emptied] = promised[emptied]
         budget.left -= 4 * cost.NODE_LOOKS
-        places = choose.plan(claim, Room.of(facts, then), choose.BINPACK, budget)
+        places = gpu_choice.plan(claim, Room.of(facts, then), gpu_choice.BINPACK, budget)
         if places is not None:
-            charges = choose.charges(claim.shares, facts.gpus, places)
+            charges = gpu_choice.charges(claim.shares, facts.gpus, places)
             return _short(facts, charges, taken), _keys(facts, places)
     return None
 

@@ -8,12 +8,12 @@ here, and calls `index` whenever a node has changed.
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gpushare.core import cost
-from gpushare.core.book import NodeState
-from gpushare.core.cost import Budget
-from gpushare.core.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
-from gpushare.core.model import Pin, PodFacts, Refusal, Request, Role, Unit
-from gpushare.core.shapes import Answers, Shapes
+from gpushare.core.facts.model import Pin, PodFacts, Refusal, Request, Role, Unit
+from gpushare.core.ledger.answers import Answers, Shapes
+from gpushare.core.ledger.state import NodeState
+from gpushare.core.placement import cost
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
 
 SUM_BITS = 32  # the free units of a whole node fit below that
 IMPOSSIBLE = 1 << 62

@@ -10,10 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from gpushare.core import choose, cost, explanation, patience, score, usage, ways
-from gpushare.core.book import EVERY_GPU_WHOLLY, Holding, NodeState, State
-from gpushare.core.cost import Budget
-from gpushare.core.explanation import (
+from gpushare.core.explain import inspected, report, ways_out
+from gpushare.core.explain.report import (
     Explanation,
     GpuView,
     Holder,
@@ -25,13 +23,17 @@ from gpushare.core.explanation import (
     Spot,
     Way,
 )
-from gpushare.core.fit import NO_SHARED_GPU, Question
-from gpushare.core.ledger import Ledger
-from gpushare.core.model import PodFacts, Refusal, Request
-from gpushare.core.room import Room
+from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.state import EVERY_GPU_WHOLLY, Holding, NodeState, State
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import NO_SHARED_GPU, Question
+from gpushare.core.placement.room import Room
+from gpushare.core.scheduling import patience, ranking
 from gpushare.core.steps import Steps, finish
 
-VERSION = explanation.VERSION
+VERSION = report.VERSION
 NO_REQUEST = "it asks no GPU memory"
 FITS = "fits"
 ENDED = "has ended ({phase})"
@@ -47,7 +49,7 @@ def explain(
     *,
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
-    policy: str = choose.BINPACK,
+    policy: str = gpu_choice.BINPACK,
 ) -> Explanation:
     """All there is to say about a pod, the closest node first.
 
@@ -65,12 +67,12 @@ def explaining(
     *,
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
-    policy: str = choose.BINPACK,
+    policy: str = gpu_choice.BINPACK,
     looks: int = cost.UNHURRIED_LOOKS,
 ) -> Steps[Explanation]:
     """The same in short steps, for those who have other things to do between them. `looks`: what one may cost."""
     if pod.claim is None:
-        return answer(pod, "fits", explanation.NO_REQUEST, NO_REQUEST)
+        return answer(pod, "fits", report.NO_REQUEST, NO_REQUEST)
     if pod.node or pod.finished:
         return _bound(ledger, pod, pod.claim)
     if isinstance(pod.claim, Refusal):
@@ -83,7 +85,7 @@ def explaining(
     found = [(name, refused) for name, refused in found if name in ledger.nodes]  # some may have gone meanwhile
     verdict, first = judge(found)
     if first is not None:
-        out = ways.ways(ledger, pod, found, barred, Budget(looks))
+        out = ways_out.ways(ledger, pod, found, barred, Budget(looks))
         said = answer(pod, verdict, first.code, first.message, nodes=views, ways=out)
         said.kept = patience.view(ledger, pod)
         full = [name for name, refused in found if refused is not None and refused.code == "KeptForOther"]
@@ -91,7 +93,7 @@ def explaining(
         return said
     open_to_it = [name for name, refused in found if refused is None and name not in barred]
     best = [_wait(ledger, pod, pod.claim, open_to_it, policy)] if open_to_it else []
-    said = answer(pod, "fits", explanation.FITS, FITS, nodes=views, ways=best)
+    said = answer(pod, "fits", report.FITS, FITS, nodes=views, ways=best)
     return said if open_to_it else kept_off(said)
 
 
@@ -102,23 +104,23 @@ def kept_off(said: Explanation) -> Explanation:
     one = asked is not None and len(asked.shares) == 1 and asked.shares[0].gpus == 1 and not asked.shares[0].whole
     place = f"{first.name} GPU {first.gpus[0].index}" if one and first.gpus else first.name
     message = KEPT_OFF.format(place=place, nodes=_names([view.name for view in fitting]))
-    changes = {"owner": explanation.SCHEDULER, "code": explanation.KEPT_OFF, "message": message}
+    changes = {"owner": report.SCHEDULER, "code": report.KEPT_OFF, "message": message}
     return msgspec.structs.replace(said, verdict="refused", ways=[], **changes)
 
 
 def _bound(ledger: Ledger, pod: PodFacts, claim: Request | Refusal) -> Explanation:
     if pod.finished:
-        return answer(pod, "runs", explanation.ENDED, ENDED.format(phase=pod.phase))
+        return answer(pod, "runs", report.ENDED, ENDED.format(phase=pod.phase))
     state = ledger.nodes.get(pod.node)
-    owner = explanation.GPUSHARE if pod.running else explanation.KUBELET
+    owner = report.GPUSHARE if pod.running else report.KUBELET
     if state is None or isinstance(claim, Refusal):
         why = claim.message if isinstance(claim, Refusal) else ""
-        return answer(pod, "runs", explanation.BOUND, f"has {pod.node}", owner=owner, detail=why)
+        return answer(pod, "runs", report.BOUND, f"has {pod.node}", owner=owner, detail=why)
     views, where = [_view(state, largest_need(claim), pod, None)], _where(state, pod)
-    said = answer(pod, "runs", explanation.BOUND, f"has {where}", owner=owner, nodes=views)
+    said = answer(pod, "runs", report.BOUND, f"has {where}", owner=owner, nodes=views)
     holding = state.holdings.get(pod.uid)
     if holding is not None and holding.charges is not None and state.room is not None:
-        gpus = usage.gpus_of(pod, state.room.facts) if holding.state is State.BOUND else {}
+        gpus = inspected.gpus_of(pod, state.room.facts) if holding.state is State.BOUND else {}
         said.has = _spots(state.room, holding.charges, gpus)
         said.beside = [other for gpu, _ in holding.charges for other in _others(state, gpu, holding)]
     return said
@@ -201,7 +203,7 @@ def _pods_by_gpu(state: NodeState) -> list[int]:
 
 
 def _others(state: NodeState, gpu: int, holding: Holding) -> list[Holder]:
-    return [ways.holder(other, state, gpu) for other in _holding(state, gpu) if other is not holding]
+    return [ways_out.holder(other, state, gpu) for other in _holding(state, gpu) if other is not holding]
 
 
 def _view(state: NodeState, need: int, pod: PodFacts, refused: Refusal | None) -> NodeView:
@@ -238,15 +240,15 @@ def _over(state: NodeState) -> list[int]:
 def _wait(ledger: Ledger, pod: PodFacts, claim: Request, among: Sequence[str], policy: str) -> Way:
     """Where the pod would be sent: nothing is in its way."""
     policy = claim.policy or policy
-    best = score.best(ledger, claim, pod, among, policy)
+    best = ranking.best(ledger, claim, pod, among, policy)
     node = best[0][0] if best else among[0]
     room = ledger.nodes[node].room_for(pod)
-    places = choose.plan(claim, room, policy) if room is not None else None
+    places = gpu_choice.plan(claim, room, policy) if room is not None else None
     if room is None or places is None:
         return Way("wait", node=node)
     gpus = room.facts.gpus
     seen = {share.container: [gpus[gpu].index for gpu in at] for share, at in zip(claim.shares, places, strict=True)}
-    return Way("wait", node=node, spots=_spots(room, choose.charges(claim.shares, gpus, places), seen))
+    return Way("wait", node=node, spots=_spots(room, gpu_choice.charges(claim.shares, gpus, places), seen))
 
 
 def _spots(room: Room, charges: Sequence[tuple[int, int]], seen: Mapping[str, Sequence[int]]) -> list[Spot]:
@@ -279,7 +281,7 @@ def answer(
     message: str,
     *,
     detail: str = "",
-    owner: str = explanation.GPUSHARE,
+    owner: str = report.GPUSHARE,
     nodes: list[NodeView] | None = None,
     ways: list[Way] | None = None,
 ) -> Explanation:
