@@ -16,7 +16,7 @@ from gpushare.core.explain import report
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Pin, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import seen
+from gpushare.ctl import seen, snapshot
 from gpushare.ctl.manifests import Item
 from gpushare.ctl.policy import Policy
 from gpushare.ctl.source import Drafting, Forbidden, NotFound
@@ -73,7 +73,7 @@ class Admission:
     def of(self, item: Item) -> Admitted:
         path = f"/api/v1/namespaces/{quote(item.pod.metadata.namespace, safe='')}/pods"
         try:
-            pod = seen.decode(self._tried(item, path), seen.Pod, path)
+            pod = snapshot.decode(self._tried(item, path), seen.Pod, path)
             if not pod.spec.containers:
                 raise UserError("the API server's answer to a dry run", "it is no pod", "kubectl version")
         except ApiError as error:
@@ -119,7 +119,7 @@ class Admission:
             return
         path = CLASSES + quote(name, safe="")
         try:
-            found = seen.decode(self._source.get(path), _PriorityClass, path)
+            found = snapshot.decode(self._source.get(path), _PriorityClass, path)
         except NotFound:
             self._note(NO_CLASS.format(name=name))
         except Forbidden:

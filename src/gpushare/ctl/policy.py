@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from gpushare.core.facts import objects
-from gpushare.ctl import seen
+from gpushare.ctl import snapshot
 from gpushare.ctl.source import Forbidden, NotFound, Source
 
 NAME = "gpushare-pin"
@@ -100,8 +100,8 @@ class Policy:
 
     def _read(self) -> tuple[PolicySpec, list[Scope]]:
         try:
-            spec = seen.decode(self._source.get(POLICY), PolicyObject, POLICY).spec
-            found = seen.decode(self._source.get(BINDINGS), Bindings, BINDINGS).items or []
+            spec = snapshot.decode(self._source.get(POLICY), PolicyObject, POLICY).spec
+            found = snapshot.decode(self._source.get(BINDINGS), Bindings, BINDINGS).items or []
         except NotFound:
             return PolicySpec(), []
         spec.match_constraints.resource_rules = None  # pods, as shipped
@@ -112,7 +112,7 @@ class Policy:
         if namespace not in self._labels:
             path = f"/api/v1/namespaces/{quote(namespace, safe='')}"
             try:
-                found = seen.decode(self._source.get(path), Namespace, path)
+                found = snapshot.decode(self._source.get(path), Namespace, path)
                 self._labels[namespace] = found.metadata.labels or {}
             except NotFound:
                 coming = self._coming.get(namespace)

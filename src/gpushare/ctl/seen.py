@@ -6,19 +6,17 @@ is pure: what kube-scheduler said last, what gpushare said last, which container
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TypeVar
 from urllib.parse import quote as escaped
 
 import msgspec
 
 from gpushare.core.explain.report import Quote
 from gpushare.core.facts import intree, names, objects
+from gpushare.ctl import snapshot
 from gpushare.ctl.source import Forbidden, NotFound, Source
-from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 FAILED_SCHEDULING = "FailedScheduling"
 GATED = "SchedulingGated"  # the API server's own reason: no scheduler has looked yet
-T = TypeVar("T")
 
 
 class Waiting(objects.Struct):
@@ -79,14 +77,14 @@ class _Names(objects.Struct):
 def pod(source: Source, namespace: str, name: str) -> Pod:
     """The pod; NotFound if there is none."""
     path = f"/api/v1/namespaces/{escaped(namespace, safe='')}/pods/{escaped(name, safe='')}"
-    return decode(source.get(path), Pod, path)
+    return snapshot.decode(source.get(path), Pod, path)
 
 
 def pods(source: Source, namespace: str) -> list[objects.Pod]:
     """The pods somebody may have meant: of all namespaces if they may be read, else of this one, else none."""
     for path in ("/api/v1/pods", f"/api/v1/namespaces/{escaped(namespace, safe='')}/pods"):
         try:
-            return decode(source.get(path), _Names, path).items or []
+            return snapshot.decode(source.get(path), _Names, path).items or []
         except (Forbidden, NotFound):
             continue
     return []
@@ -97,7 +95,7 @@ def events(source: Source, of: objects.Pod) -> list[Event]:
     selector = f"involvedObject.uid={of.metadata.uid}"
     path = f"/api/v1/namespaces/{escaped(of.metadata.namespace)}/events?fieldSelector={escaped(selector)}"
     try:
-        return decode(source.get(path), _Events, path).items or []
+        return snapshot.decode(source.get(path), _Events, path).items or []
     except (Forbidden, NotFound):
         return []
 
@@ -139,15 +137,6 @@ def moment(time: str) -> float:
         return datetime.fromisoformat(time).timestamp()
     except (ValueError, OverflowError):
         return 0.0
-
-
-def decode(body: bytes, kind: type[T], path: str) -> T:
-    """The API server's answer; what is none is the cluster's fault."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        what = f"the API server's answer cannot be read: GET {path}"
-        raise UserError(what, str(error), "is it a Kubernetes API server? kubectl version", CLUSTER_NOT_ASKED) from None
 
 
 def _component(event: Event) -> str | None:

@@ -6,7 +6,7 @@ read them sees what the nodes say. Called by `inspect` and `why`: else both woul
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects
-from gpushare.ctl import seen
+from gpushare.ctl import snapshot
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.ctl.source import Forbidden, NotFound, Source
 
@@ -20,7 +20,7 @@ class _ConfigMaps(objects.Struct):
 def mark(world: Snapshot, source: Source) -> None:
     """Tells the ledger of a snapshot which GPUs are listed."""
     try:
-        found = seen.decode(source.get(PATH), _ConfigMaps, PATH).items or []
+        found = snapshot.decode(source.get(PATH), _ConfigMaps, PATH).items or []
     except (Forbidden, NotFound):
         return
     listed = {one.metadata.name: pod_gpus.sick_gpus(one) for one in found}

@@ -52,8 +52,8 @@ class Snapshot(msgspec.Struct):
 
 def read(source: Source, now: float) -> Snapshot:
     """Asks for all nodes and all pods. A UserError says what went wrong."""
-    nodes = _decode(source.get(NODES), Items[Node], NODES)
-    pods = _decode(source.get(PODS), Items[intree.Pod], PODS)
+    nodes = decode(source.get(NODES), Items[Node], NODES)
+    pods = decode(source.get(PODS), Items[intree.Pod], PODS)
     return build(nodes.items or [], pods.items or [], now)
 
 
@@ -78,7 +78,8 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
     return Snapshot(by_name, by_place, ledger, asking, now)
 
 
-def _decode(body: bytes, kind: type[T], path: str) -> T:
+def decode(body: bytes, kind: type[T], path: str) -> T:
+    """The API server's answer; what is none is the cluster's fault."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
