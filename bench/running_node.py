@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from gpushare.gpu.simulated import Simulated, device
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 from gpushare.node import app
 from gpushare.node.pinning import Asked
 from gpushare.obs import log
@@ -17,7 +17,7 @@ from gpushare.obs import log
 
 def main(kubeconfig: str, node: str, pin: Asked, kubelet: str, mib: str, *uuids: str) -> None:
     log.setup("info")
-    access = auth.load(kubeconfig, None, os.environ, Path.home())
+    access = login.load(kubeconfig, None, os.environ, Path.home())
     gpus = Simulated(device(i, uuid, int(mib)) for i, uuid in enumerate(uuids))
     asyncio.run(app.run(app.Config(node, "MiB", pin, port=0, kubelet=kubelet), access, gpus))
 

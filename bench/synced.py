@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 from gpushare.extender import app
-from gpushare.kube import auth, client
+from gpushare.kube import client
+from gpushare.kube.auth import login
 
 
 class Turns:
@@ -35,7 +36,7 @@ class Turns:
 
 async def main(kubeconfig: str) -> None:
     logging.disable(logging.WARNING)  # that the watches end is part of the measurement
-    access = auth.load(kubeconfig, None, os.environ, Path.home())
+    access = login.load(kubeconfig, None, os.environ, Path.home())
     turns = Turns(asyncio.get_running_loop())
     async with client.connect(access) as api:
         extender = app.Extender(app.Config("127.0.0.1", [0], "binpack", None, None), api)

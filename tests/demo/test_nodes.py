@@ -18,7 +18,7 @@ from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import bare_node, gpu_uuid
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 from gpushare.node.app import Node
 from tests.devcluster import support
 from tests.devcluster.live import in_phase, until
@@ -44,7 +44,7 @@ async def machines(folder: Path) -> AsyncIterator[tuple[DevCluster, Api, dict[st
 @contextlib.asynccontextmanager
 async def running(dev: DevCluster, kubelets: dict[str, Path]) -> AsyncIterator[dict[str, Node]]:
     """What runs on its nodes, once all GPUs are to be had."""
-    async with nodes.running(auth.Access(server=dev.url), kubelets) as components:
+    async with nodes.running(login.Access(server=dev.url), kubelets) as components:
         for name, machine in objects.NODES.items():
             await until(dev.server, has(dev, name, sum(machine.gpus), 2))
         yield components
@@ -158,7 +158,7 @@ async def test_a_component_that_fails_ends_the_block(folder: Path, monkeypatch: 
     monkeypatch.setattr(Node, "run", broken)
     async with machines(folder) as (dev, _, kubelets):
         with pytest.raises(ExceptionGroup) as failure:
-            async with nodes.running(auth.Access(server=dev.url), kubelets):
+            async with nodes.running(login.Access(server=dev.url), kubelets):
                 await until(dev.server, lambda: None)
     assert failure.group_contains(ZeroDivisionError)
 
@@ -166,7 +166,7 @@ async def test_a_component_that_fails_ends_the_block(folder: Path, monkeypatch: 
 async def test_an_error_of_the_block_itself_stays_as_it_is(folder: Path) -> None:
     async with machines(folder) as (dev, _, kubelets):
         with pytest.raises(TooLong):
-            async with nodes.running(auth.Access(server=dev.url), kubelets):
+            async with nodes.running(login.Access(server=dev.url), kubelets):
                 raise TooLong
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from gpushare import cli
 from gpushare.gpu.device import Backend
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 from gpushare.node import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,12 +41,12 @@ def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config
     """What the command line makes of these words, on a node called gpu-a."""
     seen: list[app.Config] = []
 
-    async def run(config: app.Config, access: auth.Access, backend: Backend) -> signal.Signals:
+    async def run(config: app.Config, access: login.Access, backend: Backend) -> signal.Signals:
         seen.append(config)
         return signal.SIGTERM
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(auth, "load", lambda *_: auth.Access(server="https://127.0.0.1:6443"))
+    monkeypatch.setattr(login, "load", lambda *_: login.Access(server="https://127.0.0.1:6443"))
     monkeypatch.setenv("NODE_NAME", "gpu-a")
     assert cli.main(words) == 0
     (config,) = seen

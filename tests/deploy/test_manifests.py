@@ -10,7 +10,7 @@ import gpushare
 from gpushare import cli
 from gpushare.cli import help
 from gpushare.extender import app, binder
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 from tests.deploy import manifests
 from tools import render_scheduler
 
@@ -137,16 +137,16 @@ def _started(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[str, list[int]
     """What the command line makes of a manifest's arguments."""
     seen: list[app.Config] = []
 
-    async def run(config: app.Config, access: auth.Access) -> signal.Signals:
+    async def run(config: app.Config, access: login.Access) -> signal.Signals:
         seen.append(config)
         return signal.SIGTERM
 
-    def load(*_: object) -> auth.Access:
-        return auth.Access(server="https://127.0.0.1:6443")
+    def load(*_: object) -> login.Access:
+        return login.Access(server="https://127.0.0.1:6443")
 
     monkeypatch.delenv("PORT", raising=False)
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(auth, "load", load)
+    monkeypatch.setattr(login, "load", load)
     words: list[str] = manifests.container(name)["args"]
     assert cli.main(words) == 0, shlex.join(words)
     (config,) = seen

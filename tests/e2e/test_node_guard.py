@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.kube import auth, client
+from gpushare.kube import client
+from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError
 from tests.deploy.manifests import NODE
 from tests.devcluster import support
@@ -52,7 +53,7 @@ async def as_node_part(cluster: Cluster, bound: Mapping[str, str] | None) -> Asy
     path = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{NODE}/token"
     answer = await cluster.call("POST", path, {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}})
     config = cluster.kubeconfig(NODE, answer["status"]["token"])
-    async with client.connect(auth.load(str(config), None, os.environ, Path.home())) as api:
+    async with client.connect(login.load(str(config), None, os.environ, Path.home())) as api:
         yield api
 
 

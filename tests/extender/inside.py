@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from gpushare.core.ledger.state import State
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.extender import app, server
-from gpushare.kube import auth, client
+from gpushare.kube import client
+from gpushare.kube.auth import login
 from tests.extender import cluster
 
 Held = dict[str, tuple[State, str, object]]
@@ -30,7 +31,7 @@ class Inside(cluster.Client):
 @contextlib.asynccontextmanager
 async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -> AsyncIterator[Inside]:
     """`url`: of a proxy to ask instead of the API server itself. `ready`: not before the cluster was read."""
-    access = auth.Access(url or api_server.url, context="test", source="~/.kube/config")
+    access = login.Access(url or api_server.url, context="test", source="~/.kube/config")
     config = app.Config("127.0.0.1", [0], "binpack", None, None)
     async with client.connect(access) as api:
         extender = app.Extender(config, api)

@@ -11,7 +11,8 @@ from gpushare.extender import sync
 from gpushare.extender.announce import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.sync import Pods
-from gpushare.kube import auth, client
+from gpushare.kube import client
+from gpushare.kube.auth import login
 from gpushare.kube.events import Recorder
 from tests.core.builders import api_pod
 
@@ -19,7 +20,7 @@ from tests.core.builders import api_pod
 @pytest.fixture
 async def pods() -> Pods:
     ledger = Ledger()
-    async with client.connect(auth.Access("http://127.0.0.1:1")) as nobody:
+    async with client.connect(login.Access("http://127.0.0.1:1")) as nobody:
         recorder = Recorder(nobody)
     metrics = Metrics(ledger)
     return Pods(

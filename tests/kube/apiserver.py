@@ -11,7 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from gpushare.kube import auth, client
+from gpushare.kube import client
+from gpushare.kube.auth import login
 
 CERTS = Path(__file__).parent / "certs"
 
@@ -42,8 +43,8 @@ class Server:
     def count(self, what: str) -> int:
         return sum(1 for asked in self.asked if _what(asked) == what)
 
-    def access(self) -> auth.Access:
-        return auth.Access(self.url, context="test", user="tester", source="~/.kube/config")
+    def access(self) -> login.Access:
+        return login.Access(self.url, context="test", user="tester", source="~/.kube/config")
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.kube import auth, client
-from gpushare.kube.auth import Access
+from gpushare.kube import client
+from gpushare.kube.auth import login
+from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import KubeError, Unreachable
 from gpushare.kube.models import ServerVersion
 from tests.kube.apiserver import CERTS, FakeTime, answer, serve
@@ -55,7 +56,7 @@ def load(
     time: FakeTime | None = None,
 ) -> Access:
     clock = (time or FakeTime()).clock
-    return auth.load(str(given) if given else None, context, environ or {}, tmp_path, account=account, clock=clock)
+    return login.load(str(given) if given else None, context, environ or {}, tmp_path, account=account, clock=clock)
 
 
 def test_the_file_given_wins_over_all_others(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_inside_a_pod_a_kubeconfig_that_is_not_mounted_does_no_harm(tmp_path: Pa
     write(tmp_path / "account/token", "pod-token\n")
     write(tmp_path / "account/ca.crt", (CERTS / "ca.crt").read_text())
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBECONFIG": "/no/file"}
-    assert load(tmp_path, environ=environ, account=tmp_path / "account").source == auth.IN_POD
+    assert load(tmp_path, environ=environ, account=tmp_path / "account").source == login.IN_POD
 
 
 def test_nothing_found_says_where_it_was_looked_for(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_an_expired_client_certificate_is_named_with_its_dates(tmp_path: Path) -
     write(tmp_path / ".kube/config", config(user))
     for now, ago in ((1612051200, "today"), (1612051200 + 90_000, "1 day ago"), (1613347200, "15 days ago")):
         with pytest.raises(KubeError) as caught:
-            auth.load(None, None, {}, tmp_path, now=lambda now=now: now)  # type: ignore[misc]
+            login.load(None, None, {}, tmp_path, now=lambda now=now: now)  # type: ignore[misc]
         assert caught.value.what == "the client certificate in ~/.kube/config has expired"
         assert caught.value.why == f'user "admin", valid until 2021-01-31 ({ago})'
         assert caught.value.way.endswith("kubeadm certs renew admin.conf")

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gpushare.core.facts import objects
 from gpushare.kube import client, models
-from gpushare.kube.auth import Access
+from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
 from tests.kube.apiserver import answer, cut, hang, page, pod, refuse, serve_api
 

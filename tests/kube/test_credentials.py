@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpushare.kube import auth, client, credentials
-from gpushare.kube.configfile import Cluster, Exec, ExecVariable
+from gpushare.kube import client
+from gpushare.kube.auth import credentials, login
+from gpushare.kube.auth.configfile import Cluster, Exec, ExecVariable
 from gpushare.kube.errors import ApiError, KubeError
 from tests.kube.apiserver import CERTS, FakeTime, answer, refuse, serve
 
@@ -80,7 +81,7 @@ async def test_many_requests_at_once_run_one_program(tmp_path: Path) -> None:
 async def test_a_refused_token_is_asked_for_anew_once_for_all_requests(tmp_path: Path) -> None:
     program = Program(tmp_path, says(token="old"))
     async with serve() as server:
-        access = auth.Access(server.url, credential=plugin(tmp_path))
+        access = login.Access(server.url, credential=plugin(tmp_path))
         assert await access.headers() == {"Authorization": "Bearer old"}
         program.write(says(token="new"))
         server.on("GET /version", *[refuse(401)] * 8, answer({"major": "1", "minor": "36"}))
@@ -94,7 +95,7 @@ async def test_a_token_refused_twice_is_an_answer(tmp_path: Path) -> None:
     program = Program(tmp_path, says(token="bad"))
     async with serve() as server:
         server.on("GET /version", refuse(401, "Unauthorized"))
-        async with client.connect(auth.Access(server.url, credential=plugin(tmp_path))) as api:
+        async with client.connect(login.Access(server.url, credential=plugin(tmp_path))) as api:
             with pytest.raises(ApiError) as caught:
                 await api.version()
         assert caught.value.status == 401
@@ -109,7 +110,7 @@ async def test_a_client_certificate_from_a_program_is_shown(tmp_path: Path) -> N
     Program(tmp_path, says(**pair))
     async with serve(tls=True, client_certificates=True) as server:
         server.on("GET /version", answer({"major": "1", "minor": "36"}))
-        access = auth.Access(server.url, ca=(CERTS / "ca.crt").read_bytes(), credential=plugin(tmp_path))
+        access = login.Access(server.url, ca=(CERTS / "ca.crt").read_bytes(), credential=plugin(tmp_path))
         async with client.connect(access) as api:
             assert await api.version() == (1, 36)
 
@@ -197,5 +198,5 @@ async def test_a_kubeconfig_with_a_program_is_loaded(tmp_path: Path) -> None:
         f"users: [{{name: u, user: {{exec: {{apiVersion: {V1}, command: ./login, args: null, env: null,\n"
         "  interactiveMode: IfAvailable, provideClusterInfo: true}}}]\n"
     )
-    access = auth.load(str(tmp_path / "config"), None, dict(os.environ), tmp_path)
+    access = login.load(str(tmp_path / "config"), None, dict(os.environ), tmp_path)
     assert await access.headers() == {"Authorization": "Bearer from-program"}

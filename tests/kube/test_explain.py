@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpushare.kube import explain
-from gpushare.kube.auth import IN_POD, Access
+from gpushare.kube import failures
+from gpushare.kube.auth.login import IN_POD, Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 
 ACCESS = Access("https://10.0.0.1:6443", context="prod", user="dev", source="~/.kube/config")
 
 
 def lines(error: ApiError | Unreachable | Malformed | KubeError, access: Access = ACCESS) -> tuple[str, str, str]:
-    told = explain.explain(error, access)
+    told = failures.explain(error, access)
     return told.what, told.why, told.way
 
 
@@ -77,7 +77,7 @@ def test_refused_credentials_name_the_user() -> None:
 
 def test_what_is_known_to_be_explained_stays() -> None:
     error = KubeError("what", "why", "way")
-    assert explain.explain(error, ACCESS) is error
+    assert failures.explain(error, ACCESS) is error
     assert str(error) == "what: why (try: way)"
 
 

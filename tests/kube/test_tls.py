@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpushare.kube import tls
+from gpushare.kube.auth import tls
 from tests.kube.apiserver import CERTS
 
 

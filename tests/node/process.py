@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gpushare.gpu.simulated import Simulated
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 from gpushare.node import app
 from gpushare.obs import errors, log
 from tests.node import world
@@ -19,7 +19,7 @@ from tests.node import world
 def main(kubeconfig: str, *sizes: str) -> int:
     log.setup("info")
     app.DRAIN_SECONDS = 1.0  # nobody is there to listen in the test that waits for it
-    access = auth.load(kubeconfig, None, os.environ, Path.home())
+    access = login.load(kubeconfig, None, os.environ, Path.home())
     gpus = Simulated(world.devices(*map(int, sizes)))
     try:
         ended = asyncio.run(app.run(world.CONFIG, access, gpus))

@@ -20,7 +20,8 @@ from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu import health, simulated
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import Simulated
-from gpushare.kube import auth, client, reflector
+from gpushare.kube import client, reflector
+from gpushare.kube.auth import login
 from gpushare.node import app, auditor, gpus, publisher
 from gpushare.node.app import Config, Node
 from tests.extender import cluster
@@ -132,7 +133,7 @@ async def running(
     url: str, backend: Simulated, config: Config = CONFIG, *, timeout: float = client.TIMEOUT
 ) -> AsyncIterator[Node]:
     """The component, without its process. What it raises is raised here."""
-    async with client.connect(auth.Access(server=url), timeout=timeout) as api:
+    async with client.connect(login.Access(server=url), timeout=timeout) as api:
         made = Node(config, api, backend)
         work = asyncio.create_task(made.run())
         try:
@@ -146,7 +147,7 @@ async def running(
 
 async def refusal(url: str, backend: Simulated, config: Config = CONFIG, *, says: str = "") -> Exception:
     """Why the component ends. Before that it `says` so when it is asked whether it is ready."""
-    async with client.connect(auth.Access(server=url)) as api:
+    async with client.connect(login.Access(server=url)) as api:
         made = Node(config, api, backend)
         work = asyncio.create_task(made.run())
         await eventually(lambda: says in made.not_ready())

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.scheduler import Scheduler
 from gpushare.extender.server import PREFIX
-from gpushare.kube.auth import Access
+from gpushare.kube.auth.login import Access
 from tests.devcluster import support
 from tests.e2e import objects, versions
 from tests.e2e.sight import Sight

@@ -48,7 +48,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
 
     from gpushare.core.facts.request import POLICY_NAMES
     from gpushare.extender import app, listen
-    from gpushare.kube import auth
+    from gpushare.kube.auth import login
     from gpushare.kube.errors import KubeError
     from gpushare.obs import log
 
@@ -61,7 +61,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
     config = app.Config(_address(given.listen), _ports(given.port), given.policy, given.memory_unit, tls, patience)
     try:
-        access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
+        access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
         ended = asyncio.run(app.run(config, access))
     except KubeError as error:
         raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
@@ -120,7 +120,7 @@ def _run_node(
 
     from gpushare.gpu.device import GpuError
     from gpushare.gpu.nvml import Nvml
-    from gpushare.kube import auth
+    from gpushare.kube.auth import login
     from gpushare.kube.errors import KubeError
     from gpushare.node import app
     from gpushare.obs import log
@@ -143,7 +143,7 @@ def _run_node(
         unhealthy_configmap,
     )  # fmt: skip
     try:
-        access = auth.load(given.kubeconfig, given.context, os.environ, Path.home())
+        access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
         ended = asyncio.run(app.run(config, access, Nvml()))
     except (KubeError, GpuError) as error:
         raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error

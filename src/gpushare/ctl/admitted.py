@@ -174,9 +174,9 @@ def _is_about_the_pod(error: ApiError) -> bool:
 
 def _lacks_the_right(error: ApiError) -> str:
     """Who may not create pods there; empty if that is not what was said."""
-    from gpushare.kube import explain  # only when something fails: it knows all about logging in
+    from gpushare.kube import failures  # only when something fails: it knows all about logging in
 
-    found = explain.FORBIDDEN.search(error.message) if error.status == 403 else None
+    found = failures.FORBIDDEN.search(error.message) if error.status == 403 else None
     return found["user"] if found else ""
 
 

@@ -20,7 +20,7 @@ from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 if TYPE_CHECKING:
     import subprocess
 
-    from gpushare.kube.auth import Access
+    from gpushare.kube.auth.login import Access
 
 PATIENCE: Final = 1.0  # seconds after which somebody wants to know what is waited for
 LIMIT: Final = 10.0  # seconds for each request
@@ -135,10 +135,10 @@ class Kubectl:
 
     def _error(self, error: Failure, path: str) -> UserError:
         """kubectl's failure in our words. Its kubeconfig is read for them only: it knows server, context and user."""
-        from gpushare.kube import auth
+        from gpushare.kube.auth import login
 
         try:
-            access = auth.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
+            access = login.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
         except KubeError as fault:
             return _told(fault)
         return explained(error, access, path)
@@ -164,11 +164,11 @@ class Direct:
     @property
     def access(self) -> "Access":
         """Where the cluster is and who we are: read once."""
-        from gpushare.kube import auth
+        from gpushare.kube.auth import login
 
         if self._access is None:
             try:
-                self._access = auth.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
+                self._access = login.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
             except KubeError as fault:
                 raise _told(fault) from None
         return self._access
@@ -251,12 +251,12 @@ def failure(said: str) -> Failure:
 
 def explained(error: Failure, access: "Access", path: str) -> UserError:
     """A failed request in the three lines people read."""
-    from gpushare.kube import explain
+    from gpushare.kube import failures
 
     if isinstance(error, ApiError) and error.status == 404:
         way = "is it a Kubernetes API server? kubectl version"
         return NotFound(f"not there: {path}", error.message or "404", way, CLUSTER_NOT_ASKED)
-    told = explain.explain(error, access)
+    told = failures.explain(error, access)
     kind = Forbidden if isinstance(error, ApiError) and error.status == 403 else UserError
     return kind(told.what, told.why, told.way, CLUSTER_NOT_ASKED)
 

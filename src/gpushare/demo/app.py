@@ -28,7 +28,7 @@ from gpushare.demo.world import TooLong, World
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import bare_node
 from gpushare.devcluster.scheduler import Scheduler
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 
 FAILED, INTERRUPTED = 1, 130
 OPENING = (
@@ -88,7 +88,7 @@ async def prepared(folder: Path, stage: Stage) -> AsyncIterator[tuple[World, Sto
     async with contextlib.AsyncExitStack() as stack:
         kubelets = stack.enter_context(nodes.folders(folder))
         cluster = await stack.enter_async_context(DevCluster(nodes=machines, folder=folder, kubelets=kubelets))
-        access = auth.load(str(cluster.kubeconfig), None, {}, folder)
+        access = login.load(str(cluster.kubeconfig), None, {}, folder)
         components = await stack.enter_async_context(nodes.running(access, kubelets))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         world = World(cluster, components, session, stage)

@@ -19,7 +19,7 @@ from gpushare.devcluster.nodes import gpu_uuid
 from gpushare.gpu import simulated
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client
-from gpushare.kube.auth import Access
+from gpushare.kube.auth.login import Access
 from gpushare.node.app import Config, Node
 from gpushare.obs import log
 

@@ -27,8 +27,8 @@ from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.notes import GONE, Notes
 from gpushare.extender.verbs import Verbs
-from gpushare.kube import client, explain
-from gpushare.kube.auth import Access
+from gpushare.kube import client, failures
+from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Failure, Reflector
@@ -181,7 +181,7 @@ class Extender:
         while missing := [watch for watch in self.watches.values() if not watch.synced]:
             for watch in missing:
                 if watch.failure is not None and _needs_help(watch.failure):
-                    raise explain.explain(watch.failure, self.api.access)
+                    raise failures.explain(watch.failure, self.api.access)
             await asyncio.sleep(TICK)
 
     async def _touch(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:

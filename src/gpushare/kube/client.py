@@ -18,7 +18,7 @@ import yarl
 
 from gpushare.core.facts import objects
 from gpushare.kube import answers, models, stream
-from gpushare.kube.auth import Access
+from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpushare.core.facts import objects
 from gpushare.core.facts.model import NodeFacts, Pin, Unit
 from gpushare.gpu.device import Backend
-from gpushare.kube import client, explain
-from gpushare.kube.auth import Access
+from gpushare.kube import client, failures
+from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Failure, Reflector
@@ -160,7 +160,7 @@ class Node:
     def _give_up_if_hopeless(self) -> None:
         for watch in self.watches.values():
             if not watch.synced and watch.failure is not None and _needs_help(watch.failure):
-                raise explain.explain(watch.failure, self.api.access)
+                raise failures.explain(watch.failure, self.api.access)
         if self.watches["node"].synced and self.own.node is None:
             what, why = f'no node "{self.config.node}"', "the cluster has no node of that name"
             raise errors.UserError(what, why, "--node-name NAME or NODE_NAME, one of: kubectl get nodes")

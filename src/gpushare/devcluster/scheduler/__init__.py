@@ -28,7 +28,7 @@ from gpushare.devcluster.scheduler.extenders import Extender
 from gpushare.devcluster.scheduler.queue import Queue, Queued
 from gpushare.devcluster.scheduler.voice import Voice
 from gpushare.kube import client
-from gpushare.kube.auth import Access
+from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Reflector
 

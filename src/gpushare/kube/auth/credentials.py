@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from gpushare.kube.configfile import Cluster, Exec
+from gpushare.kube.auth.configfile import Cluster, Exec
+from gpushare.kube.auth.tls import Pair
 from gpushare.kube.errors import KubeError
-from gpushare.kube.tls import Pair
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EXEC_LIMIT = 10.0  # seconds

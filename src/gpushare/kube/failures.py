@@ -7,7 +7,7 @@ right names user, verb and resource; ours says the same and how to get it.
 import re
 import shlex
 
-from gpushare.kube import auth
+from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 
 FORBIDDEN = re.compile(
@@ -19,7 +19,7 @@ VIEW = "gpushare-view"
 ACCOUNT = "system:serviceaccount:"
 
 
-def explain(error: ApiError | Unreachable | Malformed | KubeError, access: auth.Access) -> KubeError:
+def explain(error: ApiError | Unreachable | Malformed | KubeError, access: login.Access) -> KubeError:
     """The same failure as what, why and way."""
     if isinstance(error, KubeError):
         return error
@@ -31,7 +31,7 @@ def explain(error: ApiError | Unreachable | Malformed | KubeError, access: auth.
     if error.status == 401:
         what = f"the API server does not accept our credentials: {access.server}"
         user = f'user "{access.user}", ' if access.user else ""
-        return access.expired() or KubeError(what, f"{user}{_who(access)} (401)", auth.NEW_KUBECONFIG)
+        return access.expired() or KubeError(what, f"{user}{_who(access)} (401)", login.NEW_KUBECONFIG)
     if error.status == 403 and (found := FORBIDDEN.search(error.message)):
         return _forbidden(found)
     return KubeError(f"the API server refuses: {access.server}", f"{error} ({_who(access)})", _look(access))
@@ -58,11 +58,11 @@ def _forbidden(found: re.Match[str]) -> KubeError:
     )
 
 
-def _who(access: auth.Access) -> str:
+def _who(access: login.Access) -> str:
     return f'context "{access.context}" of {access.source}' if access.context else access.source
 
 
-def _look(access: auth.Access) -> str:
+def _look(access: login.Access) -> str:
     if not access.context:
         return "is the API server up, and does a NetworkPolicy let this pod reach it?"
     return f"kubectl --context {shlex.quote(access.context)} get --raw /readyz, or another context: --context NAME"

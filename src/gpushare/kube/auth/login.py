@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gpushare.kube import configfile, credentials, tls
+from gpushare.kube.auth import configfile, credentials, tls
 from gpushare.kube.errors import KubeError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
