@@ -1,4 +1,4 @@
-"""Writes the protobuf code in src/gpushare/kubelet_pb again, from the .proto files beside it.
+"""Writes the protobuf code in src/gpushare/kubelet/pb again, from the .proto files beside it.
 
     .venv/bin/python tools/protos.py
 
@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-FOLDER = SOURCE / "gpushare" / "kubelet_pb"
+FOLDER = SOURCE / "gpushare" / "kubelet" / "pb"
 
 
 def generate(into: Path) -> list[Path]:
@@ -23,7 +23,7 @@ def generate(into: Path) -> list[Path]:
     words = ["protoc", f"-I{SOURCE}", f"-I{well_known}", f"--python_out={into}", f"--pyi_out={into}", *protos]
     if protoc.main(words):
         raise SystemExit("protoc refused a file; it says above which, and why")
-    return sorted((into / "gpushare" / "kubelet_pb").glob("*_pb2.py*"))
+    return sorted((into / "gpushare" / "kubelet" / "pb").glob("*_pb2.py*"))
 
 
 if __name__ == "__main__":

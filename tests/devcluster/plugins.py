@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.kubelet_pb import methods
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb import methods
 
 SOCKET = "test.sock"
 

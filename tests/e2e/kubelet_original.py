@@ -13,8 +13,8 @@ from pathlib import Path
 import grpc
 
 from gpushare.core.facts import names
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.kubelet_pb import methods
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb import methods
 from tests.e2e.cluster import NODE, ROOT, until
 from tests.e2e.kubelet_world import Tenants
 from tests.gpu.nvml import state

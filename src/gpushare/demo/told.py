@@ -14,11 +14,11 @@ from gpushare.core.facts import names
 from gpushare.ctl.snapshot import Snapshot
 from gpushare.demo.checks import Check
 from gpushare.devcluster.status import ApiError
-from gpushare.node import podresources
+from gpushare.kubelet import podresources
+from gpushare.kubelet.podresources import NoAnswer
+from gpushare.kubelet.unit_ids import Ids
 from gpushare.node.app import Node
-from gpushare.node.ids import Ids
 from gpushare.node.plugin import POD_RESOURCES, Plugin
-from gpushare.node.podresources import NoAnswer
 
 Container = tuple[str, str, str]  # namespace, pod, name
 Logs = Callable[[str, str, str], str]

@@ -16,9 +16,9 @@ import grpc
 
 from gpushare.devcluster.devices import DeviceManager, PluginError
 from gpushare.devcluster.status import Object
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.kubelet_pb import methods
-from gpushare.kubelet_pb.podresources_pb2 import (
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb import methods
+from gpushare.kubelet.pb.podresources_pb2 import (
     ContainerDevices,
     ContainerResources,
     ListPodResourcesRequest,

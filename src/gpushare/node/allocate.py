@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gpushare.core.facts.model import Gpu, Refusal, Role
+from gpushare.kubelet.unit_ids import Units
 from gpushare.node import handing, prefer
 from gpushare.node.desk import Desk, count
-from gpushare.node.ids import Units
 from gpushare.node.plans import Gpus, Want
 from gpushare.node.table import Grant, Owner
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gpushare.core.facts.model import NodeFacts, PodFacts, Role, Share
-from gpushare.node.ids import Units
+from gpushare.kubelet.unit_ids import Units
 from gpushare.node.plans import Gpus, Plans, size_of
 from gpushare.node.table import Grant, Owner, Table
 

@@ -8,8 +8,8 @@ and `allocate`.
 from typing import Final
 
 from gpushare.core.facts.model import Refusal, Role
+from gpushare.kubelet.unit_ids import Units
 from gpushare.node.desk import Desk, count
-from gpushare.node.ids import Units
 from gpushare.node.plans import Want, size_of
 from gpushare.node.table import Grant, Owner
 

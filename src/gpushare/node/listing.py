@@ -10,8 +10,8 @@ from typing import Final
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, Unit
-from gpushare.kubelet_pb.methods import HEALTHY, LIST_LIMIT, UNHEALTHY
-from gpushare.node import ids
+from gpushare.kubelet import unit_ids
+from gpushare.kubelet.pb.methods import HEALTHY, LIST_LIMIT, UNHEALTHY
 from gpushare.obs.errors import UserError
 
 TOO_FINE: Final = "{node}: --memory-unit={unit} is too fine for this node"
@@ -28,7 +28,7 @@ def _device(name: bytes, health: str) -> bytes:
     return b"\x0a" + bytes([len(inside)]) + inside
 
 
-UNIT_BYTES: Final = len(_device(b"0" * ids.LENGTH, HEALTHY))
+UNIT_BYTES: Final = len(_device(b"0" * unit_ids.LENGTH, HEALTHY))
 MOST_UNITS: Final = LIST_LIMIT // UNIT_BYTES
 
 
@@ -69,12 +69,12 @@ def _memory(
     gpus: Sequence[Gpu], keys: Mapping[str, str], well: Mapping[str, int], numbered: str, unhealthy: str
 ) -> bytes:
     largest = max((gpu.total for gpu in gpus), default=0)
-    pattern = _pattern(numbered[: largest * ids.NUMBER], HEALTHY)
+    pattern = _pattern(numbered[: largest * unit_ids.NUMBER], HEALTHY)
     parts = []
     for gpu in gpus:
         part = pattern[: gpu.total * UNIT_BYTES]
         if well[gpu.uuid].bit_count() < gpu.total:
-            sick = _pattern(numbered[: gpu.total * ids.NUMBER], unhealthy)
+            sick = _pattern(numbered[: gpu.total * unit_ids.NUMBER], unhealthy)
             part = _mixed(part, sick, well[gpu.uuid], gpu.total)
         parts.append(part.replace(_KEY, keys[gpu.uuid].encode()))
     return b"".join(parts)
@@ -84,14 +84,14 @@ def _pattern(numbered: str, health: str) -> bytes:
     """The entries of one GPU's units, whatever its key."""
     entry = _device(_KEY + b"NNNN", health)
     before, after = entry.split(b"NNNN")
-    numbers = [numbered[at : at + ids.NUMBER] for at in range(0, len(numbered), ids.NUMBER)]
+    numbers = [numbered[at : at + unit_ids.NUMBER] for at in range(0, len(numbered), unit_ids.NUMBER)]
     return before + (after + before).join([number.encode() for number in numbers]) + after if numbers else b""
 
 
 def _mixed(well: bytes, sick: bytes, units: int, total: int) -> bytes:
     """Entry by entry the one that is true."""
     longer, shorter = UNIT_BYTES, len(sick) // total
-    flags = ids.flags(units).ljust(total, b"\0")
+    flags = unit_ids.flags(units).ljust(total, b"\0")
     return b"".join(
         well[at * longer : (at + 1) * longer] if flags[at] else sick[at * shorter : (at + 1) * shorter]
         for at in range(total)

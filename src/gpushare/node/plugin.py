@@ -17,11 +17,12 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Backoff
+from gpushare.kubelet import podresources
+from gpushare.kubelet.unit_ids import Catalog
 from gpushare.node import kubelet as kubelets
-from gpushare.node import listing, podresources
+from gpushare.node import listing
 from gpushare.node.desk import Desk
 from gpushare.node.environment import Visible
-from gpushare.node.ids import Catalog
 from gpushare.node.look import Looker
 from gpushare.node.pods import NodePods
 from gpushare.node.register import Endpoint, Identity

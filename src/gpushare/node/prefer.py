@@ -11,9 +11,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gpushare.core.facts.model import Refusal, Role, Share
-from gpushare.node import handing, ids
+from gpushare.kubelet import unit_ids
+from gpushare.kubelet.unit_ids import Units
+from gpushare.node import handing
 from gpushare.node.desk import Desk, Steer, count
-from gpushare.node.ids import Units
 from gpushare.node.plans import Gpus, Want, each_of, size_of
 from gpushare.node.table import Owner
 
@@ -160,7 +161,7 @@ def _steer(desk: Desk, ask: Ask, owner: Owner | None, counts: Mapping[str, int],
     units = dict(ask.must)
     for uuid, needed in counts.items():
         free = ask.available(uuid) & desk.table.free(uuid, whole=ask.whole)
-        units[uuid] = units.get(uuid, 0) | ids.lowest(free, needed)
+        units[uuid] = units.get(uuid, 0) | unit_ids.lowest(free, needed)
     desk.steer = Steer(units, ask.whole, owner, moved)
     return units
 

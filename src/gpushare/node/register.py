@@ -15,13 +15,8 @@ from typing import Any, Final
 import grpc
 
 from gpushare.kube.reflector import Backoff
-from gpushare.kubelet_pb import methods
-from gpushare.kubelet_pb.deviceplugin_pb2 import (
-    DevicePluginOptions,
-    Empty,
-    PreStartContainerResponse,
-    RegisterRequest,
-)
+from gpushare.kubelet.pb import methods
+from gpushare.kubelet.pb.deviceplugin_pb2 import DevicePluginOptions, Empty, PreStartContainerResponse, RegisterRequest
 from gpushare.node.service import Refused, Service
 from gpushare.obs import errors, log
 

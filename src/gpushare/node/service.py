@@ -10,18 +10,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NoReturn, TypeVar
 
 from gpushare.core.facts.model import Gpu, Refusal
-from gpushare.kubelet_pb.deviceplugin_pb2 import (
+from gpushare.kubelet.pb.deviceplugin_pb2 import (
     AllocateResponse,
     ContainerAllocateResponse,
     ContainerPreferredAllocationResponse,
     DevicePluginOptions,
     PreferredAllocationResponse,
 )
+from gpushare.kubelet.unit_ids import Catalog, Ids, Units, lowest
 from gpushare.node import allocate, listing, wire
 from gpushare.node.allocate import Granted
 from gpushare.node.desk import Desk
 from gpushare.node.environment import Visible, environment
-from gpushare.node.ids import Catalog, Ids, Units, lowest
 from gpushare.node.prefer import Ask, prefer
 from gpushare.node.truth import Calls
 from gpushare.node.wire import Malformed, Preferred

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from gpushare.core.facts.model import Role
 from gpushare.core.placement import gpu_choice
+from gpushare.kubelet.unit_ids import Units
 from gpushare.node.desk import Desk
-from gpushare.node.ids import Units
 from gpushare.node.plans import each_of, size_of
 from gpushare.node.table import Grant, Owner
 

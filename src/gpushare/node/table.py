@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gpushare.core.facts.model import Gpu
-from gpushare.node.ids import Units
+from gpushare.kubelet.unit_ids import Units
 
 
 class Owner(NamedTuple):

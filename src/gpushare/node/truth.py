@@ -17,10 +17,10 @@ from gpushare.core.facts.model import PodFacts, Request, Role, Share
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff
+from gpushare.kubelet.podresources import Listed, NoAnswer
+from gpushare.kubelet.unit_ids import Catalog, Ids, Reader
 from gpushare.node import settle
 from gpushare.node.desk import Desk
-from gpushare.node.ids import Catalog, Ids, Reader
-from gpushare.node.podresources import Listed, NoAnswer
 from gpushare.node.pods import NodePod, NodePods
 from gpushare.node.settle import Held
 from gpushare.node.table import Owner

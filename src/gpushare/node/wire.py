@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from gpushare.node.ids import LENGTH, Ids
+from gpushare.kubelet.unit_ids import LENGTH, Ids
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 STRIDE: Final = 2 + LENGTH  # tag, length, id

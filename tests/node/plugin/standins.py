@@ -8,7 +8,7 @@ import msgspec
 
 from gpushare.devcluster.devices import PluginError
 from gpushare.kube.errors import ApiError, Unreachable
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.node.service import Refused, Service
 from tests.node.plugin.made import NODE, Object
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from gpushare.core.facts import names
-from gpushare.node.podresources import Listed
+from gpushare.kubelet.podresources import Listed
 from gpushare.node.table import Owner
 from gpushare.node.truth import OVERDUE_SECONDS
 from tests.node.plugin.made import facts, pod

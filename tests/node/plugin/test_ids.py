@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.node import ids, wire
-from gpushare.node.ids import Catalog, Ids, Reader
+from gpushare.kubelet import unit_ids
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.unit_ids import Catalog, Ids, Reader
+from gpushare.node import wire
 from gpushare.node.wire import Malformed
 from tests.node.plugin.made import facts
 
@@ -17,19 +18,19 @@ CATALOG = Catalog("MiB")
 CATALOG.know(GPUS)
 NAMES = st.one_of(
     st.builds(
-        lambda uuid, number: CATALOG.keys[uuid] + ids.numbers(number + 1)[-4:],
+        lambda uuid, number: CATALOG.keys[uuid] + unit_ids.numbers(number + 1)[-4:],
         st.sampled_from(["GPU-0", "GPU-1", "GPU-2"]),
         st.integers(0, 1400),
     ),
     st.text(max_size=12),
-    st.text(ids.DIGITS + "ÄZ", min_size=7, max_size=7),
+    st.text(unit_ids.DIGITS + "ÄZ", min_size=7, max_size=7),
 )
 
 
 def one_by_one(names: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for gpu in GPUS:
-        numbered = ids.numbers(gpu.total)
+        numbered = unit_ids.numbers(gpu.total)
         for number in range(gpu.total):
             if CATALOG.keys[gpu.uuid] + numbered[4 * number : 4 * number + 4] in names:
                 found[gpu.uuid] = found.get(gpu.uuid, 0) | 1 << number
@@ -48,7 +49,7 @@ def test_units_are_those_that_reading_one_by_one_would_find(names: list[str]) ->
 
 @given(st.integers(0, (1 << 200) - 1), st.integers(0, 250))
 def test_the_lowest_units_are_the_first_so_many(units: int, count: int) -> None:
-    lowest = ids.lowest(units, count)
+    lowest = unit_ids.lowest(units, count)
     assert lowest & ~units == 0
     assert lowest.bit_count() == min(count, units.bit_count())
     assert not lowest or units & ((1 << lowest.bit_length()) - 1) == lowest

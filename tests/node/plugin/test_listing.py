@@ -9,10 +9,11 @@ from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
 from gpushare.gpu import health, simulated
 from gpushare.gpu.device import Xid
 from gpushare.gpu.health import Health
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.kubelet_pb.methods import LIST_LIMIT
-from gpushare.node import ids, listing, publish
-from gpushare.node.ids import Catalog
+from gpushare.kubelet import unit_ids
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb.methods import LIST_LIMIT
+from gpushare.kubelet.unit_ids import Catalog
+from gpushare.node import listing, publish
 from gpushare.node.publish import Way
 from gpushare.obs.errors import UserError
 from tests.node.plugin.made import NODE, facts, pod
@@ -85,7 +86,7 @@ def colliding() -> tuple[str, str]:
     found: dict[str, str] = {}
     for number in range(100_000):
         uuid = f"GPU-{number:06}"
-        first = ids.keys([uuid], "MiB", {})[uuid]
+        first = unit_ids.keys([uuid], "MiB", {})[uuid]
         if first in found:
             return found[first], uuid
         found[first] = uuid
@@ -94,11 +95,11 @@ def colliding() -> tuple[str, str]:
 
 def test_of_two_gpus_whose_keys_collide_the_larger_uuid_takes_the_next_characters() -> None:
     smaller, larger = colliding()
-    keys = ids.keys([larger, smaller], "MiB", {})
-    assert keys[smaller] == ids.keys([smaller], "MiB", {})[smaller]
+    keys = unit_ids.keys([larger, smaller], "MiB", {})
+    assert keys[smaller] == unit_ids.keys([smaller], "MiB", {})[smaller]
     assert keys[larger] != keys[smaller]
     assert len(keys[larger]) == 3
-    assert ids.keys([larger], "MiB", keys)[larger] == keys[larger], "and keeps them when the other is lost"
+    assert unit_ids.keys([larger], "MiB", keys)[larger] == keys[larger], "and keeps them when the other is lost"
 
 
 async def test_a_key_that_gave_way_to_a_lost_gpu_is_kept_over_a_restart() -> None:
@@ -120,7 +121,7 @@ async def test_a_key_that_gave_way_to_a_lost_gpu_is_kept_over_a_restart() -> Non
 
 def test_a_node_that_counts_otherwise_has_other_ids() -> None:
     """kubelet remembers pods by them: units of one size must not be taken for units of another."""
-    assert ids.keys(["GPU-0"], "MiB", {}) != ids.keys(["GPU-0"], "GiB", {})
+    assert unit_ids.keys(["GPU-0"], "MiB", {}) != unit_ids.keys(["GPU-0"], "GiB", {})
 
 
 async def test_of_a_sick_gpu_the_free_units_are_listed_unhealthy_and_the_held_ones_healthy() -> None:

@@ -13,9 +13,10 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster.devices import DeviceManager
 from gpushare.devcluster.devicesocket import KubeletSockets
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.kubelet_pb import methods
-from gpushare.node import plugin, podresources
+from gpushare.kubelet import podresources
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb import methods
+from gpushare.node import plugin
 from gpushare.node.register import Endpoint, Identity
 from gpushare.obs.errors import UserError
 from tests.node.plugin.made import Object, facts, pod

@@ -18,12 +18,12 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request, Share, Unit
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.devcluster.devices import DeviceManager, Devices, Key, Rejected
-from gpushare.kubelet_pb import deviceplugin_pb2 as messages
-from gpushare.kubelet_pb.methods import HEALTHY
+from gpushare.kubelet.pb import deviceplugin_pb2 as messages
+from gpushare.kubelet.pb.methods import HEALTHY
+from gpushare.kubelet.podresources import Listed, NoAnswer
+from gpushare.kubelet.unit_ids import Ids, Reader
 from gpushare.node.environment import Visible
-from gpushare.node.ids import Ids, Reader
 from gpushare.node.plugin import Plugin
-from gpushare.node.podresources import Listed, NoAnswer
 from gpushare.node.pods import NodePods, Pod
 from tests.node.plugin.made import NODE, Object, facts, pod
 from tests.node.plugin.standins import Direct, Events, Server

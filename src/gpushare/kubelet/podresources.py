@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import grpc
 
 from gpushare.core.facts import names
-from gpushare.kubelet_pb import methods
-from gpushare.kubelet_pb.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
+from gpushare.kubelet.pb import methods
+from gpushare.kubelet.pb.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 
 SECONDS: Final = 5.0
 LARGEST: Final = 64 << 20  # bytes; gRPC's own limit is 4 MiB
