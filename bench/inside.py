@@ -11,8 +11,8 @@ from gpushare.core.facts import objects
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
-from gpushare.extender import sync
-from gpushare.extender.announce import Announcer
+from gpushare.extender import watches
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from gpushare.kube.events import Recorder
@@ -31,8 +31,8 @@ class Inside:
         metrics = self.metrics = Metrics(self.ledger)
         announcer = Announcer(cast(Recorder, _NoEvents()), self.ledger)
         clock = time.monotonic
-        self.nodes = sync.Nodes(self.ledger, announcer, unit=None, clock=clock)
-        self.pods = sync.Pods(
+        self.nodes = watches.Nodes(self.ledger, announcer, unit=None, clock=clock)
+        self.pods = watches.Pods(
             self.ledger, known, waiting, announcer, metrics, unit=None, identity="bench000", clock=clock
         )
         self.verbs = Verbs(

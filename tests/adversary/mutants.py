@@ -45,17 +45,17 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     # A watch is believed whatever the cluster's revision; a pod that was seen bound stays bound.
     "3": {
         "gpushare.kube.reflector.Reflector._compare": _believed,
-        "gpushare.extender.sync.Pods._notice_if_unbound": _everywhere,
+        "gpushare.extender.watches.Pods._notice_if_unbound": _everywhere,
     },
     # Bound by hand it counts on every GPU. What an owner writes on a running pod: see `points`.
     "4": {"gpushare.core.annotations.pod_gpus.sees_nothing": _never},
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
-        "gpushare.extender.sync.Nodes.open_to": _always,
+        "gpushare.extender.watches.Nodes.open_to": _always,
         "gpushare.core.scheduling.wakeups.Waiting._kept": _everywhere,
         "gpushare.core.scheduling.wakeups.OFFER_SECONDS": 12.0,
     },
-    "9": {"gpushare.extender.sync.Nodes.allowed": _everywhere},
+    "9": {"gpushare.extender.watches.Nodes.allowed": _everywhere},
 }
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
-from gpushare.extender import sync
+from gpushare.extender import watches
 from tests.e2e import events, shipped, sight
 from tests.e2e.figures import Figures
 from tests.e2e.processes import Process
@@ -120,7 +120,7 @@ async def test_a_second_extender_is_noticed_by_both(world: World, figures: Figur
         extender(), extender(name="second-extender", port=ANOTHER_PORT),
         scheduler(), scheduler(name=SECOND, extender=entry), world.kubelets(),
     ):  # fmt: skip
-        await asyncio.sleep(sync.SETTLE_SECONDS + 1)  # what is bound before could be its predecessor's
+        await asyncio.sleep(watches.SETTLE_SECONDS + 1)  # what is bound before could be its predecessor's
         await world.make_pods(*_pods(1, 1000, "ours"), *_pods(1, 1000, "theirs", SECOND))
         await world.sight.until_bound("ours-000", "theirs-000", seconds=20)
         said = [await events.until_said(world, pod, event_texts.SECOND_EXTENDER) for pod in ("ours-000", "theirs-000")]

@@ -15,8 +15,8 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import State
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.extender import binder
-from gpushare.extender.announce import Announcer
 from gpushare.extender.binder import Binder
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api

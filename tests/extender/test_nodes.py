@@ -10,8 +10,8 @@ from gpushare.core.facts.objects import Metadata, Node, Pod
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
-from gpushare.extender import sync
-from gpushare.extender.announce import Announcer
+from gpushare.extender import watches
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.kube.events import Recorder
 from tests.scenarios import objects
@@ -23,7 +23,7 @@ class World:
     def __init__(self, **given: Any) -> None:
         ledger = Ledger()
         announcer = Announcer(cast(Recorder, None), ledger)
-        self.nodes = sync.Nodes(ledger, announcer, unit="MiB", clock=lambda: 0.0)
+        self.nodes = watches.Nodes(ledger, announcer, unit="MiB", clock=lambda: 0.0)
         for name, words in given.items():
             self.node(name, **words)
 
@@ -92,13 +92,13 @@ def test_the_nodes_of_many_different_rules_are_not_remembered_without_end() -> N
     world = World(a={"labels": {"number": "7"}}, b={})
     for number in range(200):
         assert world.open_to(pod(selector={"number": str(number)})) == ({"a"} if number == 7 else set())
-    assert len(world.nodes._allowed) <= sync.MOST_ALLOWED
+    assert len(world.nodes._allowed) <= watches.MOST_ALLOWED
 
 
 def test_equal_rules_of_many_waiting_pods_are_kept_once() -> None:
     ledger, known = Ledger(), KnownPods()
     announcer = Announcer(cast(Recorder, None), ledger)
-    pods = sync.Pods(
+    pods = watches.Pods(
         ledger, known, Waiting(), announcer, Metrics(ledger), unit=None, identity="x", clock=lambda: 0.0
     )  # fmt: skip
     for number in range(3):

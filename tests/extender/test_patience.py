@@ -11,7 +11,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver import ApiServer
-from gpushare.extender import announce, app, notes
+from gpushare.extender import app, events, kept_annotation
 from gpushare.kube.errors import ApiError
 from tests.extender import cluster, inside
 from tests.extender.cluster import UNSCHEDULABLE
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "PAUSE", 0.01)
+    monkeypatch.setattr(events, "PAUSE", 0.01)
     monkeypatch.setattr(app, "PATIENCE_TICK", 0.05)
 
 
@@ -156,12 +156,12 @@ async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatc
             forged: dict[str, Any] = cluster.pod(f"forged-{i}", 7000)
             forged["metadata"]["annotations"] = {names.KEPT: KEPT}
             cluster.create(server, forged)
-        await cluster.until(lambda: len(writes.values) >= notes.SLOTS, "the writes")
+        await cluster.until(lambda: len(writes.values) >= kept_annotation.SLOTS, "the writes")
         waits = cluster.create(server, cluster.pod("waits", 5000))
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
         cluster.delete(server, "full")
         await cluster.until(lambda: cluster.woken(server, "waits"), "the wake-up")
-        assert len(writes.values) == notes.SLOTS
+        assert len(writes.values) == kept_annotation.SLOTS
         writes.go.set()
         await cluster.until(lambda: all(note(server, f"forged-{i}") is None for i in range(app.TOUCHES + 8)), "the end")
 
@@ -179,7 +179,7 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
         writes = Writes(extender, monkeypatch)
         writes.failures = [ApiError(403, "Forbidden", "no right")] * 8
         writes.go.set()
-        monkeypatch.setattr(notes, "pause", sleep)
+        monkeypatch.setattr(kept_annotation, "pause", sleep)
         await waits_long(server, extender, cluster.pod("large", 7000))
         await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
     assert slept == [1, 2, 4, 8, 16, 32, 60, 60]

@@ -12,7 +12,7 @@ from gpushare.core.ledger import ledger as core_ledger
 from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy, Plan
-from gpushare.extender import announce, app, binder, sync
+from gpushare.extender import app, binder, events, watches
 from gpushare.kube.errors import ApiError, Unreachable
 from tests.extender import cluster, inside
 from tests.extender.cluster import UNSCHEDULABLE, woken
@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "PAUSE", 0.01)
+    monkeypatch.setattr(events, "PAUSE", 0.01)
 
 
 def slow_bindings(seconds: float) -> Plan:
@@ -225,7 +225,7 @@ async def test_a_cluster_without_a_gpu_is_no_reason_to_fall_over() -> None:
 
 
 async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sync, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(watches, "SETTLE_SECONDS", 0.0)
     async with inside.running(server) as extender:
         made = cluster.create(server, cluster.pod("train", 5000))
         await cluster.until(lambda: made["metadata"]["uid"] in extender.extender.known.pending, "the watch")

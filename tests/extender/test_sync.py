@@ -7,10 +7,10 @@ from gpushare.core.facts import objects
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
-from gpushare.extender import sync
-from gpushare.extender.announce import Announcer
+from gpushare.extender import watches
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.sync import Pods
+from gpushare.extender.watches import Pods
 from gpushare.kube import client
 from gpushare.kube.auth import login
 from gpushare.kube.events import Recorder
@@ -44,7 +44,7 @@ async def test_pods_of_one_namespace_and_node_share_these_names(pods: Pods) -> N
 
 
 async def test_names_of_namespaces_that_are_gone_are_let_go(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sync, "MOST_NAMES", 100)
+    monkeypatch.setattr(watches, "MOST_NAMES", 100)
     for number in range(1000):
         made = bound(number, f"namespace-{number}")
         pods.upsert(made)

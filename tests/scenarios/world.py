@@ -20,9 +20,9 @@ from gpushare.core.ledger.state import State
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
-from gpushare.extender import sync, wire
-from gpushare.extender.announce import Announcer
+from gpushare.extender import watches, wire
 from gpushare.extender.binder import Binder
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from gpushare.kube.errors import ApiError
@@ -57,13 +57,13 @@ class World:
         self.metrics = Metrics(self.ledger)
         recorder = Recorder(self.api, clock=clock)
         self.announcer = Announcer(recorder, self.ledger)
-        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
+        self.nodes = watches.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
         self.waiting = Waiting(self.nodes.open_to)
-        self.pods = sync.Pods(
+        self.pods = watches.Pods(
             self.ledger, self.known, self.waiting, self.announcer, self.metrics,
             unit=self.unit, identity=identity, clock=clock,
         )  # fmt: skip
-        self.maps = sync.ConfigMaps(self.nodes)
+        self.maps = watches.ConfigMaps(self.nodes)
         self.binder = Binder(
             self.api, self.ledger, self.known, self.announcer, self.metrics,
             policy=self.policy, unit=self.unit, identity=identity,

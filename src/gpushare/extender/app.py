@@ -21,11 +21,11 @@ from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling import patience
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
-from gpushare.extender import listen, server, sync
-from gpushare.extender.announce import Announcer
+from gpushare.extender import listen, server, watches
 from gpushare.extender.binder import Binder
+from gpushare.extender.events import Announcer
+from gpushare.extender.kept_annotation import GONE, Notes
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.notes import GONE, Notes
 from gpushare.extender.verbs import Verbs
 from gpushare.kube import client, failures
 from gpushare.kube.auth.login import Access
@@ -72,13 +72,13 @@ class Extender:
         self.metrics = Metrics(self.ledger)
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
-        self.nodes = sync.Nodes(self.ledger, self.announcer, unit=config.unit, clock=clock)
+        self.nodes = watches.Nodes(self.ledger, self.announcer, unit=config.unit, clock=clock)
         self.waiting = Waiting(self.nodes.open_to)
-        self.pods = sync.Pods(
+        self.pods = watches.Pods(
             self.ledger, self.known, self.waiting, self.announcer, self.metrics,
             unit=config.unit, identity=self.identity, clock=clock,
         )  # fmt: skip
-        maps = sync.ConfigMaps(self.nodes)
+        maps = watches.ConfigMaps(self.nodes)
         self.watches: dict[str, Reflector[Any]] = {
             "nodes": Reflector(api, "/api/v1/nodes", objects.Node, self.nodes, key=lambda n: n.metadata.name),
             "configmaps": Reflector(

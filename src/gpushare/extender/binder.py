@@ -18,7 +18,7 @@ from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Requ
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import State
 from gpushare.core.scheduling.pending import KnownPods
-from gpushare.extender.announce import Announcer
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api

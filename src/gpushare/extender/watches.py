@@ -17,7 +17,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import Holding, State
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
-from gpushare.extender.announce import Announcer
+from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 
 CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
