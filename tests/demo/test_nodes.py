@@ -190,7 +190,7 @@ def test_else_they_are_in_a_shorter_one_that_is_removed_as_well(tmp_path: Path) 
 
 def test_no_socket_of_kubelet_or_plugin_has_a_longer_name() -> None:
     from gpushare.devcluster import deviceplugins
-    from gpushare.node import plugin
+    from gpushare.node.deviceplugin import plugin
 
     ours = [f"{plugin.FOLDER}/{name}" for name in plugin.SOCKETS.values()]
     kubelets = [f"{deviceplugins.PLUGINS}/kubelet.sock", deviceplugins.POD_RESOURCES]

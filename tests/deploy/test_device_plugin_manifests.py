@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import gpushare
-from gpushare.node import kubelet, plugin
+from gpushare.node.deviceplugin import kubelet_info, plugin
 from tests.deploy import manifests
 
 RIGHTS, WORKLOAD = "device-plugin-rbac.yaml", "device-plugin-ds.yaml"
@@ -60,8 +60,8 @@ def test_kubelets_sockets_are_where_it_looks_for_them() -> None:
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod()["volumes"]}
     assert {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]} == paths
     assert set(paths.values()) == {
-        str(Path(kubelet.ROOT, plugin.FOLDER)),
-        str(Path(kubelet.ROOT, plugin.POD_RESOURCES).parent),
+        str(Path(kubelet_info.ROOT, plugin.FOLDER)),
+        str(Path(kubelet_info.ROOT, plugin.POD_RESOURCES).parent),
     }
 
 

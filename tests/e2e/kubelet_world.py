@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 
 from gpushare.core.facts import names
-from gpushare.node import audit
+from gpushare.node.audit import findings
 from tests.devcluster.support import Api
 from tests.e2e import objects, shipped, sight
 from tests.e2e.cluster import NODE
@@ -156,7 +156,7 @@ class Tenants(World):
 
     async def _counted_on_node(self) -> list[str]:
         shown, unit = await self.metrics(shipped.NODE_PORT), self.stage.unit
-        found = {code: shown("gpushare_node_audit", found=code) for code in audit.CODES}
+        found = {code: shown("gpushare_node_audit", found=code) for code in findings.CODES}
         held = {
             f"GPU {i}": shown("gpushare_gpu_memory_held", gpu=str(i), uuid=uuid, unit=unit)
             for i, uuid in enumerate(await self.stage.uuids())

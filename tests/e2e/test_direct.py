@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.node.audit import UNASKED_GPU
+from gpushare.node.audit.findings import UNASKED_GPU
 from tests.devcluster.support import Api
 from tests.e2e import events, kubelet_stage
 from tests.e2e.cluster import NODE

@@ -10,8 +10,9 @@ from gpushare.devcluster import plan
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy
 from gpushare.gpu.simulated import Simulated
-from gpushare.node import assigned, pods
+from gpushare.node import pods
 from gpushare.node.pods import NodePod
+from gpushare.node.publishing import assigned
 from tests.extender import cluster
 from tests.node import world
 from tests.node.world import bound, capacity, eventually, running, starts, until

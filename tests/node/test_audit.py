@@ -9,8 +9,17 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Request, Unit
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.gpu.simulated import Simulated
-from gpushare.node import audit, pods
-from gpushare.node.audit import BOUND_BY_HAND, NVIDIA_TOO, OTHER_UNIT, OVERCOMMITTED, UNASKED_GPU, UNIT_KEPT, WRONG_GPU
+from gpushare.node import pods
+from gpushare.node.audit import findings
+from gpushare.node.audit.findings import (
+    BOUND_BY_HAND,
+    NVIDIA_TOO,
+    OTHER_UNIT,
+    OVERCOMMITTED,
+    UNASKED_GPU,
+    UNIT_KEPT,
+    WRONG_GPU,
+)
 from gpushare.node.pods import NodePod
 from tests.core import builders
 from tests.extender import cluster
@@ -49,7 +58,7 @@ def own(value: str) -> list[world.Object]:
 
 
 def found(*seen: NodePod, facts: Any = DIRECT, node: objects.Node = PLAIN, unit: Unit = "MiB") -> list[tuple[str, str]]:
-    return [(finding.code, finding.message) for finding in audit.findings(facts, seen, node, {}, unit)]
+    return [(finding.code, finding.message) for finding in findings.findings(facts, seen, node, {}, unit)]
 
 
 def only_bound(name: str, memory: int, *, direct: bool, namespace: str = "default", **status: Any) -> NodePod:
@@ -62,7 +71,7 @@ def only_bound(name: str, memory: int, *, direct: bool, namespace: str = "defaul
 
 
 def test_a_pod_bound_by_hand_is_named_on_the_node() -> None:
-    (finding,) = audit.findings(DIRECT, [only_bound("mine", 3000, direct=True)], PLAIN, {}, "MiB")
+    (finding,) = findings.findings(DIRECT, [only_bound("mine", 3000, direct=True)], PLAIN, {}, "MiB")
     assert (finding.code, finding.pod) == (BOUND_BY_HAND, None)
     assert finding.message == (
         "Pod default/mine was not bound by gpushare: it sees no GPU and counts on none. "
@@ -179,10 +188,10 @@ def test_long_values_and_many_gpus_leave_room_for_the_way_out() -> None:
 
 
 def moved(seen: NodePod, *history: NodePod) -> list[str]:
-    known: audit.Starts = {}
+    known: findings.Starts = {}
     for former in (*history, seen):
-        known = audit.starts(former, known)
-    return [finding.message for finding in audit.findings(DIRECT, [seen], PLAIN, {seen.facts.uid: known}, "MiB")]
+        known = findings.starts(former, known)
+    return [finding.message for finding in findings.findings(DIRECT, [seen], PLAIN, {seen.facts.uid: known}, "MiB")]
 
 
 def test_an_annotation_changed_after_the_start_is_found() -> None:
@@ -233,7 +242,7 @@ def taken_from(reference: world.Object) -> list[world.Object]:
 
 
 def unasked(seen: NodePod, node: objects.Node = PLAIN) -> list[str]:
-    found = audit.unasked(node, [seen])
+    found = findings.unasked(node, [seen])
     assert all(finding.code == UNASKED_GPU and finding.pod == seen.facts for finding in found)
     return [finding.message for finding in found]
 
@@ -333,7 +342,7 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await until(server, lambda: (WRONG_GPU, "moves") in [found[:2] for found in warnings(server)])
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
         await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
-        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in audit.CODES}
+        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in findings.CODES}
         assert await eventually(lambda: node.sight.found() == three)
         free = {"containers": [container("main", own("all")) | {"image": "x"}], "nodeName": world.NAME}
         cluster.create(server, {"metadata": {"name": "free", "namespace": "default"}, "spec": free})

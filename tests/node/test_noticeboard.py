@@ -10,7 +10,7 @@ from gpushare.devcluster.apiserver import ApiServer
 from gpushare.devcluster.faults import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
-from gpushare.node import noticeboard
+from gpushare.node.publishing import unhealthy_configmap
 from tests.node import world
 from tests.node.world import eventually, health_of, running, until
 
@@ -34,7 +34,7 @@ async def test_sick_gpus_are_listed_and_the_list_goes_when_all_are_well(server: 
 
 
 async def test_a_list_left_by_a_predecessor_is_put_right(server: ApiServer, gpus: Simulated) -> None:
-    write(server, "0", noticeboard.LABELS)
+    write(server, "0", unhealthy_configmap.LABELS)
     async with running(server.url, gpus, ASKED):
         await until(server, lambda: listed(server) is None)
 

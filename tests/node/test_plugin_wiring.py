@@ -48,7 +48,7 @@ class StandIn:
 def plugins(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
     monkeypatch.setattr(StandIn, "made", [])
     monkeypatch.setattr(StandIn, "refuses", None)
-    monkeypatch.setitem(sys.modules, "gpushare.node.plugin", types.SimpleNamespace(Plugin=StandIn))
+    monkeypatch.setitem(sys.modules, "gpushare.node.deviceplugin.plugin", types.SimpleNamespace(Plugin=StandIn))
     return StandIn.made
 
 

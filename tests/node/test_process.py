@@ -18,7 +18,7 @@ from gpushare.core.facts.model import Gpu, NodeFacts, Pin
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.node import probe
 from gpushare.node.metrics import Metrics, Sight
-from gpushare.node.publish import Wanted
+from gpushare.node.publishing.desired import Wanted
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import capacity, said, until

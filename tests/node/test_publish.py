@@ -12,8 +12,8 @@ from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import device
-from gpushare.node import publish
-from gpushare.node.publish import Way
+from gpushare.node.publishing import desired
+from gpushare.node.publishing.desired import Way
 from tests.core import builders
 
 DIRECT = Way("n", "MiB", Pin.DIRECT)
@@ -48,7 +48,7 @@ def on(gpu: int, *memory: int, facts: NodeFacts = FACTS, **more: Any) -> PodFact
 def test_capacity_is_what_is_well_and_what_is_held_on_sick_gpus(
     sick: list[int], pods: list[PodFacts], memory: int, count: int
 ) -> None:
-    wants = publish.wanted(DIRECT, TWO, {f"GPU-n-{i}": "Xid 79" for i in sick}, (), pods, "ready")
+    wants = desired.wanted(DIRECT, TWO, {f"GPU-n-{i}": "Xid 79" for i in sick}, (), pods, "ready")
     assert wants.capacity == {names.GPU_MEM: memory, names.GPU_COUNT: count}
     assert [gpu.healthy for gpu in wants.facts.gpus] == [i not in sick for i in range(2)]
     assert [gpu.why for gpu in wants.facts.gpus] == ["Xid 79" if i in sick else "" for i in range(2)]
@@ -70,19 +70,19 @@ def test_a_gpu_is_counted_as_the_original_counts_it_less_what_is_kept_back(
     mib: int, unit: Unit, reserve: int, total: int
 ) -> None:
     way = Way("n", unit, Pin.DIRECT, reserve)
-    wants = publish.wanted(way, [device(0, "GPU-x", mib)], {}, (), [], "ready")
+    wants = desired.wanted(way, [device(0, "GPU-x", mib)], {}, (), [], "ready")
     assert [(gpu.total, gpu.healthy) for gpu in wants.facts.gpus] == [(total, total > 0)]
     assert wants.capacity[names.GPU_MEM] == total
 
 
 def test_kubelet_reports_the_capacity_where_a_plugin_pins() -> None:
-    wants = publish.wanted(PLUGIN, TWO, {}, (), [], "ready")
+    wants = desired.wanted(PLUGIN, TWO, {}, (), [], "ready")
     assert wants.capacity == {}
     assert wants.facts.pin is Pin.PLUGIN
 
 
 def test_a_node_without_gpus_says_so() -> None:
-    wants = publish.wanted(DIRECT, [], {}, (), [], "ready")
+    wants = desired.wanted(DIRECT, [], {}, (), [], "ready")
     assert wants.facts.gpus == ()
     assert wants.capacity == {names.GPU_MEM: 0, names.GPU_COUNT: 0}
 
@@ -112,7 +112,7 @@ A, B, LOST_A = (0, "GPU-n-0", True), (1, "GPU-n-1", True), (0, "GPU-n-0", False)
 def test_a_gpu_that_is_gone_stays_while_it_matters(
     devices: list[Device], sick: dict[str, str], pods: list[PodFacts], expected: list[tuple[int, str, bool]]
 ) -> None:
-    wants = publish.wanted(DIRECT, devices, sick, GONE, pods, "ready")
+    wants = desired.wanted(DIRECT, devices, sick, GONE, pods, "ready")
     assert [(gpu.index, gpu.uuid, gpu.healthy) for gpu in wants.facts.gpus] == expected
     assert all(gpu.why for gpu in wants.facts.gpus if not gpu.healthy)
 
@@ -120,19 +120,19 @@ def test_a_gpu_that_is_gone_stays_while_it_matters(
 def test_pods_of_a_device_plugin_find_their_gpu_again_when_the_driver_numbers_anew() -> None:
     facts = builders.facts(10000, 6000, pin="plugin")
     pod = on(1, 2000, facts=facts)
-    wants = publish.wanted(PLUGIN, LEFT, {}, facts.gpus, [pod], "ready")
+    wants = desired.wanted(PLUGIN, LEFT, {}, facts.gpus, [pod], "ready")
     assert wants.held == {"GPU-n-1": 2000}
 
 
 def test_draining_changes_the_state_and_nothing_else() -> None:
-    ready = publish.wanted(DIRECT, TWO, {}, (), [], "ready")
-    draining = publish.wanted(DIRECT, TWO, {}, (), [], "draining")
+    ready = desired.wanted(DIRECT, TWO, {}, (), [], "ready")
+    draining = desired.wanted(DIRECT, TWO, {}, (), [], "draining")
     assert msgspec.json.decode(draining.annotation) == msgspec.json.decode(ready.annotation) | {"state": "draining"}
     assert draining.capacity == ready.capacity
     assert draining.facts.blocked is not None
 
 
-WANTS = publish.wanted(DIRECT, TWO, {}, (), [], "ready")
+WANTS = desired.wanted(DIRECT, TWO, {}, (), [], "ready")
 RIGHT: dict[str, objects.Quantity] = {
     names.GPU_MEM: "16k",
     names.GPU_COUNT: "2",
@@ -157,7 +157,7 @@ def test_only_what_is_wrong_is_written(
     annotation: str | None, capacity: dict[str, objects.Quantity] | None, annotate: bool, count: bool
 ) -> None:
     said = None if annotation is None else {names.NODE_GPUS: annotation, "other": "x"}
-    missing = publish.changes(
+    missing = desired.changes(
         WANTS, objects.Node(objects.Metadata("n", annotations=said), objects.NodeStatus(capacity))
     )
     assert (missing.annotation is not None, missing.capacity is not None) == (annotate, count)
@@ -175,14 +175,14 @@ def test_only_what_is_wrong_is_written(
     ],
 )
 def test_what_the_predecessor_published_is_believed(node: objects.Node, found: list[str]) -> None:
-    before = publish.published(node)
+    before = desired.published(node)
     assert [gpu.uuid for gpu in (before.gpus if before else ())] == found
 
 
 def test_what_was_published_in_another_unit_is_counted_anew() -> None:
-    assert [gpu.total for gpu in publish.recounted(builders.facts(10, 6, unit="GiB"), "MiB")] == [10240, 6144]
-    assert [gpu.total for gpu in publish.recounted(FACTS, "GiB")] == [9, 5]
-    assert publish.recounted(FACTS, "MiB") == FACTS.gpus
+    assert [gpu.total for gpu in desired.recounted(builders.facts(10, 6, unit="GiB"), "MiB")] == [10240, 6144]
+    assert [gpu.total for gpu in desired.recounted(FACTS, "GiB")] == [9, 5]
+    assert desired.recounted(FACTS, "MiB") == FACTS.gpus
 
 
 IN_GIB = builders.facts(9, 5, unit="GiB")
@@ -217,12 +217,12 @@ BY_HAND, OLD = builders.pod(4, on="n"), builders.pod(4, on="n", direct=False)
 def test_the_unit_that_running_pods_were_given_is_kept_until_none_is_left(
     asked: Unit, last: Unit | None, pods: list[PodFacts], counts: Unit
 ) -> None:
-    assert publish.unit(Way("n", asked, Pin.DIRECT), TWO, last, pods) == counts
+    assert desired.unit(Way("n", asked, Pin.DIRECT), TWO, last, pods) == counts
 
 
 def test_the_drivers_words_are_cut() -> None:
-    wants = publish.wanted(DIRECT, TWO, {"GPU-n-0": "x" * 10_000}, (), [], "ready")
-    assert len(wants.facts.gpus[0].why) == publish.LONGEST_WHY
+    wants = desired.wanted(DIRECT, TWO, {"GPU-n-0": "x" * 10_000}, (), [], "ready")
+    assert len(wants.facts.gpus[0].why) == desired.LONGEST_WHY
 
 
 @given(
@@ -239,7 +239,7 @@ def test_what_is_written_is_always_understood(
     devices = [device(i, f"GPU-{name}", 4096 + name) for i, name in enumerate(there)]
     known = [Gpu(index, f"GPU-{name}", 4) for name, index in before]
     pods = [builders.pod(1, on="n")] if busy else []
-    wants = publish.wanted(
+    wants = desired.wanted(
         Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, known, pods, "ready"
     )
     node = objects.Node(
@@ -250,7 +250,7 @@ def test_what_is_written_is_always_understood(
     assert (read.gpus if read else ()) == wants.facts.gpus
     assert {gpu.uuid for gpu in wants.facts.gpus} >= {device.uuid for device in devices}
     assert not pod_gpus.contradicts(node)
-    again = publish.wanted(
+    again = desired.wanted(
         Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, wants.facts.gpus, pods, "ready"
     )
     assert again.annotation == wants.annotation  # what is published does not wander

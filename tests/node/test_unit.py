@@ -21,7 +21,7 @@ def unit(server: ApiServer) -> str:
 async def test_the_unit_is_kept_while_a_pod_has_it_and_then_changed_by_itself(
     server: ApiServer, gpus: Simulated, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "gpushare.node.publisher")
+    caplog.set_level("INFO", "gpushare.node.publishing.publisher")
     async with running(server.url, gpus, GIB):
         await until(server, lambda: capacity(server) == IN_GIB)
         bound(server, "gib", 15, on="GPU-0")

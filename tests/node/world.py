@@ -22,8 +22,10 @@ from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client, reflector
 from gpushare.kube.auth import login
-from gpushare.node import app, auditor, gpus, publisher
+from gpushare.node import app, gpus
 from gpushare.node.app import Config, Node
+from gpushare.node.audit import auditor
+from gpushare.node.publishing import publisher
 from tests.extender import cluster
 
 Object = dict[str, Any]

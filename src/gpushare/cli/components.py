@@ -15,7 +15,7 @@ from gpushare.cli.words import Parser, unknown
 from gpushare.obs import errors
 
 if TYPE_CHECKING:
-    from gpushare.node.environment import Visible
+    from gpushare.node.deviceplugin.environment import Visible
     from gpushare.node.pinning import Asked
 
 INTERRUPTED = 130

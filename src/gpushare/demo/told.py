@@ -18,7 +18,7 @@ from gpushare.kubelet import podresources
 from gpushare.kubelet.podresources import NoAnswer
 from gpushare.kubelet.unit_ids import Ids
 from gpushare.node.app import Node
-from gpushare.node.plugin import POD_RESOURCES, Plugin
+from gpushare.node.deviceplugin.plugin import POD_RESOURCES, Plugin
 
 Container = tuple[str, str, str]  # namespace, pod, name
 Logs = Callable[[str, str, str], str]

@@ -18,23 +18,24 @@ from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Failure, Reflector
-from gpushare.node import kubelet, own, pinning, pods, probe
-from gpushare.node.assigned import Assigner
-from gpushare.node.auditor import Auditor
+from gpushare.node import pinning, pods, probe, this_node
+from gpushare.node.audit.auditor import Auditor
+from gpushare.node.deviceplugin import kubelet_info
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
-from gpushare.node.noticeboard import Noticeboard
-from gpushare.node.own import OwnNode
 from gpushare.node.pinning import Asked
 from gpushare.node.pods import NodePods
-from gpushare.node.publish import Way
-from gpushare.node.publisher import Publisher
+from gpushare.node.publishing.assigned import Assigner
+from gpushare.node.publishing.desired import Way
+from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.publishing.unhealthy_configmap import Noticeboard
+from gpushare.node.this_node import OwnNode
 from gpushare.obs import errors, log
 from gpushare.obs.signals import ending
 
 if TYPE_CHECKING:
-    from gpushare.node.environment import Visible
-    from gpushare.node.plugin import Plugin
+    from gpushare.node.deviceplugin.environment import Visible
+    from gpushare.node.deviceplugin.plugin import Plugin
 
 START_SECONDS = 30.0  # what is not there by then will not come without somebody's help
 DRAIN_SECONDS = 5.0
@@ -63,7 +64,7 @@ class Config(NamedTuple):
     port: int = 12346
     visible: "Visible" = "uuid"
     unhealthy_configmap: bool = False
-    kubelet: str = kubelet.ROOT
+    kubelet: str = kubelet_info.ROOT
 
 
 class Node:
@@ -75,8 +76,8 @@ class Node:
         self.own, self.pods = OwnNode(config.node), NodePods()
         self.watches: dict[str, Reflector[Any]] = {
             "node": Reflector(
-                api, own.PATH, objects.Node, self.own, key=lambda n: n.metadata.name, params=own.params(config.node),
-                silence=SILENCE, patience=PATIENCE,
+                api, this_node.PATH, objects.Node, self.own, key=lambda n: n.metadata.name,
+                params=this_node.params(config.node), silence=SILENCE, patience=PATIENCE,
             ),
             "pods": Reflector(
                 api, pods.PATH, pods.Pod, self.pods, key=lambda p: p.metadata.uid, params=pods.params(config.node),
@@ -175,7 +176,7 @@ class Node:
 
     def _device_plugin(self, publisher: Publisher) -> Coroutine[Any, Any, None]:
         """Made at once, so that it hears of the GPUs; runs when it has."""
-        from gpushare.node.plugin import Plugin  # gRPC is large, and nodes that pin directly do without it
+        from gpushare.node.deviceplugin.plugin import Plugin  # gRPC is large, and nodes that pin directly do without it
 
         config, known = self.config, asyncio.Event()
         plugin = self.plugin = Plugin(

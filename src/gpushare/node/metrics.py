@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpushare.node.publish import Wanted
+from gpushare.node.publishing.desired import Wanted
 
 
 class Sight:

@@ -9,7 +9,7 @@ import msgspec
 from gpushare.devcluster.devices import PluginError
 from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
-from gpushare.node.service import Refused, Service
+from gpushare.node.deviceplugin.service import Refused, Service
 from tests.node.plugin.made import NODE, Object
 
 

@@ -5,8 +5,8 @@ import contextlib
 
 from gpushare.core.facts import names
 from gpushare.kubelet.podresources import Listed
-from gpushare.node.table import Owner
-from gpushare.node.truth import OVERDUE_SECONDS
+from gpushare.node.deviceplugin.allocation.table import Owner
+from gpushare.node.deviceplugin.reconcile import OVERDUE_SECONDS
 from tests.node.plugin.made import facts, pod
 from tests.node.plugin.world import World, swapped, world_with
 

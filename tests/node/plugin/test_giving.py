@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.node import look
+from gpushare.node.deviceplugin import podlist
 from tests.node.plugin import promises
 from tests.node.plugin.made import facts, pod
 from tests.node.plugin.world import World, world_with
@@ -113,7 +113,7 @@ async def test_while_the_api_server_is_away_the_watch_may_still_bring_the_plan(m
 
 
 async def test_a_pod_nobody_knows_gets_what_is_free_beside_all_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(podlist, "WAIT_SECONDS", 0.0)
     world = await world_with(8, 12)
     planned = world.bound(pod(8), on=[[0]])
     world.deliver()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpushare.kubelet import unit_ids
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.unit_ids import Catalog, Ids, Reader
-from gpushare.node import wire
-from gpushare.node.wire import Malformed
+from gpushare.node.deviceplugin import decode
+from gpushare.node.deviceplugin.decode import Malformed
 from tests.node.plugin.made import facts
 
 GPUS = facts(40, 1300, 7).gpus
@@ -61,12 +61,12 @@ def test_a_request_is_read_as_protobuf_reads_it(available: list[str], must: list
         available_deviceIDs=available, must_include_deviceIDs=must, allocation_size=size
     )
     body = messages.PreferredAllocationRequest(container_requests=[one, one]).SerializeToString()
-    first, second = wire.preferred(body)
+    first, second = decode.preferred(body)
     assert first == second
     assert (sorted(first.available.texts()), sorted(first.must_include.texts())) == (sorted(available), sorted(must))
     assert first.size == size
     asked = messages.AllocateRequest(container_requests=[{"devices_ids": available}]).SerializeToString()
-    (found,) = wire.allocate(asked)
+    (found,) = decode.allocate(asked)
     assert sorted(found.texts()) == sorted(available)
     assert found.many == len(available)
 
@@ -75,7 +75,7 @@ def test_a_request_is_read_as_protobuf_reads_it(available: list[str], must: list
 @example(b"\x0a\x02\x0a\x07")
 @example(b"\x0a\x0b\x0a\x07abcdefg\x0a\x07")
 def test_bytes_that_are_no_message_are_malformed_and_nothing_worse(body: bytes) -> None:
-    for parse in (wire.preferred, wire.allocate):
+    for parse in (decode.preferred, decode.allocate):
         with contextlib.suppress(Malformed):
             parse(body)
 
@@ -84,4 +84,4 @@ def test_a_negative_size_is_malformed() -> None:
     one = messages.ContainerPreferredAllocationRequest(allocation_size=-1)
     body = messages.PreferredAllocationRequest(container_requests=[one]).SerializeToString()
     with pytest.raises(Malformed, match="negative"):
-        wire.preferred(body)
+        decode.preferred(body)

@@ -13,8 +13,9 @@ from gpushare.kubelet import unit_ids
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb.methods import LIST_LIMIT
 from gpushare.kubelet.unit_ids import Catalog
-from gpushare.node import listing, publish
-from gpushare.node.publish import Way
+from gpushare.node.deviceplugin import device_list
+from gpushare.node.publishing import desired
+from gpushare.node.publishing.desired import Way
 from gpushare.obs.errors import UserError
 from tests.node.plugin.made import NODE, facts, pod
 from tests.node.plugin.world import World, world_with
@@ -22,7 +23,7 @@ from tests.node.plugin.world import World, world_with
 
 def listed(catalog: Catalog, gpus: tuple[Gpu, ...], *, well: bool) -> list[messages.Device]:
     units = {gpu.uuid: (1 << gpu.total) - 1 if well else 0 for gpu in gpus}
-    body = listing.memory(gpus, catalog.keys, units, catalog.numbered)
+    body = device_list.memory(gpus, catalog.keys, units, catalog.numbered)
     assert len(body) <= LIST_LIMIT
     return list(messages.ListAndWatchResponse.FromString(body).devices)
 
@@ -163,7 +164,7 @@ async def test_xid_79_withdraws_free_memory_only_and_recovery_returns_it_while_x
     async def healthy_at(now: float) -> int:
         judge.see(devices, now)
         pods = [seen.facts for seen in world.watched.pods.values()]
-        world.set_gpus(publish.wanted(way, devices, judge.sick(), world.facts.gpus, pods, "ready").facts)
+        world.set_gpus(desired.wanted(way, devices, judge.sick(), world.facts.gpus, pods, "ready").facts)
         return Counter((await world.devices(names.GPU_MEM)).values())[True]
 
     assert await healthy_at(0) == 16

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Request, Role
-from gpushare.node import look
-from gpushare.node.plans import size_of
+from gpushare.node.deviceplugin import podlist
+from gpushare.node.deviceplugin.allocation.plans import size_of
 from tests.node.plugin import promises
 from tests.node.plugin.made import facts, pod
 from tests.node.plugin.world import World
@@ -64,7 +64,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         logging.disable(logging.CRITICAL)
         self.runner = asyncio.Runner()
-        self.patch = mock.patch.object(look, "WAIT_SECONDS", 0.0)
+        self.patch = mock.patch.object(podlist, "WAIT_SECONDS", 0.0)
         self.patch.start()
         self.calm = True
         self.unplanned: set[str] = set()  # pods bound by hand, or the like

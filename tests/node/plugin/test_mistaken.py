@@ -3,7 +3,8 @@
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.node import settle, truth
+from gpushare.node.deviceplugin import reconcile
+from gpushare.node.deviceplugin.allocation import correct
 from gpushare.obs.errors import UserError
 from tests.node.plugin.made import NODE, pod
 from tests.node.plugin.world import world_with
@@ -19,7 +20,7 @@ async def test_beside_a_silent_kubelet_nothing_is_freed_that_an_equal_pod_may_ha
     assert world.units(two, "main-0") == {"GPU-0": 4}
     world.end(one)
     world.deliver()
-    for _ in range(truth.PATIENCE + 2):
+    for _ in range(reconcile.PATIENCE + 2):
         await world.plugin.truth.once()
     whole = world.bound(pod(whole=1), on=[[0]])
     world.deliver()
@@ -27,7 +28,7 @@ async def test_beside_a_silent_kubelet_nothing_is_freed_that_an_equal_pod_may_ha
     assert "GPU 0" in world.refusals[whole]
     world.end(two)
     world.deliver()
-    settle.give_up(world.plugin.desk)
+    correct.give_up(world.plugin.desk)
     assert world.plugin.held() == {}, "nobody is left who could have it"
 
 
@@ -59,7 +60,7 @@ async def test_a_pod_that_has_more_gpus_than_it_asks_says_nothing_false() -> Non
 
 async def test_without_kubelets_list_the_plugin_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await world_with(8)
-    monkeypatch.setattr("gpushare.node.plugin.START_SECONDS", 0)
+    monkeypatch.setattr("gpushare.node.deviceplugin.plugin.START_SECONDS", 0)
     with pytest.raises(UserError, match="who has which device is not there") as caught:
         await world.plugin._find_pod_resources()
     assert caught.value.way == "mount kubelet's pod-resources folder, as deploy/device-plugin-ds.yaml does"

@@ -5,7 +5,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
 from gpushare.devcluster.devices import PluginError
-from gpushare.node import kubelet, look
+from gpushare.node.deviceplugin import kubelet_info, podlist
 from tests.node.plugin import promises
 from tests.node.plugin.made import NODE, facts, pod
 from tests.node.plugin.world import World, world_with
@@ -169,7 +169,7 @@ async def test_what_a_refused_pod_got_already_is_free_when_kubelet_has_been_aske
 
 async def test_what_a_refused_pod_got_already_goes_to_the_next_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anybody has said that the refused one has failed; kubelet offers it again."""
-    monkeypatch.setattr(look, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(podlist, "WAIT_SECONDS", 0.0)
     world = await world_with(8)
     await world.run(pod(4))
     refused, following = world.bound(pod(3, whole=1), planned=False), world.bound(pod(4), on=[[0]])
@@ -184,7 +184,7 @@ async def test_without_the_api_server_the_wait_has_an_end_and_nothing_is_made_up
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No plan known, none to be had, and nothing free beside the plans that are known."""
-    monkeypatch.setattr(look, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(podlist, "WAIT_SECONDS", 0.01)
     world = await world_with(8)
     planned = world.bound(pod(6), on=[[0]])
     world.deliver()
@@ -209,7 +209,7 @@ async def test_a_container_larger_than_kubelet_can_report_is_refused() -> None:
     )
     await world.run(pod(50_000))
     (event,) = world.events.recorded
-    assert (event["kind"], event["type"], event["reason"]) == ("Node", "Warning", kubelet.COSTLY)
+    assert (event["kind"], event["type"], event["reason"]) == ("Node", "Warning", kubelet_info.COSTLY)
     assert "v1.36.4" in event["message"]
     assert all(gate in event["message"] for gate in ("ResourceHealthStatus ", "ResourceHealthStatusMessage"))
 

@@ -16,8 +16,8 @@ from gpushare.devcluster.devicesocket import KubeletSockets
 from gpushare.kubelet import podresources
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
-from gpushare.node import plugin
-from gpushare.node.register import Endpoint, Identity
+from gpushare.node.deviceplugin import plugin
+from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
 from gpushare.obs.errors import UserError
 from tests.node.plugin.made import Object, facts, pod
 from tests.node.plugin.world import World

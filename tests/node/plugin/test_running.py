@@ -12,10 +12,10 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster.devices import DeviceManager
 from gpushare.devcluster.devicesocket import KubeletSockets
-from gpushare.node import plugin as module
-from gpushare.node import truth
-from gpushare.node.plugin import Plugin
-from gpushare.node.register import Endpoint
+from gpushare.node.deviceplugin import plugin as module
+from gpushare.node.deviceplugin import reconcile
+from gpushare.node.deviceplugin.endpoint import Endpoint
+from gpushare.node.deviceplugin.plugin import Plugin
 from tests.node.plugin.made import NODE, pod
 from tests.node.plugin.world import World
 from tests.node.world import eventually
@@ -61,7 +61,7 @@ class Node:
 @pytest.fixture
 def node(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(module, "Endpoint", partial(Endpoint, look_seconds=0.02, pause_seconds=0.02))
-    monkeypatch.setattr(truth, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(reconcile, "QUIET_SECONDS", 0.05)
     return Node(short_path)
 
 

@@ -5,9 +5,9 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster.devices import PluginError
 from gpushare.kube.errors import ApiError
-from gpushare.node import truth
-from gpushare.node.table import Owner
-from gpushare.node.truth import QUIET_SECONDS, Calls
+from gpushare.node.deviceplugin import reconcile
+from gpushare.node.deviceplugin.allocation.table import Owner
+from gpushare.node.deviceplugin.reconcile import QUIET_SECONDS, Calls
 from tests.node.plugin import promises
 from tests.node.plugin.made import Object, facts, pod
 from tests.node.plugin.world import World, swapped, world_with
@@ -116,7 +116,7 @@ async def test_what_is_nobodys_is_given_up_when_kubelet_is_silent_for_long() -> 
     world.delete(first)
     world.deliver()
     assert world.plugin.held() == {"GPU-0": 6}, "it may be the other pod's, which asks for as much"
-    for _ in range(truth.PATIENCE + 1):
+    for _ in range(reconcile.PATIENCE + 1):
         assert not await world.plugin.truth.settle()
     assert world.plugin.held() == {}
 

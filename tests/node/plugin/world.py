@@ -22,8 +22,8 @@ from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb.methods import HEALTHY
 from gpushare.kubelet.podresources import Listed, NoAnswer
 from gpushare.kubelet.unit_ids import Ids, Reader
-from gpushare.node.environment import Visible
-from gpushare.node.plugin import Plugin
+from gpushare.node.deviceplugin.environment import Visible
+from gpushare.node.deviceplugin.plugin import Plugin
 from gpushare.node.pods import NodePods, Pod
 from tests.node.plugin.made import NODE, Object, facts, pod
 from tests.node.plugin.standins import Direct, Events, Server

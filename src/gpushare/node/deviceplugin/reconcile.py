@@ -19,11 +19,11 @@ from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff
 from gpushare.kubelet.podresources import Listed, NoAnswer
 from gpushare.kubelet.unit_ids import Catalog, Ids, Reader
-from gpushare.node import settle
-from gpushare.node.desk import Desk
+from gpushare.node.deviceplugin.allocation import correct
+from gpushare.node.deviceplugin.allocation.correct import Held
+from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.allocation.table import Owner
 from gpushare.node.pods import NodePod, NodePods
-from gpushare.node.settle import Held
-from gpushare.node.table import Owner
 from gpushare.obs import log
 
 QUIET_SECONDS: Final = 1.0
@@ -230,7 +230,7 @@ class Truth:
     async def make_sure(self) -> None:
         """Before somebody is placed otherwise than planned, or refused: what seems to be held may be free, and kubelet
         can say it. Asked at such a moment, too."""
-        if settle.is_unsettled(self._desk) and not self._desk.under_way():
+        if correct.is_unsettled(self._desk) and not self._desk.under_way():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CATCH_UP_SECONDS):
                     await self.settle()
@@ -256,20 +256,20 @@ class Truth:
             uids = {name: uid for name, uid in after.items() if before.get(name) == uid}  # not one just made anew
             entries = held(self._desk, self._catalog.keys, listed, uids)
             started = {entry.owner.uid for entry in entries if entry.owner is not None}
-            settle.settle(self._desk, entries, self._admitted() | started, upto)
+            correct.settle(self._desk, entries, self._admitted() | started, upto)
         self._begun = True
         for listener in self.listeners:
             listener()
-        return not self._failures and not settle.is_unsettled(self._desk)
+        return not self._failures and not correct.is_unsettled(self._desk)
 
     def _guess(self) -> None:
         """What can be said without kubelet."""
-        settle.adopt(self._desk, self._admitted())
+        correct.adopt(self._desk, self._admitted())
         if not self._begun:
-            settle.assume(self._desk, self._admitted())
+            correct.assume(self._desk, self._admitted())
         self._failures += 1
         if self._failures > PATIENCE:
-            settle.give_up(self._desk)
+            correct.give_up(self._desk)
 
     def _names(self) -> dict[tuple[str, str], str]:
         return {(pod.namespace, pod.name): uid for uid, pod in self._desk.plans.pods.items()}

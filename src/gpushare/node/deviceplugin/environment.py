@@ -7,7 +7,7 @@ is refused before. Called by `service`.
 from typing import Final, Literal
 
 from gpushare.core.facts import names
-from gpushare.node.allocate import Granted
+from gpushare.node.deviceplugin.allocation.allocate import Granted
 
 CONTAINER: Final = "ALIYUN_COM_GPU_MEM_CONTAINER"
 CGPU_DISABLE: Final = "CGPU_DISABLE"

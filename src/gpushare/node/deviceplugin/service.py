@@ -18,13 +18,14 @@ from gpushare.kubelet.pb.deviceplugin_pb2 import (
     PreferredAllocationResponse,
 )
 from gpushare.kubelet.unit_ids import Catalog, Ids, Units, lowest
-from gpushare.node import allocate, listing, wire
-from gpushare.node.allocate import Granted
-from gpushare.node.desk import Desk
-from gpushare.node.environment import Visible, environment
-from gpushare.node.prefer import Ask, prefer
-from gpushare.node.truth import Calls
-from gpushare.node.wire import Malformed, Preferred
+from gpushare.node.deviceplugin import decode, device_list
+from gpushare.node.deviceplugin.allocation import allocate
+from gpushare.node.deviceplugin.allocation.allocate import Granted
+from gpushare.node.deviceplugin.allocation.prefer import Ask, prefer
+from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.decode import Malformed, Preferred
+from gpushare.node.deviceplugin.environment import Visible, environment
+from gpushare.node.deviceplugin.reconcile import Calls
 from gpushare.obs import log
 
 SPEAKER: Final = "gpushare: "
@@ -88,9 +89,9 @@ class Service:
             return
         self._listed = made_of
         if self._whole:
-            message = listing.whole(gpus, well)
+            message = device_list.whole(gpus, well)
         else:
-            message = listing.memory(gpus, catalog.keys, well, catalog.numbered)
+            message = device_list.memory(gpus, catalog.keys, well, catalog.numbered)
         if message != self._list:
             self._list = message
             self._news.set()
@@ -121,7 +122,7 @@ class Service:
 
     async def prefer(self, body: bytes) -> bytes:
         with self._office.calls:
-            asked = _parsed(wire.preferred, body)
+            asked = _parsed(decode.preferred, body)
             async with self._office.one_at_a_time:
                 await self._office.catch_up()
                 answers = [await self._preferred(one) for one in asked]
@@ -131,7 +132,7 @@ class Service:
 
     async def allocate(self, body: bytes) -> bytes:
         with self._office.calls:
-            asked = _parsed(wire.allocate, body)
+            asked = _parsed(decode.allocate, body)
             async with self._office.one_at_a_time:
                 granted = [await self._granted(one) for one in asked]
             self._office.tell()

@@ -19,15 +19,15 @@ from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Backoff
 from gpushare.kubelet import podresources
 from gpushare.kubelet.unit_ids import Catalog
-from gpushare.node import kubelet as kubelets
-from gpushare.node import listing
-from gpushare.node.desk import Desk
-from gpushare.node.environment import Visible
-from gpushare.node.look import Looker
+from gpushare.node.deviceplugin import device_list
+from gpushare.node.deviceplugin import kubelet_info as kubelets
+from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
+from gpushare.node.deviceplugin.environment import Visible
+from gpushare.node.deviceplugin.podlist import Looker
+from gpushare.node.deviceplugin.reconcile import Truth, is_admitted
+from gpushare.node.deviceplugin.service import Office, Service
 from gpushare.node.pods import NodePods
-from gpushare.node.register import Endpoint, Identity
-from gpushare.node.service import Office, Service
-from gpushare.node.truth import Truth, is_admitted
 from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
@@ -84,7 +84,7 @@ class Plugin:
 
     def set_gpus(self, facts: NodeFacts) -> None:
         """Whenever GPUs or their health changed, or the unit. Refuses a node with more units than kubelet takes."""
-        listing.check(self._node, facts.unit, facts.gpus)
+        device_list.check(self._node, facts.unit, facts.gpus)
         if facts.unit != self._unit:
             self._count_in(facts.unit)
         self.desk.set_gpus(facts)

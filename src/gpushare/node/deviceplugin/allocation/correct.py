@@ -12,9 +12,9 @@ from typing import NamedTuple
 from gpushare.core.facts.model import Role
 from gpushare.core.placement import gpu_choice
 from gpushare.kubelet.unit_ids import Units
-from gpushare.node.desk import Desk
-from gpushare.node.plans import each_of, size_of
-from gpushare.node.table import Grant, Owner
+from gpushare.node.deviceplugin.allocation.plans import each_of, size_of
+from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 
 class Held(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from gpushare.core.facts.model import Refusal, Role, Share
 from gpushare.kubelet import unit_ids
 from gpushare.kubelet.unit_ids import Units
-from gpushare.node import handing
-from gpushare.node.desk import Desk, Steer, count
-from gpushare.node.plans import Gpus, Want, each_of, size_of
-from gpushare.node.table import Owner
+from gpushare.node.deviceplugin.allocation import init_pool
+from gpushare.node.deviceplugin.allocation.plans import Gpus, Want, each_of, size_of
+from gpushare.node.deviceplugin.allocation.state import Desk, Steer, count
+from gpushare.node.deviceplugin.allocation.table import Owner
 
 NO_PLAN: Final = (
     "no GPU of {node} has {amount} free and no plan was made for it; was the pod scheduled without the extender?"
@@ -103,7 +103,7 @@ def _unplanned(desk: Desk, ask: Ask, used: Callable[[str], int]) -> Units | Refu
 
 def _extend(desk: Desk, ask: Ask) -> Units | Refusal:
     """More units beside those that an init container of the same pod leaves behind."""
-    found = handing.handed_on(desk, ask.must, ask.size, ask.whole)
+    found = init_pool.handed_on(desk, ask.must, ask.size, ask.whole)
     if isinstance(found, Refusal):
         return found
     _, want = found

@@ -9,9 +9,9 @@ from typing import Final
 
 from gpushare.core.facts.model import Refusal, Role
 from gpushare.kubelet.unit_ids import Units
-from gpushare.node.desk import Desk, count
-from gpushare.node.plans import Want, size_of
-from gpushare.node.table import Grant, Owner
+from gpushare.node.deviceplugin.allocation.plans import Want, size_of
+from gpushare.node.deviceplugin.allocation.state import Desk, count
+from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 HELD: Final = "kubelet asks for units of {gpus} of {node} that {holder} holds"
 MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}) for a container that nobody planned so"

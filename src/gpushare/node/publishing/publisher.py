@@ -16,11 +16,11 @@ from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.kube.reflector import Backoff, Failure
-from gpushare.node import publish
 from gpushare.node.gpus import Gpus
-from gpushare.node.own import OwnNode
 from gpushare.node.pods import NodePods
-from gpushare.node.publish import State, Wanted, Way
+from gpushare.node.publishing import desired
+from gpushare.node.publishing.desired import State, Wanted, Way
+from gpushare.node.this_node import OwnNode
 from gpushare.obs import log
 
 PAUSE = 1.0  # seconds between two writes: whoever keeps wiping the capacity must not make us a burden
@@ -62,7 +62,7 @@ class Publisher:
     def done(self) -> bool:
         """Whether the node says what it must."""
         node = self._own.node
-        return node is not None and self.wants is not None and not _anything(publish.changes(self.wants, node))
+        return node is not None and self.wants is not None and not _anything(desired.changes(self.wants, node))
 
     async def run(self) -> None:
         """For ever."""
@@ -87,7 +87,7 @@ class Publisher:
         """One try, and how long to wait before the next. What fails is due again."""
         async with self._one_at_a_time:
             node = self._own.node
-            missing = publish.changes(self._work_out(node), node) if node is not None else None
+            missing = desired.changes(self._work_out(node), node) if node is not None else None
             if missing is None or not _anything(missing):
                 self.failure = None
                 return 0.0
@@ -104,13 +104,13 @@ class Publisher:
             return PAUSE
 
     def _work_out(self, node: objects.Node) -> Wanted:
-        before = self._before or publish.published(node)
+        before = self._before or desired.published(node)
         pods = [seen.facts for seen in self._pods.pods.values()]
-        unit = publish.unit(self._way, self._gpus.devices, before.unit if before else None, pods)
+        unit = desired.unit(self._way, self._gpus.devices, before.unit if before else None, pods)
         self._say_unit(unit)
         way = msgspec.structs.replace(self._way, unit=unit)
-        known = publish.recounted(before, unit) if before else ()
-        wants = publish.wanted(way, self._gpus.devices, self._gpus.sick, known, pods, self._state)
+        known = desired.recounted(before, unit) if before else ()
+        wants = desired.wanted(way, self._gpus.devices, self._gpus.sick, known, pods, self._state)
         news = self.wants is None or self.wants.facts != wants.facts
         self.wants, self._before = wants, wants.facts
         for listener in self.listeners if news else ():
@@ -126,7 +126,7 @@ class Publisher:
         elif unit != counted:
             logger.info("no pod is left that was given memory in another unit: it is changed", unit=unit)
 
-    async def _write(self, missing: publish.Changes) -> None:
+    async def _write(self, missing: desired.Changes) -> None:
         # The annotation first: a capacity without it would be taken for a node of the original plugin.
         if missing.annotation is not None:
             said = {names.NODE_GPUS: missing.annotation}
@@ -140,5 +140,5 @@ class Publisher:
         )
 
 
-def _anything(missing: publish.Changes) -> bool:
+def _anything(missing: desired.Changes) -> bool:
     return missing.annotation is not None or missing.capacity is not None

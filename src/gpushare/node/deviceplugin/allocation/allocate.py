@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from gpushare.core.facts.model import Gpu, Refusal, Role
 from gpushare.kubelet.unit_ids import Units
-from gpushare.node import handing, prefer
-from gpushare.node.desk import Desk, count
-from gpushare.node.plans import Gpus, Want
-from gpushare.node.table import Grant, Owner
+from gpushare.node.deviceplugin.allocation import init_pool, prefer
+from gpushare.node.deviceplugin.allocation.plans import Gpus, Want
+from gpushare.node.deviceplugin.allocation.state import Desk, count
+from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 SICK: Final = "{gpus} of {node} is unhealthy: {why}"
 WITHHELD: Final = "{gpus} of {node} has no room for {amount}: pods from before this plugin hold the rest"
@@ -62,12 +62,12 @@ def twice(desk: Desk) -> Refusal:
 def _match(desk: Desk, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
     """Whose units these are."""
     if desk.table.holders(units, whole=whole):
-        found = handing.handed_on(desk, units, size, whole)
+        found = init_pool.handed_on(desk, units, size, whole)
         if isinstance(found, Refusal):
             return found
         pool, want = found
         if len(units) > 1 and not whole:
-            return prefer.refusal(desk, "Mixed", handing.MIXED, size, whole, counts=desk.counts(units))
+            return prefer.refusal(desk, "Mixed", init_pool.MIXED, size, whole, counts=desk.counts(units))
         return _Match(want.owner, _followers(desk, want, units), pool)
     steer = desk.steer
     told = steer is not None and steer.whole is whole and steer.units == units
@@ -93,7 +93,7 @@ def _by_units(desk: Desk, units: Units, size: int, whole: bool, looked: bool) ->
     if not wants and (whole or len(units) == 1) and _is_spare(desk, counts, whole, ()):
         return _Match(None, {})
     if len(units) > 1 and not whole:
-        return prefer.refusal(desk, "Mixed", handing.MIXED, size, whole, counts=desk.counts(units))
+        return prefer.refusal(desk, "Mixed", init_pool.MIXED, size, whole, counts=desk.counts(units))
     return prefer.no_way(desk, wants, size, whole)
 
 

@@ -13,7 +13,7 @@ from gpushare.core.facts.model import PodFacts
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.node import pods
-from gpushare.node.desk import Desk
+from gpushare.node.deviceplugin.allocation.state import Desk
 from gpushare.obs import log
 
 LIST_SECONDS: Final = 1.5

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from gpushare.core.facts.model import NodeFacts, PodFacts, Role, Share
 from gpushare.kubelet.unit_ids import Units
-from gpushare.node.plans import Gpus, Plans, size_of
-from gpushare.node.table import Grant, Owner, Table
+from gpushare.node.deviceplugin.allocation.plans import Gpus, Plans, size_of
+from gpushare.node.deviceplugin.allocation.table import Grant, Owner, Table
 
 
 class Steer(NamedTuple):

@@ -13,7 +13,7 @@ from gpushare.core.facts.model import Data, NodeFacts, Pin, Places, PodFacts, Re
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.room import Room
 from gpushare.core.placement.search import Piece
-from gpushare.node.table import Owner, Table
+from gpushare.node.deviceplugin.allocation.table import Owner, Table
 
 Gpus = tuple[str, ...]
 Found = tuple[tuple[Share, ...], Places] | None

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
-from gpushare.node import audit
-from gpushare.node.audit import Finding
-from gpushare.node.own import OwnNode
+from gpushare.node.audit import findings
+from gpushare.node.audit.findings import Finding
 from gpushare.node.pods import NodePods
+from gpushare.node.this_node import OwnNode
 from gpushare.obs import log
 
 SETTLE_SECONDS = 2.0  # two patches of a swap do not arrive together, and neither do bursts of pods
@@ -36,7 +36,7 @@ class Auditor:
         self.found: list[Finding] = []
         self._recorder, self._pods, self._own, self._unit, self._sleep = recorder, pods, own, unit, sleep
         self._facts: NodeFacts | None = None
-        self._starts: dict[str, audit.Starts] = {}  # by uid
+        self._starts: dict[str, findings.Starts] = {}  # by uid
         self._wake = asyncio.Event()
         for uid in pods.pods:
             self._pod_changed(uid)
@@ -64,21 +64,21 @@ class Auditor:
     def counts(self) -> dict[str, int]:
         """How much of each kind is wrong."""
         codes = [finding.code for finding in self.found]
-        return {code: codes.count(code) for code in audit.CODES}
+        return {code: codes.count(code) for code in findings.CODES}
 
     def _pod_changed(self, uid: str) -> None:
         # At once: whether an annotation changed before or after a start is seen only by looking each time.
         before, seen = self._starts.pop(uid, {}), self._pods.pods.get(uid)
         if seen is not None:
-            self._starts[uid] = audit.starts(seen, before)
+            self._starts[uid] = findings.starts(seen, before)
         self._wake.set()
 
     def _audit(self) -> None:
         if self._facts is None or self._own.node is None:
             return
         pods, uncounted = self._pods.pods.values(), self._pods.uncounted.values()
-        found = audit.findings(self._facts, pods, self._own.node, self._starts, self._unit)
-        found += audit.unasked(self._own.node, [*pods, *uncounted])
+        found = findings.findings(self._facts, pods, self._own.node, self._starts, self._unit)
+        found += findings.unasked(self._own.node, [*pods, *uncounted])
         known = {finding.message for finding in self.found}
         for finding in found:
             if finding.message not in known:

@@ -17,7 +17,7 @@ import grpc
 from gpushare.kube.reflector import Backoff
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.deviceplugin_pb2 import DevicePluginOptions, Empty, PreStartContainerResponse, RegisterRequest
-from gpushare.node.service import Refused, Service
+from gpushare.node.deviceplugin.service import Refused, Service
 from gpushare.obs import errors, log
 
 LARGEST: Final = 16 << 20  # bytes; a request names all free ids, which are more than gRPC's own limit allows
