@@ -18,8 +18,9 @@ from typing import Any
 
 from bench import world
 from bench.result import Result
-from gpushare.ctl import inspect, snapshot
+from gpushare.ctl.inspect import command
 from gpushare.ctl.screen import Screen
+from gpushare.view import snapshot
 
 RUNS = 9
 NODES = 20
@@ -80,7 +81,7 @@ def _terminal() -> Iterator[Result]:
     for _ in range(ROUNDS):
         for width in (None, 200):
             began = time.process_time()
-            inspect.run(inspect.Options(), cluster, Screen(io.StringIO(), io.StringIO(), width=width))
+            command.run(command.Options(), cluster, Screen(io.StringIO(), io.StringIO(), width=width))
             spent.setdefault(width, []).append(time.process_time() - began)
     name = f"inspect on a terminal against piped, {MANY_WAITING} pods waiting"
     yield Result(name, statistics.median(spent[200]) / statistics.median(spent[None]), "x", 1.6)

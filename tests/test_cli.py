@@ -10,8 +10,8 @@ import pytest
 import gpushare
 from gpushare import cli
 from gpushare.cli import components
-from gpushare.ctl import inspect
-from gpushare.ctl.source import Direct, Kubectl
+from gpushare.ctl.inspect import command
+from gpushare.view.source import Direct, Kubectl
 
 CERTS = Path(__file__).parent / "kube" / "certs"
 
@@ -309,7 +309,7 @@ def test_without_a_cluster_looking_ends_with_3(capsys: pytest.CaptureFixture[str
 def test_options_may_stand_between_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = _inspections(monkeypatch)
     assert cli.main(["--color", "never", "inspect", "gpu-a", "-d", "gpu-b", "-o=wide", "--context", "prod"]) == 0
-    assert seen[0][0] == inspect.Options(nodes=("gpu-a", "gpu-b"), details=True, output="wide")
+    assert seen[0][0] == command.Options(nodes=("gpu-a", "gpu-b"), details=True, output="wide")
 
 
 def _inspections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
@@ -320,7 +320,7 @@ def _inspections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]
         seen.append((options, source))
         return 0
 
-    monkeypatch.setattr(inspect, "run", run)
+    monkeypatch.setattr(command, "run", run)
     return seen
 
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpushare.ctl import inspect
+from gpushare.ctl.inspect import command
 from gpushare.ctl.screen import Screen
 from gpushare.demo import app
 from gpushare.demo.stage import Stage
@@ -38,7 +38,7 @@ async def shown() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         async with app.prepared(Path(folder), Stage(screen, hurry=True)) as (world, story):
             await story.tell(STEPS)
-            page = inspect.page(world.look(), inspect.Options(), screen)
+            page = command.page(world.look(), command.Options(), screen)
     return ["$ kubectl inspect gpushare", *page.table.lines(), *page.below]
 
 

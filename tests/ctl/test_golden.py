@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpushare.ctl import inspect
-from gpushare.ctl.inspect import Options
+from gpushare.ctl.inspect import command
+from gpushare.ctl.inspect.command import Options
+from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.watch import Clock
 from tests.ctl.worlds import NOW, WORLDS, Cluster
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,7 +63,7 @@ def screen_of(kind: str) -> tuple[Screen, io.StringIO, io.StringIO]:
 
 def shown(world: str, words: str, kind: str, options: Options) -> str:
     screen, out, err = screen_of(kind)
-    code = inspect.run(options, Cluster(WORLDS[world]()), screen, clock=Noon())
+    code = command.run(options, Cluster(WORLDS[world]()), screen, clock=Noon())
     title = f"{kind}: gpushare inspect {words}".rstrip()
     printed = out.getvalue().replace("\x1b", "^[").replace("\n", "$\n")
     noted = "".join(f"stderr: {line}\n" for line in err.getvalue().splitlines())
@@ -84,7 +84,7 @@ def test_json_and_yaml_say_the_same(world: str) -> None:
     said = []
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         screen, out, _ = screen_of(PIPE)
-        inspect.run(Options(output=output), Cluster(WORLDS[world]()), screen, clock=Noon())
+        command.run(Options(output=output), Cluster(WORLDS[world]()), screen, clock=Noon())
         said.append(read(out.getvalue()))
     assert said[0] == said[1]
     assert set(said[0]) == {"nodes", "waiting"}

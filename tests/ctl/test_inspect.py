@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.ctl import inspect, usage
-from gpushare.ctl.inspect import Options
+from gpushare.ctl.inspect import command
+from gpushare.ctl.inspect.command import Options
+from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.source import Forbidden
-from gpushare.ctl.watch import Clock
 from gpushare.obs.errors import UserError
+from gpushare.view import usage
+from gpushare.view.source import Forbidden
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, World, node, pod
 
@@ -29,7 +30,7 @@ def run(world: World, options: Options, *, terminal: bool = False) -> tuple[str,
     """What goes to stdout and to stderr; the exit code is 0."""
     out, err = io.StringIO(), io.StringIO()
     screen = Screen(out, err, width=120, height=40, color=True, moves=True) if terminal else Screen(out, err)
-    assert inspect.run(options, Cluster(world), screen, Noon()) == 0
+    assert command.run(options, Cluster(world), screen, Noon()) == 0
     return out.getvalue(), err.getvalue()
 
 
@@ -60,7 +61,7 @@ def test_only_the_named_nodes_are_shown_and_summed_up() -> None:
 def test_an_unknown_node_is_bad_input_and_prints_nothing() -> None:
     out = io.StringIO()
     with pytest.raises(UserError) as caught:
-        inspect.run(Options(nodes=("gpu-x",)), Cluster(worlds.documented()), Screen(out, io.StringIO()), Noon())
+        command.run(Options(nodes=("gpu-x",)), Cluster(worlds.documented()), Screen(out, io.StringIO()), Noon())
     assert caught.value.code == 2
     assert caught.value.what == 'no node "gpu-x"'
     assert caught.value.way == "one of gpu-a, gpu-b, gpu-c, gpu-d"
@@ -98,7 +99,7 @@ def test_who_may_not_read_nodes_sees_no_half_table() -> None:
     cluster = Cluster(worlds.documented())
     cluster.failing = Forbidden("not allowed: list nodes", "why", "way", 3)
     with pytest.raises(Forbidden):
-        inspect.run(Options(), cluster, Screen(out, err), Noon())
+        command.run(Options(), cluster, Screen(out, err), Noon())
     assert (out.getvalue(), err.getvalue()) == ("", "")
 
 
@@ -108,14 +109,14 @@ def test_a_body_that_is_no_list_is_an_error_of_the_cluster() -> None:
             return b"<html>"
 
     with pytest.raises(UserError) as caught:
-        inspect.run(Options(), Odd(), Screen(io.StringIO(), io.StringIO()), Noon())
+        command.run(Options(), Odd(), Screen(io.StringIO(), io.StringIO()), Noon())
     assert caught.value.code == 3
     assert caught.value.what == "the API server's answer cannot be read: GET /api/v1/nodes"
 
 
 def test_the_cluster_is_asked_three_times_and_no_more() -> None:
     cluster = Cluster(worlds.documented())
-    inspect.run(Options(), cluster, Screen(io.StringIO(), io.StringIO()), Noon())
+    command.run(Options(), cluster, Screen(io.StringIO(), io.StringIO()), Noon())
     assert cluster.asked == ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"]
 
 
@@ -123,7 +124,7 @@ def test_a_gpu_that_a_configmap_lists_is_unhealthy_whatever_its_node_says() -> N
     cluster = Cluster(([node("gpu-a", 8000, 8000)], []))
     cluster.maps = [{"metadata": {"name": "unhealthy-gpu-gpu-a"}, "data": {names.UNHEALTHY_KEY: "1"}}]
     out = io.StringIO()
-    inspect.run(Options(), cluster, Screen(out, io.StringIO(), width=120), Noon())
+    command.run(Options(), cluster, Screen(out, io.StringIO(), width=120), Noon())
     assert "gpu-a GPU 1 is unhealthy: its 8000 free MiB are not given out." in out.getvalue()
 
 
@@ -135,7 +136,7 @@ def test_whoever_may_not_read_configmaps_sees_what_the_nodes_say() -> None:
             return super().get(path)
 
     out = io.StringIO()
-    inspect.run(Options(), Restricted(([node("gpu-a", 8000)], [])), Screen(out, io.StringIO()), Noon())
+    command.run(Options(), Restricted(([node("gpu-a", 8000)], [])), Screen(out, io.StringIO()), Noon())
     assert "gpu-a" in out.getvalue()
 
 

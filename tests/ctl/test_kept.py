@@ -3,9 +3,9 @@
 from io import StringIO
 from typing import Any
 
-from gpushare.ctl import inspect
+from gpushare.ctl.inspect import command
+from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.watch import Clock
 from tests.ctl.why.cluster import NOW, Cluster, ask
 
 NODES: dict[str, Any] = {"gpu-a": {"gpus": [16276, 16276]}}
@@ -25,7 +25,7 @@ class _Clock(Clock):
 
 def looked(output: str) -> str:
     out = StringIO()
-    inspect.run(inspect.Options(output=output), Cluster(NODES, PODS), Screen(out, StringIO()), _Clock())
+    command.run(command.Options(output=output), Cluster(NODES, PODS), Screen(out, StringIO()), _Clock())
     return out.getvalue()
 
 
@@ -55,5 +55,5 @@ def test_inspect_shows_it_to_people() -> None:
 def test_the_table_that_programs_read_stays_as_it_is() -> None:
     without = [{key: value for key, value in one.items() if key != "annotations"} for one in PODS]
     out = StringIO()
-    inspect.run(inspect.Options(), Cluster(NODES, without), Screen(out, StringIO()), _Clock())
+    command.run(command.Options(), Cluster(NODES, without), Screen(out, StringIO()), _Clock())
     assert looked("") == out.getvalue()

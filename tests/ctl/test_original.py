@@ -6,8 +6,8 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import given
 
-from gpushare.ctl import inspect
-from gpushare.ctl.inspect import Options
+from gpushare.ctl.inspect import command
+from gpushare.ctl.inspect.command import Options
 from gpushare.ctl.screen import Screen
 from tests.ctl import original, worlds
 from tests.ctl.worlds import Cluster, World
@@ -49,7 +49,7 @@ def as_objects(nodes: list[original.Node]) -> World:
 
 def piped(world: World, *, details: bool = False) -> str:
     out = io.StringIO()
-    assert inspect.run(Options(details=details), Cluster(world), Screen(out, io.StringIO())) == 0
+    assert command.run(Options(details=details), Cluster(world), Screen(out, io.StringIO())) == 0
     return out.getvalue()
 
 

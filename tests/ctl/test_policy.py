@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts.objects import Metadata, Pod
-from gpushare.ctl import policy
-from gpushare.ctl.policy import Policy
-from gpushare.ctl.source import Forbidden, NotFound
+from gpushare.ctl.why.files import admission_policy
+from gpushare.ctl.why.files.admission_policy import Policy
+from gpushare.view.source import Forbidden, NotFound
 from tests.ctl.why.cluster import SHIPPED
 
 Object = dict[str, Any]
@@ -39,8 +39,8 @@ def source(*scopes: Object, spec: Object | None = None, labels: Object | None = 
     bindings = [{**binding, "spec": {**binding["spec"], "matchResources": scope}} for scope in scopes]
     namespace = {"metadata": {"labels": LABELS if labels is None else labels}}
     return Objects({
-        policy.POLICY: shipped,
-        policy.BINDINGS: {"items": [{"spec": {"policyName": "another"}}, *bindings]},
+        admission_policy.POLICY: shipped,
+        admission_policy.BINDINGS: {"items": [{"spec": {"policyName": "another"}}, *bindings]},
         "/api/v1/namespaces/team-a": namespace,
     })  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_where_there_is_no_policy_no_pod_is_changed() -> None:
     assert Policy(Objects({}), {}).changes(POD) is False
 
 
-@pytest.mark.parametrize("path", [policy.POLICY, policy.BINDINGS, "/api/v1/namespaces/team-a"])
+@pytest.mark.parametrize("path", [admission_policy.POLICY, admission_policy.BINDINGS, "/api/v1/namespaces/team-a"])
 def test_what_may_not_be_read_leaves_it_unknown(path: str) -> None:
     found = source({})
     found.objects[path] = None
@@ -107,7 +107,7 @@ def test_what_may_not_be_read_leaves_it_unknown(path: str) -> None:
 
 
 def test_a_namespace_that_is_not_there_yet_has_the_labels_it_will_get() -> None:
-    limited, own = namespaces(matchLabels=LABELS), namespaces(matchLabels={policy.OWN_NAME: "team-a"})
+    limited, own = namespaces(matchLabels=LABELS), namespaces(matchLabels={admission_policy.OWN_NAME: "team-a"})
     for scope, coming, changed in (
         (limited, {"team-a": LABELS}, True),
         (limited, {"team-a": {}}, False),

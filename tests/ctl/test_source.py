@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.ctl import snapshot
-from gpushare.ctl.source import Direct, Forbidden, Kubectl, NotFound, Notify, Source
 from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver import ApiServer
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
+from gpushare.view import snapshot
+from gpushare.view.source import Direct, Forbidden, Kubectl, NotFound, Notify, Source
 from tests.ctl import worlds
 
 FORBIDDEN = (

@@ -8,9 +8,10 @@ from gpushare.core.explain import verdict
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import inspect, snapshot, waiting
+from gpushare.ctl.inspect import command, waiting
+from gpushare.ctl.inspect.waiting import Waiting
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.waiting import Waiting
+from gpushare.view import snapshot
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, Json, node, pod
 
@@ -90,15 +91,15 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_terminal_shows_ten_pods_and_only_their_reasons_are_worked_out(looked: list[str]) -> None:
     world = [node("a", 16276)], [pod(f"p-{i:02}", 20000 + i) for i in range(30)]
     for options, width, shown in (
-        (inspect.Options(), None, 0),
-        (inspect.Options(), 200, 10),
-        (inspect.Options(output="wide"), 200, 30),
-        (inspect.Options(output="wide"), None, 30),
-        (inspect.Options(output="json"), None, 30),
+        (command.Options(), None, 0),
+        (command.Options(), 200, 10),
+        (command.Options(output="wide"), 200, 30),
+        (command.Options(output="wide"), None, 30),
+        (command.Options(output="json"), None, 30),
     ):
         looked.clear()
         out = io.StringIO()
-        inspect.run(options, Cluster(world), Screen(out, io.StringIO(), width=width))
+        command.run(options, Cluster(world), Screen(out, io.StringIO(), width=width))
         assert looked == [f"p-{i:02}" for i in range(shown)]
         assert out.getvalue().count("no GPU is as large as") == shown
         assert ("Waiting for GPU memory: 30 pods" in out.getvalue()) == (shown > 0 and options.output != "json")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gpushare.ctl import inspect, watch
-from gpushare.ctl.inspect import Options
+from gpushare.ctl.inspect import command, watch
+from gpushare.ctl.inspect.command import Options
+from gpushare.ctl.inspect.table import Drawn
+from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.table import Drawn
-from gpushare.ctl.watch import Clock, Page
 from gpushare.obs.errors import UserError
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, node, pod
@@ -85,7 +85,7 @@ class Watching:
 
     def run(self, clock: Clock, options: Options = Options(watch=True)) -> int:  # noqa: B008
         self.screen.say = self.pictures.append  # type: ignore[assignment, method-assign]
-        return inspect.run(options, self.cluster, self.screen, clock)
+        return command.run(options, self.cluster, self.screen, clock)
 
     def shown(self, pictures: int | None = None) -> list[str]:
         terminal = Terminal(self.height)
@@ -99,7 +99,7 @@ def test_the_first_picture_is_the_table_under_a_line_of_counts() -> None:
     assert watching.run(Scripted()) == 130
     plain = io.StringIO()
     screen = Screen(plain, io.StringIO(), width=120)
-    inspect.run(Options(), Cluster(worlds.documented()), screen, Scripted())
+    command.run(Options(), Cluster(worlds.documented()), screen, Scripted())
     assert watching.shown(1) == ["12:30:05  4 nodes, 49 pods, 2 waiting", *plain.getvalue().splitlines()]
 
 
@@ -231,7 +231,7 @@ def test_where_nothing_can_be_redrawn_one_sentence_says_so(options: Options, mov
     out = io.StringIO()
     cluster = Cluster(worlds.documented())
     with pytest.raises(UserError) as caught:
-        inspect.run(options, cluster, Screen(out, io.StringIO(), moves=moves), Scripted())
+        command.run(options, cluster, Screen(out, io.StringIO(), moves=moves), Scripted())
     assert caught.value.code == 2
     assert (out.getvalue(), cluster.asked) == ("", [])
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare.ctl.source import Forbidden
 from gpushare.obs.errors import UserError
+from gpushare.view.source import Forbidden
 from tests.ctl.why.cluster import Cluster, ask, world
 
 REFUSED = "0/3 nodes are available: 1 Insufficient aliyun.com/gpu-mem, 2 no single GPU has 7000 MiB free."

@@ -11,9 +11,9 @@ import pytest
 from gpushare.core.explain import verdict
 from gpushare.core.facts import objects, request
 from gpushare.core.facts.model import PodFacts
-from gpushare.ctl import snapshot
-from gpushare.ctl.told import Extender
+from gpushare.ctl.why.extender_client import Extender
 from gpushare.obs.errors import UserError
+from gpushare.view import snapshot
 from tests.ctl.why.cluster import NOW, Cluster, ask, world
 
 LLM = {"name": "llm", "containers": {"main": 7000}}

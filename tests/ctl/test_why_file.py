@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.ctl import manifests
-from gpushare.ctl.source import Forbidden
+from gpushare.ctl.why.files import manifests
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
+from gpushare.view.source import Forbidden
 from tests.ctl.why.cluster import HERE, Cluster, ask, world
 
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "files.yaml").read_text())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import snapshot
-from gpushare.ctl.seen import Pod
+from gpushare.ctl.why.pod_details import Pod
+from gpushare.view import snapshot
 from tests.ctl.why.cluster import NOW, Cluster, ask
 
 Words = dict[str, Any]

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpushare.core.facts import names
-from gpushare.ctl import sick
-from gpushare.ctl.snapshot import NODES, PODS
 from gpushare.obs.errors import UserError
+from gpushare.view.snapshot import NODES, PODS
+from gpushare.view.unhealthy import PATH as UNHEALTHY_MAPS
 
 Json = dict[str, Any]
 World = tuple[list[Json], list[Json]]
@@ -33,7 +33,7 @@ class Cluster:
         self.asked.append(path)
         if self.failing is not None:
             raise self.failing
-        return json.dumps({"items": {NODES: self.nodes, PODS: self.pods, sick.PATH: self.maps}[path]}).encode()
+        return json.dumps({"items": {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps}[path]}).encode()
 
 
 def node(

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from gpushare.core.facts import intree, names
-from gpushare.ctl import snapshot
-from gpushare.ctl.snapshot import Snapshot
 from gpushare.demo import checks
 from gpushare.demo.checks import Fullest
 from gpushare.devcluster.apiserver import Audit
 from gpushare.devcluster.nodes import gpu_uuid, simulated_node
+from gpushare.view import snapshot
+from gpushare.view.snapshot import Snapshot
 from tests.scenarios import objects
 
 

@@ -15,7 +15,7 @@ from gpushare.obs import errors
 
 if TYPE_CHECKING:
     from gpushare.ctl.screen import Screen
-    from gpushare.ctl.source import Direct, Kubectl
+    from gpushare.view.source import Direct, Kubectl
 
 Command = Callable[[list[str], str, bool], int]  # words, the name it was called by, whether as kubectl's plugin
 OUTPUTS = ("wide", "json", "yaml")
@@ -28,10 +28,10 @@ def inspect(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("-w", "--watch", action="store_true")
     given = parser.parse(words)
 
-    from gpushare.ctl import inspect
+    from gpushare.ctl.inspect import command
 
     source, screen = _looking(given, plugin)
-    return inspect.run(inspect.Options(tuple(given.nodes), given.details, given.output, given.watch), source, screen)
+    return command.run(command.Options(tuple(given.nodes), given.details, given.output, given.watch), source, screen)
 
 
 def why(words: list[str], program: str, plugin: bool) -> int:
@@ -47,10 +47,10 @@ def why(words: list[str], program: str, plugin: bool) -> int:
 
     import time
 
-    from gpushare.ctl import why
+    from gpushare.ctl.why import command
 
     source, screen = _looking(given, plugin)
-    options = why.Options(
+    options = command.Options(
         pod=given.pod,
         namespace=given.namespace,
         default_namespace="" if given.namespace else source.namespace(),
@@ -59,7 +59,7 @@ def why(words: list[str], program: str, plugin: bool) -> int:
         extender=given.extender,
         program=program.removesuffix(" why"),
     )
-    return why.run(options, source, screen, now=time.time(), stdin=sys.stdin)
+    return command.run(options, source, screen, now=time.time(), stdin=sys.stdin)
 
 
 def demo(words: list[str], program: str, plugin: bool) -> int:
@@ -80,7 +80,7 @@ def _viewing(program: str, takes: str) -> Parser:
 
 def _looking(given: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
     """Where the cluster is read from, and where the answer goes. As kubectl's plugin we ask through kubectl."""
-    from gpushare.ctl.source import Direct, Kubectl
+    from gpushare.view.source import Direct, Kubectl
 
     if given.output not in ("", *OUTPUTS):
         raise unknown("output format", given.output, OUTPUTS, "-o {}")

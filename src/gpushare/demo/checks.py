@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gpushare.ctl.snapshot import Snapshot
 from gpushare.devcluster.apiserver import Audit
+from gpushare.view.snapshot import Snapshot
 
 EXTENDER = "gpushare"  # as which it calls the API server
 

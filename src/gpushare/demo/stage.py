@@ -7,8 +7,8 @@ table in place and nothing waits for a reader.
 import asyncio
 from collections.abc import Sequence
 
+from gpushare.ctl.inspect.watch import cut
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.watch import cut
 
 _CLEAR_BELOW = "\x1b[J"
 

@@ -11,7 +11,6 @@ import msgspec
 
 from gpushare.core.explain import inspected
 from gpushare.core.facts import names
-from gpushare.ctl.snapshot import Snapshot
 from gpushare.demo.checks import Check
 from gpushare.devcluster.status import ApiError
 from gpushare.kubelet import podresources
@@ -19,6 +18,7 @@ from gpushare.kubelet.podresources import NoAnswer
 from gpushare.kubelet.unit_ids import Ids
 from gpushare.node.app import Node
 from gpushare.node.deviceplugin.plugin import POD_RESOURCES, Plugin
+from gpushare.view.snapshot import Snapshot
 
 Container = tuple[str, str, str]  # namespace, pod, name
 Logs = Callable[[str, str, str], str]

@@ -12,13 +12,14 @@ import aiohttp
 import msgspec
 
 from gpushare.core.facts import intree
-from gpushare.ctl import inspect, snapshot
-from gpushare.ctl.snapshot import Snapshot
+from gpushare.ctl.inspect import command
 from gpushare.demo import checks
 from gpushare.demo.objects import Object
 from gpushare.demo.stage import Stage
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.node.app import Node
+from gpushare.view import snapshot
+from gpushare.view.snapshot import Snapshot
 
 DEFAULT = "default"
 PATIENCE = 30.0  # seconds for anything; all of it takes moments
@@ -63,7 +64,7 @@ class World:
 
     def table(self) -> list[str]:
         """As `gpushare inspect` draws it."""
-        return inspect.page(self.look(), inspect.Options(), self._stage.screen).table.lines()
+        return command.page(self.look(), command.Options(), self._stage.screen).table.lines()
 
     async def keep_drawing(self) -> None:
         while True:

@@ -14,12 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from gpushare.core.facts import names
-from gpushare.ctl import policy, why
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.source import Forbidden, NotFound
+from gpushare.ctl.why import command
+from gpushare.ctl.why.files import admission_policy
 from gpushare.devcluster import admission
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
+from gpushare.view.source import Forbidden, NotFound
 from tests.scenarios import objects
 from tests.scenarios.objects import Object
 
@@ -108,7 +109,7 @@ class Cluster:
             return {"items": [{"metadata": {"name": k}, "data": {"gpus": v}} for k, v in self.maps.items()]}
         if steps[-2] == "priorityclasses":
             return self.classes.get(steps[-1])
-        if parts.path.startswith(policy.GROUP):
+        if parts.path.startswith(admission_policy.GROUP):
             return self._policy(parts.path)
         if len(steps) == 4 and steps[2] == "namespaces":
             labels = self.namespaces.get(steps[3], {})
@@ -123,11 +124,11 @@ class Cluster:
     def _policy(self, path: str) -> Object | None:
         """As deploy/admission.yaml has it."""
         if self.policy is None:
-            return None if path == policy.POLICY else {"items": []}
+            return None if path == admission_policy.POLICY else {"items": []}
         shipped, binding = copy.deepcopy(SHIPPED)
         if self.policy:
             binding["spec"]["matchResources"] = {"namespaceSelector": {"matchLabels": self.policy}}
-        return shipped if path == policy.POLICY else {"items": [binding]}
+        return shipped if path == admission_policy.POLICY else {"items": [binding]}
 
 
 def world(extra: Object | None = None) -> Cluster:
@@ -186,7 +187,7 @@ def pod(given: Object) -> Object:
         status |= {"reason": given["reason"], "message": given.get("message")}
     for word, key in (("waiting", "containerStatuses"), ("init_waiting", "initContainerStatuses")):
         found = given.get(word, {})
-        status[key] = [{"name": name, "state": {"waiting": {"reason": why}}} for name, why in found.items()]
+        status[key] = [{"name": name, "state": {"waiting": {"reason": command}}} for name, why in found.items()]
     return made
 
 
@@ -212,5 +213,5 @@ def ask(cluster: Cluster, pod: str = "", *, width: int | None = None, stdin: str
     """`gpushare why`, as the command line would call it."""
     out, err = StringIO(), StringIO()
     screen = Screen(out, err, width=width)
-    code = why.run(why.Options(pod=pod, **options), cluster, screen, now=NOW, stdin=StringIO(stdin))
+    code = command.run(command.Options(pod=pod, **options), cluster, screen, now=NOW, stdin=StringIO(stdin))
     return Answer(out.getvalue(), err.getvalue(), code)

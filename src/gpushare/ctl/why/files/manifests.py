@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gpushare.ctl import seen
+from gpushare.ctl.why import pod_details
 from gpushare.obs.errors import UserError
 
 MOST_REPLICAS = 10_000  # more are nobody's; each is placed by itself
@@ -26,7 +26,7 @@ class Item(msgspec.Struct):
 
     kind: str
     name: str
-    pod: seen.Pod
+    pod: pod_details.Pod
     spec: msgspec.Raw  # of the pod, all that was written
     generated: bool = False  # its name is only the beginning of one
     replicas: int = 1
@@ -177,14 +177,14 @@ def _count(replicas: object, who: str) -> int:
     return replicas
 
 
-def _pod(meta: Object, spec: Object, file: str, who: str) -> tuple[seen.Pod, msgspec.Raw]:
+def _pod(meta: Object, spec: Object, file: str, who: str) -> tuple[pod_details.Pod, msgspec.Raw]:
     """The pod as it would be created, and all of its spec: what a cluster adds (uid, node, status) is not taken from a
     file."""
     kept = {key: meta.get(key) for key in ("name", "namespace", "annotations", "labels")}
     try:
         written = msgspec.json.encode(_without_nulls({key: spec[key] for key in spec if key != "nodeName"}))
         made = {"metadata": _without_nulls(kept), "spec": msgspec.Raw(written)}
-        pod = msgspec.json.decode(msgspec.json.encode(made), type=seen.Pod)
+        pod = msgspec.json.decode(msgspec.json.encode(made), type=pod_details.Pod)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
         way = f'quote it if it is text, as in "2"; {_UNSURE.replace("FILE", file)}'
         raise UserError(f"{file}: {who} is not a valid pod", str(error), way) from None

@@ -6,7 +6,7 @@ Pure; called by `judge`. The checks come in a fixed order. The first that fails 
 from gpushare.core.explain import condition
 from gpushare.core.explain.report import Check, Quote
 from gpushare.core.facts import intree
-from gpushare.ctl import seen
+from gpushare.ctl.why import pod_details
 
 BACK_OFF = 10.0  # seconds: the longest that kube-scheduler lets a pod wait between two tries
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -27,7 +27,7 @@ def checks(pod: intree.Pod, quote: Quote | None, now: float) -> list[Check]:
         return held_back
     scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     if quote is None:
-        age = ago(now - seen.moment(pod.metadata.creation_timestamp or ""))
+        age = ago(now - pod_details.moment(pod.metadata.creation_timestamp or ""))
         return [Check(True, NO_GATE), Check(False, NOT_LOOKED.format(age=age, scheduler=scheduler))]
     looked = LOOKED.format(scheduler=scheduler, ago=_since(quote, now, ", {} ago"))
     return [Check(True, NO_GATE), Check(True, looked), Check(False, _waits_for(quote, now))]
@@ -43,7 +43,7 @@ def unready(pod: intree.Pod) -> list[Check]:
 
 def _waits_for(quote: Quote, now: float) -> str:
     totals = condition.only_totals(quote.message)
-    just_now = quote.time is not None and now - seen.moment(quote.time) <= BACK_OFF
+    just_now = quote.time is not None and now - pod_details.moment(quote.time) <= BACK_OFF
     if condition.refusal_in(quote.message) or (totals and just_now):
         return FREED_SINCE.format(ago=_since(quote, now, " {} ago"))
     # Had it asked, our words would stand there; and what only totals refused is tried again as soon as they suffice.
@@ -51,7 +51,7 @@ def _waits_for(quote: Quote, now: float) -> str:
 
 
 def _since(quote: Quote, now: float, words: str) -> str:
-    return words.format(ago(now - seen.moment(quote.time))) if quote.time else ""
+    return words.format(ago(now - pod_details.moment(quote.time))) if quote.time else ""
 
 
 def ago(seconds: float) -> str:

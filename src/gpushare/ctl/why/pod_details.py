@@ -12,8 +12,8 @@ import msgspec
 
 from gpushare.core.explain.report import Quote
 from gpushare.core.facts import intree, names, objects
-from gpushare.ctl import snapshot
-from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.view import snapshot
+from gpushare.view.source import Forbidden, NotFound, Source
 
 FAILED_SCHEDULING = "FailedScheduling"
 GATED = "SchedulingGated"  # the API server's own reason: no scheduler has looked yet

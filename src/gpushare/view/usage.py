@@ -14,7 +14,7 @@ from gpushare.core.annotations.pod_gpus import MIB_ABOVE
 from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import Gpu, NodeFacts, PodFacts, Request, Unit
 from gpushare.core.ledger.state import Holding, NodeState
-from gpushare.ctl.snapshot import NodeStatus, Snapshot
+from gpushare.view.snapshot import NodeStatus, Snapshot
 
 UNKNOWN = "unknown"
 MIB_IN_GIB = 1024

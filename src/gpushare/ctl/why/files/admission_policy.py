@@ -11,8 +11,8 @@ from urllib.parse import quote
 import msgspec
 
 from gpushare.core.facts import objects
-from gpushare.ctl import snapshot
-from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.view import snapshot
+from gpushare.view.source import Forbidden, NotFound, Source
 
 NAME = "gpushare-pin"
 GROUP = "/apis/admissionregistration.k8s.io/v1"

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from gpushare.ctl.inspect.table import Drawn
 from gpushare.ctl.screen import Screen, cells
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.table import Drawn
-from gpushare.ctl.usage import count
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.usage import count
 
 SHORTEST = 0.5  # seconds between two looks
 PAUSE = 10  # times what a look costs is left until the next one

@@ -6,9 +6,9 @@ read them sees what the nodes say. Called by `inspect` and `why`: else both woul
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects
-from gpushare.ctl import snapshot
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.source import Forbidden, NotFound, Source
+from gpushare.view import snapshot
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.source import Forbidden, NotFound, Source
 
 PATH = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
 

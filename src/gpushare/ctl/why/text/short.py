@@ -9,8 +9,8 @@ import re
 from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import names, units
-from gpushare.ctl import whyways
-from gpushare.ctl.whytable import of_total, usable
+from gpushare.ctl.why.text import ways
+from gpushare.ctl.why.text.node_table import of_total, usable
 
 AGAIN = "A pod cannot be changed: delete it and create it again."
 ANNOTATE = "kubectl annotate pod {name} -n {namespace} --overwrite {key}"
@@ -61,13 +61,13 @@ def too_large(said: Explanation, verdict: str) -> list[str]:
     shrink = next((way for way in said.ways if way.way == "shrink"), None)
     if shrink is None or said.request is None:
         return [f"{verdict}: {said.message}."]
-    unit, asked = whyways.unit_of(said, shrink.node), said.request.shares[0].units
+    unit, asked = ways.unit_of(said, shrink.node), said.request.shares[0].units
     in_gib = -(-asked // _MIB_IN_GIB)
     if unit == names.GIB and in_gib <= (shrink.units or 0):
         hint = f'The nodes of this cluster count in GiB: for {asked} MiB write "{in_gib}".'
         return [f"{verdict}: {said.message}. {hint}"]
     split = next((way for way in said.ways if way.way == "split"), None)
-    more = f", or {whyways.split(split, said)}" if split is not None else ""
+    more = f", or {ways.split(split, said)}" if split is not None else ""
     return [
         f"{verdict}: {said.message}. The largest is {shrink.units} {unit} ({shrink.node}).",
         f"  It would fit if it asked {shrink.units} {unit} or less{more}.",
@@ -83,7 +83,7 @@ def no_healthy(said: Explanation, verdict: str) -> list[str]:
         return [f"{verdict}: {said.message}."]
     cause = LISTED.format(node=view.name) if sick.why == "listed" else sick.why
     back = f"that GPU came back ({cause})" if cause else "that GPU came back"
-    freed = whyways.freeing(said)
+    freed = ways.freeing(said)
     has = f"{view.name} GPU {sick.index} has {of_total(sick, view.unit)}, but is unhealthy."
     return [
         f"{verdict}: {said.message}. {has}",

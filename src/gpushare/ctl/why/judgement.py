@@ -15,10 +15,10 @@ from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.facts.request import FINISHED
 from gpushare.core.placement import fit
-from gpushare.ctl import look, rest, seen
-from gpushare.ctl.rest import Keeping, Rest
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.usage import UNASKED, UNUSABLE
+from gpushare.ctl.why import pod_details, scheduler_checks, stuck
+from gpushare.ctl.why.scheduler_checks import Keeping, Rest
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.usage import UNASKED, UNUSABLE
 
 NOT_STARTED = "container {container} has not started: {reason}"
 NOT_RUNNING = "container {container} is not running: {reason}"
@@ -30,7 +30,7 @@ UNSCHEDULABLE, UNKNOWN = "Unschedulable", "Unknown"
 
 
 def judged(
-    world: Snapshot, others: Rest, pod: seen.Pod, facts: PodFacts, *, among: Collection[str] | None = None
+    world: Snapshot, others: Rest, pod: pod_details.Pod, facts: PodFacts, *, among: Collection[str] | None = None
 ) -> Explanation:
     """What the core says, by what kube-scheduler leaves to it. `among`: the only nodes that are looked at."""
     if not isinstance(facts.claim, Request) or facts.node or facts.finished:
@@ -52,11 +52,11 @@ def with_rest(
         said = verdict.kept_off(said) if not fitting else said
         said.ways = [Way("wait", node=fitting[0])] if fitting else []
     if said.code == report.KEPT_OFF:
-        said.ways = rest.tolerate(said.nodes, keeping)
-    more, said.without_gpu = rest.others(world, {view.name for view in said.nodes}, among)
+        said.ways = scheduler_checks.tolerate(said.nodes, keeping)
+    more, said.without_gpu = scheduler_checks.others(world, {view.name for view in said.nodes}, among)
     said.nodes = [*said.nodes, *more]
     for view in said.nodes:
-        view.scheduler = rest.said(keeping.get(view.name, []))
+        view.scheduler = scheduler_checks.said(keeping.get(view.name, []))
     down = fit.PLUGIN_DOWN
     if said.code == fit.NO_SHARED_GPU.code and any(v.gpushare and v.gpushare.code == down.code for v in said.nodes):
         said.verdict, said.code, said.message = "refused", down.code, down.message
@@ -65,17 +65,17 @@ def with_rest(
     return said
 
 
-def finished(said: Explanation, pod: seen.Pod, quote: Quote | None, now: float) -> Explanation:
+def finished(said: Explanation, pod: pod_details.Pod, quote: Quote | None, now: float) -> Explanation:
     """The same with the pod as the API server shows it, what kube-scheduler said, and what kubelet is at."""
     said = about(said, pod)
     if pod.spec.node_name or pod.status.phase in FINISHED:
         return _with_kubelet(said, pod)
     said.scheduler = quote
-    said.checks = look.checks(pod, quote, now) if said.code == report.FITS else look.unready(pod)
+    said.checks = stuck.checks(pod, quote, now) if said.code == report.FITS else stuck.unready(pod)
     return said
 
 
-def about(said: Explanation, pod: seen.Pod) -> Explanation:
+def about(said: Explanation, pod: pod_details.Pod) -> Explanation:
     """The same with the pod as it was read. One that may not preempt evicts nobody."""
     said.pod = _pod_view(pod)
     if not said.pod.preempts:
@@ -83,7 +83,7 @@ def about(said: Explanation, pod: seen.Pod) -> Explanation:
     return said
 
 
-def on_its_own(facts: PodFacts, quote: Quote | None, told: seen.Event | None) -> Explanation:
+def on_its_own(facts: PodFacts, quote: Quote | None, told: pod_details.Event | None) -> Explanation:
     """What the pod alone tells, to somebody who may read nothing else."""
     if facts.node and isinstance(facts.claim, Request):
         owner = report.GPUSHARE if facts.running else report.KUBELET
@@ -119,7 +119,7 @@ def exit_code(said: Iterable[Explanation]) -> int:
     return worst
 
 
-def _pod_view(pod: seen.Pod) -> PodView:
+def _pod_view(pod: pod_details.Pod) -> PodView:
     meta, spec = pod.metadata, pod.spec
     phase = pod.status.phase or "Pending"
     preempts = spec.preemption_policy != "Never"
@@ -127,7 +127,7 @@ def _pod_view(pod: seen.Pod) -> PodView:
     return PodView(meta.namespace, meta.name, phase, spec.node_name or None, spec.priority or 0, preempts, deleting)
 
 
-def _with_kubelet(said: Explanation, pod: seen.Pod) -> Explanation:
+def _with_kubelet(said: Explanation, pod: pod_details.Pod) -> Explanation:
     if said.code == report.ENDED:
         said.detail = " ".join(filter(None, (pod.status.reason, pod.status.message)))
     if said.code != report.BOUND or said.detail:
@@ -136,7 +136,7 @@ def _with_kubelet(said: Explanation, pod: seen.Pod) -> Explanation:
     if not said.has:
         asked = (pod.metadata.annotations or {}).keys() & {names.ALLOCATION, names.ALIYUN_IDX, names.EXTENDER}
         said.detail = UNUSABLE if asked else UNASKED
-    elif found := seen.not_started(pod):
+    elif found := pod_details.not_started(pod):
         words = NOT_RUNNING if running else NOT_STARTED
         said.owner, said.detail = report.KUBELET, words.format(container=found[0], reason=found[1])
     elif not running:

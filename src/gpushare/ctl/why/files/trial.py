@@ -17,10 +17,10 @@ from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.facts.objects import Toleration
 from gpushare.core.placement import gpu_choice
 from gpushare.core.scheduling import ranking
-from gpushare.ctl import judge, seen
-from gpushare.ctl.manifests import Item
-from gpushare.ctl.rest import Keeping, Rest
-from gpushare.ctl.snapshot import Snapshot
+from gpushare.ctl.why import judgement, pod_details
+from gpushare.ctl.why.files.manifests import Item
+from gpushare.ctl.why.scheduler_checks import Keeping, Rest
+from gpushare.view.snapshot import Snapshot
 
 _OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR, intree.NODE_AFFINITY)  # what a DaemonSet means by "every node"
 # What the DaemonSet controller lets its pods tolerate.
@@ -35,16 +35,16 @@ Place = tuple[str, int | None]  # node, and GPU if it is a single one
 class Drafts:
     def __init__(self, world: Snapshot) -> None:
         self._world, self._rest = world, Rest(world)
-        self._placed: list[tuple[str, seen.Pod, str]] = []  # uid, pod and node, in the order they came
+        self._placed: list[tuple[str, pod_details.Pod, str]] = []  # uid, pod and node, in the order they came
         self._before = 0  # how many were placed before the last item
 
-    def place(self, item: Item, admitted: seen.Pod) -> Explanation:
+    def place(self, item: Item, admitted: pod_details.Pod) -> Explanation:
         """What becomes of an item whose pods are admitted so: of the first that does not fit or, if all do, of the
         first."""
         self._before = len(self._placed)
         pod = _of_every_node(admitted) if item.every_node else admitted
         facts = request.facts(pod, None)
-        said = judge.about(judge.judged(self._world, self._rest, pod, facts), pod)
+        said = judgement.about(judgement.judged(self._world, self._rest, pod, facts), pod)
         if isinstance(facts.claim, Request):
             said = self._all(item, pod, facts, said)
         if not item.is_pod:
@@ -58,7 +58,7 @@ class Drafts:
             self._rest.add(pod, node, -1)
         del self._placed[self._before :]
 
-    def _all(self, item: Item, pod: seen.Pod, facts: PodFacts, first: Explanation) -> Explanation:
+    def _all(self, item: Item, pod: pod_details.Pod, facts: PodFacts, first: Explanation) -> Explanation:
         keeping = self._rest.keeping(pod, facts, every_node=item.every_node)
         targets: list[Collection[str] | None] = [None] * item.replicas
         if item.every_node:
@@ -68,7 +68,7 @@ class Drafts:
         for among in targets:
             place = self._put(pod, facts, keeping, among)
             if place is None:
-                said = judge.about(judge.judged(self._world, self._rest, pod, facts, among=among), pod)
+                said = judgement.about(judgement.judged(self._world, self._rest, pod, facts, among=among), pod)
                 break
             places.append(place)
         if item.is_pod:
@@ -79,7 +79,9 @@ class Drafts:
             said.ways = [Way("wait", node=n, gpu=gpu, count=count) for (n, gpu), count in Counter(places).items()]
         return said
 
-    def _put(self, pod: seen.Pod, facts: PodFacts, keeping: Keeping, among: Collection[str] | None) -> Place | None:
+    def _put(
+        self, pod: pod_details.Pod, facts: PodFacts, keeping: Keeping, among: Collection[str] | None
+    ) -> Place | None:
         """Holds the best place there is for one more, and says which."""
         ledger = self._world.ledger
         candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
@@ -104,6 +106,6 @@ class Drafts:
         return state.facts.gpus[charges[0][0]].index if state.facts is not None and len(charges) == 1 else None
 
 
-def _of_every_node(pod: seen.Pod) -> seen.Pod:
+def _of_every_node(pod: pod_details.Pod) -> pod_details.Pod:
     spec = msgspec.structs.replace(pod.spec, tolerations=(*(pod.spec.tolerations or ()), *_TOLERATED))
     return msgspec.structs.replace(pod, spec=spec)

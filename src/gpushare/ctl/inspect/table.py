@@ -12,7 +12,7 @@ import msgspec
 from gpushare.core.explain.inspected import gpus_of
 from gpushare.core.facts.model import Unit
 from gpushare.ctl.screen import Screen, cells
-from gpushare.ctl.usage import GpuUse, NodeUse, PodUse, age
+from gpushare.view.usage import GpuUse, NodeUse, PodUse, age
 
 PADDING = 2
 NO_GPU = "0/0"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import Explanation, Holder, NodeView, Way
 from gpushare.core.facts import names
-from gpushare.ctl.whytable import ROOM, counted, one_share
+from gpushare.ctl.why.text.node_table import ROOM, counted, one_share
 
 NOT_OURS = "That is kube-scheduler's rule, not GPU memory."
 MOST_NAMES = 3  # pods in one phrase

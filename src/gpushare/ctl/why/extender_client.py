@@ -18,8 +18,8 @@ import msgspec
 
 import gpushare
 from gpushare.core.explain.report import VERSION, Explanation
-from gpushare.ctl import seen
-from gpushare.ctl.judge import COMPUTE_HERE
+from gpushare.ctl.why import pod_details
+from gpushare.ctl.why.judgement import COMPUTE_HERE
 from gpushare.obs.errors import BAD_INPUT, CLUSTER_NOT_ASKED, UserError
 
 PATH: Final = "/gpushare-scheduler/explain"
@@ -47,7 +47,7 @@ class Extender:
         """What it says about a pod; None if it does not know that one."""
         return self._ask(f"{PATH}?{urlencode({'namespace': namespace, 'pod': name})}", None)
 
-    def explain_draft(self, pod: seen.Pod) -> Explanation | None:
+    def explain_draft(self, pod: pod_details.Pod) -> Explanation | None:
         """What it would say about a pod that does not exist yet."""
         return self._ask(PATH, msgspec.json.encode(pod))
 

@@ -13,17 +13,19 @@ from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.core.facts import objects, request
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import judge, seen, sick, snapshot, whytext
-from gpushare.ctl.rest import Rest
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.source import Drafting, Forbidden, NotFound, Source
-from gpushare.ctl.usage import count
-from gpushare.ctl.whytext import How
+from gpushare.ctl.why import judgement, pod_details
+from gpushare.ctl.why.scheduler_checks import Rest
+from gpushare.ctl.why.text import page
+from gpushare.ctl.why.text.page import How
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.view import snapshot, unhealthy
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.source import Drafting, Forbidden, NotFound, Source
+from gpushare.view.usage import count
 
 if TYPE_CHECKING:
-    from gpushare.ctl.told import Extender
+    from gpushare.ctl.why.extender_client import Extender
 
 WIDE, JSON, YAML = FORMATS = ("wide", "json", "yaml")
 POD_WORDS = ("pod", "pods", "po")  # as kubectl prints and takes them
@@ -52,19 +54,19 @@ def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin
     """Answers and returns the exit code. A UserError says what went wrong; stdout is empty then."""
     extender = _extender(options.extender, screen) if options.extender else None
     if options.filename:
-        from gpushare.ctl import filed
+        from gpushare.ctl.why.files import from_file
 
-        read = filed.read(options.filename, options.namespace or options.default_namespace, stdin)
+        read = from_file.read(options.filename, options.namespace or options.default_namespace, stdin)
         for note in read.notes:
             screen.note(note)
-        answers = filed.answers(read, source, extender, now, screen.note)
+        answers = from_file.answers(read, source, extender, now, screen.note)
         _show(answers, options, screen, How(now, file=read.file), several=True)
-        return judge.exit_code(answers)
+        return judgement.exit_code(answers)
     found = _of_pod(options, source, extender, now)
     _show([found.said], options, screen, How(now, looked=found.looked), several=False)
     if found.lacking is not None:
         screen.note(found.lacking.render().removeprefix("error: "))
-    return judge.exit_code([found.said])
+    return judgement.exit_code([found.said])
 
 
 def _show(answers: list[Explanation], options: Options, screen: Screen, how: How, *, several: bool) -> None:
@@ -73,7 +75,7 @@ def _show(answers: list[Explanation], options: Options, screen: Screen, how: How
         screen.say(_for_programs(shown, options.output))
         return
     how = how._replace(wide=options.output == WIDE, width=screen.width)
-    texts = [whytext.text(said, how) for said in answers]
+    texts = [page.text(said, how) for said in answers]
     between = ["\n" if text.count("\n") > 1 else "" for text in texts[:-1]]
     screen.say("".join(text + gap for text, gap in zip(texts, [*between, ""], strict=True)))
 
@@ -90,53 +92,55 @@ def _for_programs(shown: object, output: str) -> str:
 def _of_pod(options: Options, source: Source, extender: "Extender | None", now: float) -> Found:
     namespace, name = _which(options)
     try:
-        pod = seen.pod(source, namespace, name)
+        pod = pod_details.pod(source, namespace, name)
     except NotFound:
         raise _no_such_pod(source, namespace, name, options.program) from None
     facts = request.facts(pod, None)
     waits = not pod.spec.node_name and pod.status.phase not in request.FINISHED
-    events = seen.events(source, pod) if waits else []
-    quote = seen.quote(pod, events)
+    events = pod_details.events(source, pod) if waits else []
+    quote = pod_details.quote(pod, events)
     if not isinstance(facts.claim, Request) or facts.finished:
         # Whatever the cluster is like, the answer is the same.
-        return Found(judge.finished(verdict.explain(Ledger(), facts), pod, quote, now))
-    told = _told(extender, pod) if extender is not None else None
+        return Found(judgement.finished(verdict.explain(Ledger(), facts), pod, quote, now))
+    answer = _told(extender, pod) if extender is not None else None
     try:
         world = snapshot.read(source, now)
     except Forbidden as lacking:
-        said = judge.redacted(told, namespace) if told is not None else None
-        said = said or judge.on_its_own(facts, quote, seen.ours(events))
-        return Found(judge.finished(said, pod, quote, now), looked=False, lacking=lacking)
+        said = judgement.redacted(answer, namespace) if answer is not None else None
+        said = said or judgement.on_its_own(facts, quote, pod_details.ours(events))
+        return Found(judgement.finished(said, pod, quote, now), looked=False, lacking=lacking)
     pod, facts = _newer(world, pod, facts)
-    return Found(judge.finished(_said(world, source, pod, facts, told), pod, quote, now))
+    return Found(judgement.finished(_said(world, source, pod, facts, answer), pod, quote, now))
 
 
-def _said(world: Snapshot, source: Source, pod: seen.Pod, facts: PodFacts, told: Explanation | None) -> Explanation:
+def _said(
+    world: Snapshot, source: Source, pod: pod_details.Pod, facts: PodFacts, answer: Explanation | None
+) -> Explanation:
     others = Rest(world)
-    if told is None:
-        sick.mark(world, source)
-        return judge.judged(world, others, pod, facts)
-    return told if facts.node else judge.with_rest(told, world, others.keeping(pod, facts))
+    if answer is None:
+        unhealthy.mark(world, source)
+        return judgement.judged(world, others, pod, facts)
+    return answer if facts.node else judgement.with_rest(answer, world, others.keeping(pod, facts))
 
 
 def _extender(url: str, screen: Screen) -> "Extender":
-    from gpushare.ctl import told  # HTTP, which costs time to load
+    from gpushare.ctl.why import extender_client  # HTTP, which costs time to load
 
-    return told.Extender(url, screen.waiting)
+    return extender_client.Extender(url, screen.waiting)
 
 
-def _told(extender: "Extender", pod: seen.Pod) -> Explanation:
+def _told(extender: "Extender", pod: pod_details.Pod) -> Explanation:
     namespace, name = pod.metadata.namespace, pod.metadata.name
     said = extender.explain(namespace, name)
     if said is None:
         why = "it has not seen it yet, or it watches another cluster"
         raise UserError(
-            f"the extender does not know pod {namespace}/{name}", why, judge.COMPUTE_HERE, CLUSTER_NOT_ASKED
+            f"the extender does not know pod {namespace}/{name}", why, judgement.COMPUTE_HERE, CLUSTER_NOT_ASKED
         )
     return said
 
 
-def _newer(world: Snapshot, pod: seen.Pod, facts: PodFacts) -> tuple[seen.Pod, PodFacts]:
+def _newer(world: Snapshot, pod: pod_details.Pod, facts: PodFacts) -> tuple[pod_details.Pod, PodFacts]:
     """The pod as it stands among the others: it may have been bound since it was read."""
     found = next((one for one in world.pods if one.metadata.uid == pod.metadata.uid), None)
     if found is None or found.spec.node_name == pod.spec.node_name:
@@ -164,7 +168,7 @@ def _which(options: Options) -> tuple[str, str]:
 def _no_such_pod(source: Source, namespace: str, name: str, program: str) -> UserError:
     import difflib
 
-    known = seen.pods(source, namespace)
+    known = pod_details.pods(source, namespace)
     here = sorted({pod.metadata.name for pod in known if _namespace(pod, namespace) == namespace})
     elsewhere = sorted({_namespace(pod, namespace) for pod in known if pod.metadata.name == name})
     close = difflib.get_close_matches(name, here, n=MOST_NAMES, cutoff=0.5)

@@ -6,8 +6,8 @@ Pure. The part of `whytext` for pods that nothing is to be found out for.
 from gpushare.core.explain import report
 from gpushare.core.explain.event_texts import gpu_list
 from gpushare.core.explain.report import Explanation, Holder, Spot
-from gpushare.ctl.usage import UNASKED, UNUSABLE
-from gpushare.ctl.whyways import unit_of
+from gpushare.ctl.why.text.ways import unit_of
+from gpushare.view.usage import UNASKED, UNUSABLE
 
 MOST_NAMES = 5  # of those on the same GPU
 KUBELETS_PART = "That is kubelet's part, not GPU memory."

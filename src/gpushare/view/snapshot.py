@@ -14,8 +14,8 @@ from gpushare.core.facts import intree, objects, request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling import patience
-from gpushare.ctl.source import Source
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.view.source import Source
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"

@@ -16,12 +16,13 @@ from gpushare.core.explain import report
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Pin, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import seen, snapshot
-from gpushare.ctl.manifests import Item
-from gpushare.ctl.policy import Policy
-from gpushare.ctl.source import Drafting, Forbidden, NotFound
+from gpushare.ctl.why import pod_details
+from gpushare.ctl.why.files.admission_policy import Policy
+from gpushare.ctl.why.files.manifests import Item
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
+from gpushare.view import snapshot
+from gpushare.view.source import Drafting, Forbidden, NotFound
 
 NOT_TRIED = (
     "pods in namespace {namespace} are judged without a dry run ({why}): quotas, limit ranges and what other admission "
@@ -48,9 +49,9 @@ class _PriorityClass(objects.Struct):
 class Admitted(msgspec.Struct):
     """`other`: what it may become as well; nobody can say which. `refused`: the API server's words."""
 
-    pod: seen.Pod
+    pod: pod_details.Pod
     how: str  # one of explanation.ADMISSIONS
-    other: seen.Pod | None = None
+    other: pod_details.Pod | None = None
     refused: str = ""
     invalid: bool = False  # refused because of what is written in it
 
@@ -73,7 +74,7 @@ class Admission:
     def of(self, item: Item) -> Admitted:
         path = f"/api/v1/namespaces/{quote(item.pod.metadata.namespace, safe='')}/pods"
         try:
-            pod = snapshot.decode(self._tried(item, path), seen.Pod, path)
+            pod = snapshot.decode(self._tried(item, path), pod_details.Pod, path)
             if not pod.spec.containers:
                 raise UserError("the API server's answer to a dry run", "it is no pod", "kubectl version")
         except ApiError as error:
@@ -88,7 +89,7 @@ class Admission:
         meta = msgspec.structs.replace(
             item.pod.metadata, annotations=pod.metadata.annotations, labels=pod.metadata.labels
         )
-        return Admitted(seen.Pod(meta, pod.spec), report.DRY_RUN)
+        return Admitted(pod_details.Pod(meta, pod.spec), report.DRY_RUN)
 
     def _tried(self, item: Item, path: str) -> bytes:
         try:
@@ -135,7 +136,7 @@ class Admission:
             self._note(said)
 
 
-def pinned(pod: seen.Pod) -> seen.Pod:
+def pinned(pod: pod_details.Pod) -> pod_details.Pod:
     """As the policy of deploy/admission.yaml leaves a pod, as far as decisions read it."""
     apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
     if max(len(apps), len(inits)) > MOST_CONTAINERS:

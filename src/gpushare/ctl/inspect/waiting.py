@@ -16,11 +16,11 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import NodeState
 from gpushare.core.placement import fit
 from gpushare.core.scheduling import patience
-from gpushare.ctl import table
+from gpushare.ctl.inspect import table
 from gpushare.ctl.screen import printable
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.usage import age
-from gpushare.ctl.usage import count as counted
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.usage import age
+from gpushare.view.usage import count as counted
 
 MOST = 10  # pods in the list, unless all are asked for
 LONGEST = 20  # characters of an amount that means nothing

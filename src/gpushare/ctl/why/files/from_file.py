@@ -16,19 +16,22 @@ from gpushare.core.explain.report import Explanation, Otherwise
 from gpushare.core.facts import request
 from gpushare.core.facts.model import Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import judge, manifests, seen, sick, snapshot, whytext
-from gpushare.ctl.admitted import Admission, Admitted
-from gpushare.ctl.drafts import Drafts
-from gpushare.ctl.judge import COMPUTE_HERE
-from gpushare.ctl.manifests import Item
-from gpushare.ctl.rest import Rest
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.source import Drafting
-from gpushare.ctl.whytext import How
+from gpushare.ctl.why import judgement, pod_details
+from gpushare.ctl.why.files import manifests
+from gpushare.ctl.why.files.admitted import Admission, Admitted
+from gpushare.ctl.why.files.manifests import Item
+from gpushare.ctl.why.files.trial import Drafts
+from gpushare.ctl.why.judgement import COMPUTE_HERE
+from gpushare.ctl.why.scheduler_checks import Rest
+from gpushare.ctl.why.text import page
+from gpushare.ctl.why.text.page import How
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.view import snapshot, unhealthy
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.source import Drafting
 
 if TYPE_CHECKING:
-    from gpushare.ctl.told import Extender
+    from gpushare.ctl.why.extender_client import Extender
 
 STDIN = "stdin"
 TWO_ANSWERS = (
@@ -48,7 +51,7 @@ class Filed(msgspec.Struct):
 class Placing(Protocol):
     """Says what becomes of an item whose pods are admitted so, and can forget the last one."""
 
-    def place(self, item: Item, admitted: seen.Pod) -> Explanation: ...
+    def place(self, item: Item, admitted: pod_details.Pod) -> Explanation: ...
 
     def take_back(self) -> None: ...
 
@@ -78,11 +81,11 @@ def answers(
     world = snapshot.read(source, now)
     admission = Admission(source, world.ledger, filed.namespaces, note)
     if extender is None:
-        sick.mark(world, source)
+        unhealthy.mark(world, source)
     placing: Placing = Drafts(world) if extender is None else _Told(extender, world)
 
     def two_answers(this: str, that: str, other: Explanation) -> None:
-        line = whytext.text(other, How(now, file=filed.file)).partition("\n")[0]
+        line = page.text(other, How(now, file=filed.file)).partition("\n")[0]
         way = admission.way(other.pod.namespace)
         note(TWO_ANSWERS.format(name=other.pod.name, this=this, that=that, other=line, way=way))
 
@@ -99,8 +102,8 @@ def _alone(item: Item) -> Explanation:
     return _about(item, item.pod, verdict.explain(Ledger(), request.facts(item.pod, None)))
 
 
-def _about(item: Item, pod: seen.Pod, said: Explanation) -> Explanation:
-    said = judge.about(said, pod)
+def _about(item: Item, pod: pod_details.Pod, said: Explanation) -> Explanation:
+    said = judgement.about(said, pod)
     said.kind = None if item.is_pod else item.kind
     return said
 
@@ -128,7 +131,7 @@ def _judged(
     return said
 
 
-def _not_created(pod: seen.Pod, admitted: Admitted) -> Explanation:
+def _not_created(pod: pod_details.Pod, admitted: Admitted) -> Explanation:
     outcome, facts = "invalid" if admitted.invalid else "refused", request.facts(pod, None)
     return verdict.answer(facts, outcome, report.NOT_ADMITTED, admitted.refused, owner=report.API_SERVER)
 
@@ -151,14 +154,14 @@ class _Told:
     def __init__(self, extender: "Extender", world: Snapshot) -> None:
         self._extender, self._world = extender, world
 
-    def place(self, item: Item, admitted: seen.Pod) -> Explanation:
+    def place(self, item: Item, admitted: pod_details.Pod) -> Explanation:
         said = self._extender.explain_draft(admitted)
         if said is None:
             raise UserError(
                 "the extender has no answer", "it does not take pods that do not exist", COMPUTE_HERE, CLUSTER_NOT_ASKED
             )
         keeping = Rest(self._world).keeping(admitted, request.facts(admitted, None))
-        return _about(item, admitted, judge.with_rest(said, self._world, keeping))
+        return _about(item, admitted, judgement.with_rest(said, self._world, keeping))
 
     def take_back(self) -> None:
         pass

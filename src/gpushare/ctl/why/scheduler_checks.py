@@ -12,7 +12,7 @@ from gpushare.core.facts.intree import Obstacle
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.placement import fit
 from gpushare.core.placement.fit import Question
-from gpushare.ctl.snapshot import Snapshot
+from gpushare.view.snapshot import Snapshot
 
 GPU_TOTALS = (names.GPU_MEM, names.GPU_COUNT)
 NVIDIA_ONLY = f"{names.NVIDIA_GPU} only"

@@ -11,13 +11,14 @@ import msgspec
 from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
-from gpushare.ctl import sick, snapshot, table, usage, waiting, watch
+from gpushare.ctl.inspect import table, waiting, watch
+from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.snapshot import Snapshot
-from gpushare.ctl.source import Source
-from gpushare.ctl.usage import NodeUse, count, number
-from gpushare.ctl.watch import Clock, Page
 from gpushare.obs.errors import UserError
+from gpushare.view import snapshot, unhealthy, usage
+from gpushare.view.snapshot import Snapshot
+from gpushare.view.source import Source
+from gpushare.view.usage import NodeUse, count, number
 
 WIDE, JSON, YAML = "wide", "json", "yaml"
 
@@ -69,7 +70,7 @@ def run(options: Options, source: Source, screen: Screen, clock: Clock | None = 
 
 def _read(source: Source, now: float) -> Snapshot:
     seen = snapshot.read(source, now)
-    sick.mark(seen, source)
+    unhealthy.mark(seen, source)
     return seen
 
 
@@ -139,13 +140,13 @@ def _explained(seen: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, most
         for pod in node.pods
         if pod.pending
     ]
-    sick = [
+    withheld = [
         (UNHEALTHY if gpu.free else UNHEALTHY_FULL).format(node=node.name, gpu=gpu.index, free=gpu.free, unit=unit)
         for node in shown
         for gpu in node.gpus
         if not gpu.healthy
     ]
-    return [line for kind in (stray, sick, _kept(seen, shown)) for line in _at_most(kind, most)]
+    return [line for kind in (stray, withheld, _kept(seen, shown)) for line in _at_most(kind, most)]
 
 
 def _kept(seen: Snapshot, shown: Sequence[NodeUse]) -> list[str]:

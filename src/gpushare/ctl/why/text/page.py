@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import Explanation, ShareView, Spot
-from gpushare.ctl import look, seen, whyshort, whyways
 from gpushare.ctl.screen import printable
-from gpushare.ctl.whyruns import runs
-from gpushare.ctl.whytable import NODES, ROOM, counted, one_share, table
+from gpushare.ctl.why import pod_details, stuck
+from gpushare.ctl.why.text import short, ways
+from gpushare.ctl.why.text.node_table import NODES, ROOM, counted, one_share, table
+from gpushare.ctl.why.text.runs import runs
 
 DAEMON = "DaemonSet"  # its replicas have a node each
 MOST_PLACES = 5  # of replicas that all fit
@@ -47,7 +48,7 @@ def _lines(said: Explanation, how: How) -> list[str]:
     if said.code == report.NOT_ADMITTED:
         return _wrapped([NOT_CREATED.format(who=who, message=said.message), f"  {APIS_PART}"], how)
     if said.verdict == "invalid":
-        return _wrapped(whyshort.invalid(said, who, exists=not how.file), how)
+        return _wrapped(short.invalid(said, who, exists=not how.file), how)
     if said.code == report.NO_REQUEST:
         return _wrapped([NO_PART.format(who=who), *_quote(said, how)], how)
     if said.verdict == "runs":
@@ -60,9 +61,7 @@ def _lines(said: Explanation, how: How) -> list[str]:
 def _fits(said: Explanation, how: How, who: str) -> list[str]:
     way = next((way for way in said.ways if way.way == "wait"), None)
     spots = (way.spots or []) if way is not None else []
-    place = (
-        _place(way.node or "", spots, whyways.unit_of(said, way.node)) if way is not None else "nothing is in the way"
-    )
+    place = _place(way.node or "", spots, ways.unit_of(said, way.node)) if way is not None else "nothing is in the way"
     spot = spots[0] if len(spots) == 1 and said.request is not None and one_share(said.request.shares) else None
     if how.file:
         left = f", {(spot.free or 0) - spot.units} left after it" if spot is not None else ""
@@ -112,13 +111,13 @@ def _refused(said: Explanation, how: How, who: str) -> list[str]:
     verdict = f"{who} can never run here" if said.verdict == "never" else f"{who} {waits}"
     shares = said.request.shares if said.request is not None else []
     if said.code == "TooLarge" and said.verdict == "never" and one_share(shares):
-        short = whyshort.too_large(said, verdict)
+        lines = short.too_large(said, verdict)
     elif said.code == "NoHealthyGpu" and one_share(shares) and said.nodes[0].scheduler is None:
-        short = whyshort.no_healthy(said, verdict)
+        lines = short.no_healthy(said, verdict)
     else:
         return [*_wrapped([f"{verdict}: {_reason(said)}."], how), *_evidence(said, how), *_out(said, how)]
     barred = [f"  {also}"] if (also := _barred(said)) else []
-    return _wrapped([*short, *barred, *_checks(said)], how) + (_evidence(said, how) if how.wide else [])
+    return _wrapped([*lines, *barred, *_checks(said)], how) + (_evidence(said, how) if how.wide else [])
 
 
 def _reason(said: Explanation) -> str:
@@ -143,18 +142,18 @@ def _out(said: Explanation, how: How) -> list[str]:
     """Ways out, and whose turn it is."""
     lines: list[str] = []
     if said.code == report.KEPT_OFF:
-        lines.append(f"  {whyways.kept_off(said)}")
-    elif hint := whyways.hint(said):
+        lines.append(f"  {ways.kept_off(said)}")
+    elif hint := ways.hint(said):
         lines.append(f"  {hint}")
     elif said.code == "TooLarge":
-        lines += whyshort.too_large(said, "")[1:]
-    lines += [f"  {whyways.kept_for(said)}"] if said.kept is not None or said.before else []
-    phrases = whyways.ways(said) if said.code in ROOM and said.verdict == "refused" else []
+        lines += short.too_large(said, "")[1:]
+    lines += [f"  {ways.kept_for(said)}"] if said.kept is not None or said.before else []
+    phrases = ways.ways(said) if said.code in ROOM and said.verdict == "refused" else []
     if len(phrases) == 1:
         lines.append(f"  It would fit if {phrases[0]}.")
     elif phrases:
         lines += ["  It would fit if", *(f"    - {phrase}" for phrase in phrases)]
-    lines += [f"  {more}" for more in (whyways.eviction(said), _barred(said)) if more]
+    lines += [f"  {more}" for more in (ways.eviction(said), _barred(said)) if more]
     if said.owner == report.SCHEDULER or how.wide or not said.nodes or _barred(said):
         lines += _quote(said, how)
     if said.detail:  # gpushare's own event, for somebody who may read nothing but the pod
@@ -173,14 +172,14 @@ def _barred(said: Explanation) -> str:
 def _quote(said: Explanation, how: How) -> list[str]:
     if said.scheduler is None:
         return []
-    when = f", {look.ago(how.now - seen.moment(said.scheduler.time))} ago" if said.scheduler.time else ""
+    when = f", {stuck.ago(how.now - pod_details.moment(said.scheduler.time))} ago" if said.scheduler.time else ""
     return [f"  kube-scheduler{when}: {said.scheduler.message}"]
 
 
 def asks(said: Explanation) -> str:
     """`7000 MiB on one GPU (container main)`."""
     assert said.request is not None
-    unit, shares = whyways.unit_of(said), said.request.shares
+    unit, shares = ways.unit_of(said), said.request.shares
     if one_share(shares):
         return f"{_amount(shares[0], unit)} on one GPU (container {shares[0].container})"
     return " + ".join(f"{_amount(share, unit)} (container {share.container})" for share in shares)
@@ -198,7 +197,7 @@ def _free(said: Explanation) -> str:
     """Enough in all and yet refused is what nobody expects."""
     if said.code not in ROOM or said.request is None or not one_share(said.request.shares):
         return ""
-    unit = whyways.unit_of(said)
+    unit = ways.unit_of(said)
     views = [view for view in said.nodes if view.scheduler is None and view.unit == unit]
     pieces = [g.free for v in views if v.gpushare and v.gpushare.code in ROOM for g in v.gpus if g.healthy]
     if not pieces:
