@@ -48,7 +48,7 @@ def run() -> Iterator[Result]:
         yield Result("inspect as kubectl's plugin, own CPU", _median(folder, "inspect_plugin"), "ms", 150)
         why = ("gpushare_plugin", "why", "team-a/asks")
         yield Result("why as kubectl's plugin, own CPU", _median(folder, *why), "ms")
-        command = [sys.executable, "-m", "gpushare.devcluster.apiserver", "--load", str(folder / "objects")]
+        command = [sys.executable, "-m", "gpushare.devcluster.apiserver.server", "--load", str(folder / "objects")]
         config = ["--kubeconfig-out", str(folder / "kubeconfig")]
         with subprocess.Popen([*command, *config], stdout=subprocess.PIPE, text=True) as server:
             try:

@@ -17,7 +17,7 @@ from bench.process import cpu_seconds_now, resident_mb_peak
 from bench.result import Result
 from bench.started import started
 from gpushare.core.facts import names
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 
 NODE = world.node_name(0)
 PODS = 100

@@ -22,18 +22,18 @@ from bench.started import started
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Request
-from gpushare.devcluster import kinds
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.devices import DeviceManager
-from gpushare.devcluster.devicesocket import KubeletSockets, Remote
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.kubelet.device_manager import DeviceManager
+from gpushare.devcluster.kubelet.sockets import KubeletSockets, Remote
 
 NODE = "gpu-a"
 GPUS, TOTAL, ASKED = 8, 24_576, 20_000
 ROUNDS = 5
 PATIENCE = 60.0  # seconds
 LOOK = 0.01
-PODS = next(kind for kind in kinds.KINDS if kind.resource == "pods")
-NODES = next(kind for kind in kinds.KINDS if kind.resource == "nodes")
+PODS = next(kind for kind in table.KINDS if kind.resource == "pods")
+NODES = next(kind for kind in table.KINDS if kind.resource == "nodes")
 
 
 def run() -> Iterator[Result]:

@@ -14,7 +14,7 @@ from typing import Any
 from bench import world
 from bench.process import cpu_seconds, resident_mb_peak
 from bench.result import Result
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 
 NODES, PODS = 5_000, 50_000
 NODE_BYTES, POD_BYTES = 10_000, 6_000

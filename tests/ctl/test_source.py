@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.devcluster import kubeconfig
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view import snapshot

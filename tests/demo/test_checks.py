@@ -8,7 +8,7 @@ import pytest
 from gpushare.core.facts import intree, names
 from gpushare.demo import checks
 from gpushare.demo.checks import Fullest
-from gpushare.devcluster.apiserver import Audit
+from gpushare.devcluster.apiserver.server import Audit
 from gpushare.devcluster.nodes import gpu_uuid, simulated_node
 from gpushare.view import snapshot
 from gpushare.view.snapshot import Snapshot

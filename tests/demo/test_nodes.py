@@ -13,7 +13,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.demo import nodes, objects, told
 from gpushare.demo.world import TooLong
-from gpushare.devcluster import quantity
+from gpushare.devcluster.apiserver.kinds import quantity
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import bare_node, gpu_uuid
 from gpushare.gpu.device import Xid
@@ -189,7 +189,7 @@ def test_else_they_are_in_a_shorter_one_that_is_removed_as_well(tmp_path: Path) 
 
 
 def test_no_socket_of_kubelet_or_plugin_has_a_longer_name() -> None:
-    from gpushare.devcluster import deviceplugins
+    from gpushare.devcluster.kubelet import deviceplugins
     from gpushare.node.deviceplugin import plugin
 
     ours = [f"{plugin.FOLDER}/{name}" for name in plugin.SOCKETS.values()]

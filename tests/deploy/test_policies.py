@@ -8,7 +8,7 @@ import re
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster import admission
+from gpushare.devcluster.apiserver.kinds import admission
 from gpushare.node.audit import findings
 from tests.deploy import manifests
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from tests.devcluster import support
 
 

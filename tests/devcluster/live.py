@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpushare.devcluster import kinds
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import simulated_node
 from tests.devcluster import support
@@ -32,7 +32,7 @@ async def until(server: ApiServer, found: Callable[[], T | None]) -> T:
     """What `found` finds in the store, as soon as it finds anything."""
     async with asyncio.timeout(PATIENCE):
         while not (result := found()):
-            await server.hub.sleep([kind.resource for kind in kinds.KINDS])
+            await server.hub.sleep([kind.resource for kind in table.KINDS])
         return result
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from tests.devcluster import support
 from tests.devcluster.support import GPU_MEM, Object
 

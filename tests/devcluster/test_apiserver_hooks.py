@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from tests.devcluster import support
 from tests.devcluster.support import Api, configmap, pod
 
@@ -231,7 +231,7 @@ async def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     objects, config = tmp_path / "objects.jsonl", tmp_path / "kubeconfig"
     objects.write_text(json.dumps({"kind": "Node", "metadata": {"name": "n"}}) + "\n")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gpushare.devcluster.apiserver", "--port", "0", "--token", "t"),
+        *(sys.executable, "-m", "gpushare.devcluster.apiserver.server", "--port", "0", "--token", "t"),
         *("--load", str(objects), "--kubeconfig-out", str(config)),
         stdout=asyncio.subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},

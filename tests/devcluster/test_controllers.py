@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpushare.devcluster import kinds
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.cluster import DevCluster
 from tests.devcluster import live
 from tests.devcluster import test_api_behaviour_workloads as bodies
@@ -92,7 +92,7 @@ async def test_a_name_that_is_taken_is_not_taken_again() -> None:
 
     async with ApiServer(dice=Loaded()) as server:
         for _ in range(2):
-            server.registry.create(kinds.BY_RESOURCE["configmaps"], "default", {"metadata": {"generateName": "x-"}})
+            server.registry.create(table.BY_RESOURCE["configmaps"], "default", {"metadata": {"generateName": "x-"}})
         assert names(server, "configmaps") == ["x-aaaaa", "x-bbbbb"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.devcluster.devices import DeviceManager, PluginError, Rejected
+from gpushare.devcluster.kubelet.device_manager import DeviceManager, PluginError, Rejected
 
 Object = dict[str, Any]
 GPUS = "example.com/gpu"

@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpushare.devcluster import plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy, Plan
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from tests.devcluster import support
 from tests.devcluster.support import Api, configmap, pod
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from gpushare.devcluster.apiserver.store import Entry, Store
+from gpushare.devcluster.apiserver.watching import Hub
 from gpushare.devcluster.following import Follower
-from gpushare.devcluster.store import Entry, Store
-from gpushare.devcluster.watching import Hub
 from tests.devcluster.support import Object
 
 

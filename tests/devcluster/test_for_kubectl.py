@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.devcluster import kinds
+from gpushare.devcluster.apiserver.kinds import table
 from tests.devcluster import test_api_behaviour_workloads as bodies
 from tests.devcluster.support import STRATEGIC, Api, Object, configmap, pod
 
@@ -29,7 +29,7 @@ async def test_discovery_names_what_there_is(api: Api) -> None:
 
 
 async def test_every_resource_that_is_named_is_there(api: Api) -> None:
-    for kind in kinds.KINDS:
+    for kind in table.KINDS:
         begin = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
         listed = await api.get(f"{begin}/{kind.plural}")
         assert (listed.code, listed.body["kind"], listed.body["apiVersion"]) == (
@@ -65,7 +65,7 @@ async def test_openapi_says_of_each_kind_that_the_server_checks_fields(api: Api)
         for path in (await api.get(entry["serverRelativeURL"])).body["paths"].values():
             what = path["patch"]["x-kubernetes-group-version-kind"]
             found[what["kind"]] = [parameter["name"] for parameter in path["patch"]["parameters"]]
-    assert found == {kind.kind: ["fieldValidation"] for kind in kinds.KINDS}
+    assert found == {kind.kind: ["fieldValidation"] for kind in table.KINDS}
     assert (await api.get("/openapi/v3/apis/policy/v1")).code == 404
 
 

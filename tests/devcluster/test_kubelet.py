@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names as keys
-from gpushare.devcluster import podstatus
 from gpushare.devcluster.cluster import DevCluster
-from gpushare.devcluster.podstatus import Run
+from gpushare.devcluster.kubelet import podstatus
+from gpushare.devcluster.kubelet.podstatus import Run
 from tests.devcluster import live, support
 from tests.devcluster.live import get, in_phase, objects, until
 from tests.devcluster.support import Api, Object

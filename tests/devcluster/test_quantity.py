@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.devcluster import quantity
+from gpushare.devcluster.apiserver.kinds import quantity
 
 
 @pytest.mark.parametrize(

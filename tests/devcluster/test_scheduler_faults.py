@@ -14,8 +14,8 @@ from aiohttp import web
 
 from gpushare.core.facts import names
 from gpushare.core.facts.intree import Node, Pod
-from gpushare.devcluster import plan
-from gpushare.devcluster.faults import FaultProxy, Plan
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from gpushare.devcluster.scheduler import extenders, placing, sinks
 from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.queue import Queue

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare.devcluster import status
-from gpushare.devcluster.store import Store
+from gpushare.devcluster.apiserver import status
+from gpushare.devcluster.apiserver.store import Store
 
 
 def _obj(name: str, **data: str) -> status.Object:

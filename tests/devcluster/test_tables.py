@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpushare.devcluster import kinds, tables, times
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster import times
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.apiserver.tables import printing
 from tests.devcluster.pod_states import STATES
 from tests.devcluster.support import Api, Object, configmap, pod
 
@@ -51,7 +53,7 @@ def test_a_time_is_written_and_read_as_kubernetes_does() -> None:
 
 
 def cells(resource: str, obj: Object) -> dict[str, Any]:
-    shown = tables.table(kinds.BY_RESOURCE[resource], [{"metadata": {"name": "x"}} | obj], NOW, metadata={})
+    shown = printing.table(table.BY_RESOURCE[resource], [{"metadata": {"name": "x"}} | obj], NOW, metadata={})
     return dict(zip([c["name"] for c in shown["columnDefinitions"]], shown["rows"][0]["cells"], strict=True))
 
 
@@ -149,7 +151,7 @@ def test_the_state_of_a_pod_in_one_word(name: str) -> None:
 
 
 def test_every_kind_has_a_table() -> None:
-    for kind in kinds.KINDS:
+    for kind in table.KINDS:
         assert "Name" in cells(kind.resource, {})
 
 

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from tests.devcluster import support
 from tests.devcluster.support import GPU_MEM, Object
 from tests.devcluster.test_admission_effect import GPU_COUNT, container, environments, pod, reference, told

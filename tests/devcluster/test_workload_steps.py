@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.devcluster import deployments, jobs, kinds, owned, workloads
+from gpushare.devcluster.apiserver.kinds import table, workloads
+from gpushare.devcluster.controllers import deployments, jobs, owned
 from tests.devcluster.support import Object
 
 NOW = "2026-01-02T03:04:05Z"
@@ -179,7 +180,7 @@ def test_the_end_of_a_job_is_final() -> None:
 def test_a_pod_of_an_owner_names_it_and_leaves_the_template_alone() -> None:
     web = deployment(1)
     web["spec"]["template"]["metadata"]["annotations"] = {"a": "b"}
-    made = owned.pod(kinds.BY_RESOURCE["deployments.apps"], web, {"extra": "1"})
+    made = owned.pod(table.BY_RESOURCE["deployments.apps"], web, {"extra": "1"})
     assert made["metadata"]["labels"] == {"app": "web", "extra": "1"}
     assert made["metadata"]["annotations"] == {"a": "b"}
     assert owned.controller(made) == {

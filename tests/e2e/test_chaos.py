@@ -13,8 +13,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from gpushare.devcluster import plan
-from gpushare.devcluster.faults import FaultProxy
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy
 from tests.e2e import audit, shipped, sight
 from tests.e2e.cluster import URL
 from tests.e2e.figures import Figures

@@ -9,8 +9,8 @@ import pytest
 
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
-from gpushare.devcluster import plan
-from gpushare.devcluster.faults import FaultProxy, Plan
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from tests.e2e import audit, events, objects, people, shipped
 from tests.e2e.cluster import URL, Cluster
 from tests.e2e.figures import Figures

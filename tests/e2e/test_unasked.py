@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpushare.devcluster import admission
+from gpushare.devcluster.apiserver.kinds import admission
 from tests.devcluster import test_unasked_effect as effect
 from tests.devcluster.support import Api, Object, unique
 from tests.devcluster.test_admission_effect import container, environments, pod

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpushare.core.facts import names
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from tests.extender import cluster
 from tests.extender.cluster import Object
 

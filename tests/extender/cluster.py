@@ -19,14 +19,14 @@ from typing import Any, Self
 import aiohttp
 
 from gpushare.core.facts import names
-from gpushare.devcluster import kinds
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender.server import PREFIX
 
 Object = dict[str, Any]
 
-PODS = kinds.BY_RESOURCE["pods"]
-NODES = kinds.BY_RESOURCE["nodes"]
+PODS = table.BY_RESOURCE["pods"]
+NODES = table.BY_RESOURCE["nodes"]
 MERGE = "application/merge-patch+json"
 PATIENCE = 15.0  # seconds; for whatever is sure to come. Two cores may be busy with something else
 
@@ -104,7 +104,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 
 
 def create(server: ApiServer, made: Object) -> Object:
-    kind = kinds.BY_KIND[made.get("kind", "Pod")]
+    kind = table.BY_KIND[made.get("kind", "Pod")]
     created = server.registry.create(kind, made["metadata"].get("namespace", ""), json.loads(json.dumps(made)))
     result: Object = json.loads(created)
     if kind is NODES:

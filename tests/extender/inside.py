@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gpushare.core.ledger.state import State
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, server
 from gpushare.kube import client
 from gpushare.kube.auth import login

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from gpushare.core.facts import names
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from tests.extender import cluster
 from tests.extender.cluster import Extender, Object
 

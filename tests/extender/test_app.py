@@ -13,9 +13,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpushare.devcluster import kubeconfig, plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy, Plan
+from gpushare.devcluster import kubeconfig
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from tests.extender import cluster
 from tests.extender.cluster import Extender
 from tests.kube import apiserver as scripted

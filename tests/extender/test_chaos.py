@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster import plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy
 from tests.extender import cluster
 from tests.extender.auditor import Auditor
 from tests.extender.cluster import MERGE, PODS, Extender, Object

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import server
 from tests.extender import cluster, inside, mutants
 from tests.extender.inside import Inside

@@ -10,7 +10,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.core.steps import finish
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, events, kept_annotation
 from gpushare.kube.errors import ApiError
 from tests.extender import cluster, inside

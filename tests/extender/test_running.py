@@ -9,9 +9,9 @@ import pytest
 
 from gpushare.core.facts import names, objects
 from gpushare.core.ledger import ledger as core_ledger
-from gpushare.devcluster import plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy, Plan
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from gpushare.extender import app, binder, events, watches
 from gpushare.kube.errors import ApiError, Unreachable
 from tests.extender import cluster, inside

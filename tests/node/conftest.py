@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
 from tests.extender import cluster
 from tests.node import world

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.device import GpuError, Xid
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.node.app import Config

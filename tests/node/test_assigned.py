@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from gpushare.core.facts import names, request
-from gpushare.devcluster import plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import pods
 from gpushare.node.pods import NodePod

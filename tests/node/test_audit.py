@@ -7,7 +7,7 @@ import pytest
 
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Request, Unit
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import pods
 from gpushare.node.audit import findings

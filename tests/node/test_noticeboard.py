@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 
 from gpushare.core.facts import names
-from gpushare.devcluster import kinds, plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.node.publishing import unhealthy_configmap
@@ -16,7 +17,7 @@ from tests.node.world import eventually, health_of, running, until
 
 ASKED = world.CONFIG._replace(unhealthy_configmap=True)
 NAME = names.UNHEALTHY_PREFIX + world.NAME
-MAPS = next(kind for kind in kinds.KINDS if kind.resource == "configmaps")
+MAPS = next(kind for kind in table.KINDS if kind.resource == "configmaps")
 
 
 async def test_sick_gpus_are_listed_and_the_list_goes_when_all_are_well(server: ApiServer, gpus: Simulated) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts
-from gpushare.devcluster import plan
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.faults import FaultProxy
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.kube.errors import KubeError

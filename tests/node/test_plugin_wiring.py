@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gpushare.core.facts.model import NodeFacts
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.events import Recorder

@@ -15,7 +15,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.node import probe
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.publishing.desired import Wanted

@@ -3,7 +3,7 @@
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node.app import Config
 from tests.extender import cluster

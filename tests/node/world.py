@@ -15,8 +15,8 @@ import pytest
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts
-from gpushare.devcluster import kinds
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu import health, simulated
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import Simulated
@@ -118,7 +118,7 @@ async def until(server: ApiServer, found: Callable[[], T | None]) -> T:
     """What `found` finds in the cluster, as soon as it finds anything."""
     async with asyncio.timeout(PATIENCE):
         while not (result := found()):
-            await server.hub.sleep([kind.resource for kind in kinds.KINDS])
+            await server.hub.sleep([kind.resource for kind in table.KINDS])
         return result
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gpushare.devcluster.apiserver import ApiServer
+from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.scheduler import Scheduler
 from gpushare.extender.server import PREFIX
 from gpushare.kube.auth.login import Access

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gpushare.devcluster.apiserver import Audit
+from gpushare.devcluster.apiserver.server import Audit
 from gpushare.view.snapshot import Snapshot
 
 EXTENDER = "gpushare"  # as which it calls the API server

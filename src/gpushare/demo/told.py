@@ -12,7 +12,7 @@ import msgspec
 from gpushare.core.explain import inspected
 from gpushare.core.facts import names
 from gpushare.demo.checks import Check
-from gpushare.devcluster.status import ApiError
+from gpushare.devcluster.apiserver.status import ApiError
 from gpushare.kubelet import podresources
 from gpushare.kubelet.podresources import NoAnswer
 from gpushare.kubelet.unit_ids import Ids

@@ -13,9 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gpushare.devcluster import admission, controllers, kinds, kubelet, nodes, patches
-from gpushare.devcluster.apiserver import ApiServer
-from gpushare.devcluster.status import Object
+from gpushare.devcluster import nodes
+from gpushare.devcluster.apiserver import patches
+from gpushare.devcluster.apiserver.kinds import admission, table
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.devcluster.apiserver.status import Object
+from gpushare.devcluster.controllers import controllers
+from gpushare.devcluster.kubelet import kubelet
 
 KUBECONFIG = "kubeconfig"
 
@@ -64,10 +68,10 @@ class DevCluster:
             self.server.logs = self.kubelet.logs
             now = self.server.registry.now()
             for node in self._nodes:
-                self.server.registry.create(kinds.BY_RESOURCE["nodes"], "", nodes.heard_at(node, now))
+                self.server.registry.create(table.BY_RESOURCE["nodes"], "", nodes.heard_at(node, now))
             if self._labels:
                 change = {"metadata": {"labels": self._labels}}
-                self.server.registry.patch(kinds.BY_RESOURCE["namespaces"], "", "default", patches.MERGE, change)
+                self.server.registry.patch(table.BY_RESOURCE["namespaces"], "", "default", patches.MERGE, change)
             for plugins in self.kubelet.plugins.values():
                 await stack.enter_async_context(plugins)
             group = await stack.enter_async_context(asyncio.TaskGroup())

@@ -7,8 +7,8 @@ happened in between two looks is seen as one change, as is right for those who o
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpushare.devcluster.store import Entry, Store
-from gpushare.devcluster.watching import Hub
+from gpushare.devcluster.apiserver.store import Entry, Store
+from gpushare.devcluster.apiserver.watching import Hub
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpushare.core.facts import names
-from gpushare.devcluster.status import Object
+from gpushare.devcluster.apiserver.status import Object
 
 GPUS: Final = (16276, 16276)  # MiB
 MODEL: Final = "Simulated GPU"

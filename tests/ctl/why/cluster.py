@@ -17,7 +17,7 @@ from gpushare.core.facts import names
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import command
 from gpushare.ctl.why.files import admission_policy
-from gpushare.devcluster import admission
+from gpushare.devcluster.apiserver.kinds import admission
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
 from gpushare.view.source import Forbidden, NotFound

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Request, Role, Share
-from gpushare.devcluster.devices import Devices, Key
+from gpushare.devcluster.kubelet.device_manager import Devices, Key
 from tests.node.plugin.world import World
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpushare.devcluster.devices import PluginError
+from gpushare.devcluster.kubelet.device_manager import PluginError
 from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.node.deviceplugin.service import Refused, Service

@@ -3,7 +3,7 @@
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster.devices import PluginError
+from gpushare.devcluster.kubelet.device_manager import PluginError
 from tests.node.plugin import promises
 from tests.node.plugin.made import Object, facts, pod
 from tests.node.plugin.world import world_with

@@ -1,8 +1,8 @@
 """Whatever happens on a node: no unit is held twice, sums are right, refusals say why, annotations end up true.
 
-A state machine drives the real plugin against kubelet's own rules (`devcluster.devices`): pods of all shapes, equal
-ones in other orders, watches that are late, pods that end, restarts of both sides, an API server that is away, GPUs
-that fall sick, and a `List` in the middle of an Allocate, which makes kubelet hand units out twice.
+A state machine drives the real plugin against kubelet's own rules (`devcluster.kubelet.device_manager`): pods of all
+shapes, equal ones in other orders, watches that are late, pods that end, restarts of both sides, an API server that is
+away, GPUs that fall sick, and a `List` in the middle of an Allocate, which makes kubelet hand units out twice.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
-from gpushare.devcluster.devices import PluginError
+from gpushare.devcluster.kubelet.device_manager import PluginError
 from gpushare.node.deviceplugin import kubelet_info, podlist
 from tests.node.plugin import promises
 from tests.node.plugin.made import NODE, facts, pod

@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster.devices import DeviceManager
-from gpushare.devcluster.devicesocket import KubeletSockets
+from gpushare.devcluster.kubelet.device_manager import DeviceManager
+from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.kubelet import podresources
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster.devices import DeviceManager
-from gpushare.devcluster.devicesocket import KubeletSockets
+from gpushare.devcluster.kubelet.device_manager import DeviceManager
+from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.node.deviceplugin import plugin as module
 from gpushare.node.deviceplugin import reconcile
 from gpushare.node.deviceplugin.endpoint import Endpoint

@@ -3,7 +3,7 @@
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.devcluster.devices import PluginError
+from gpushare.devcluster.kubelet.device_manager import PluginError
 from gpushare.kube.errors import ApiError
 from gpushare.node.deviceplugin import reconcile
 from gpushare.node.deviceplugin.allocation.table import Owner

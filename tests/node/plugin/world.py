@@ -1,8 +1,9 @@
 """A node whose kubelet and API server are models, and the device plugin as it is: no socket, no clock.
 
-kubelet's side is `devcluster.devices`, its own rules; pods are planned by the real ledger, as the extender does it.
-What on a real node happens at the same time happens here step by step, in whatever order a test chooses: the watch
-brings news only when it is told to, kubelet takes pods in any order, and `List` may come in the middle of an Allocate.
+kubelet's side is `devcluster.kubelet.device_manager`, its own rules; pods are planned by the real ledger, as the
+extender does it. What on a real node happens at the same time happens here step by step, in whatever order a test
+chooses: the watch brings news only when it is told to, kubelet takes pods in any order, and `List` may come in the
+middle of an Allocate.
 """
 
 import copy
@@ -17,7 +18,7 @@ from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request, Share, Unit
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.devcluster.devices import DeviceManager, Devices, Key, Rejected
+from gpushare.devcluster.kubelet.device_manager import DeviceManager, Devices, Key, Rejected
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb.methods import HEALTHY
 from gpushare.kubelet.podresources import Listed, NoAnswer

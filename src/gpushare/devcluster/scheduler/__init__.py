@@ -22,11 +22,11 @@ from typing import Self
 import aiohttp
 
 from gpushare.core.facts.intree import Node, Pod
-from gpushare.devcluster.scheduler import extenders, hints, placing, sinks, voice
+from gpushare.devcluster.scheduler import extenders, hints, placing, reports, sinks
 from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.extenders import Extender
 from gpushare.devcluster.scheduler.queue import Queue, Queued
-from gpushare.devcluster.scheduler.voice import Voice
+from gpushare.devcluster.scheduler.reports import Voice
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
@@ -102,10 +102,10 @@ class Cycles:
             try:
                 found = await placing.place(queued.pod, self._cache, self._extender)
             except extenders.Failed as error:
-                await self._failed(queued, voice.SCHEDULER_ERROR, str(error))
+                await self._failed(queued, reports.SCHEDULER_ERROR, str(error))
                 continue
             if isinstance(found, placing.Unfit):
-                await self._failed(queued, voice.UNSCHEDULABLE, found.message, found.refused_by)
+                await self._failed(queued, reports.UNSCHEDULABLE, found.message, found.refused_by)
             elif self._queue.binding(queued):
                 self._cache.put(queued.pod, found)
                 bindings.create_task(self._bind(queued, found))
@@ -131,7 +131,7 @@ class Cycles:
             if meta.uid in self._queue.pods:  # else the watch has shown what became of it
                 self._cache.drop(meta.uid)
                 self._picture.happened(hints.PodLeft())  # which also has the queue looked at again
-                await self._failed(queued, voice.SCHEDULER_ERROR, str(error))
+                await self._failed(queued, reports.SCHEDULER_ERROR, str(error))
         else:
             self._voice.scheduled(pod, node)
 

@@ -1,0 +1,63 @@
+"""Which object, collection or sub-resource a URL path names.
+
+Pure, called by `apiserver` for every request. What a real server has and this one does not is answered with 501 and a
+sentence, what neither has with 404. Paths that name no object (who the server is, what it has) are in `discovery`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpushare.devcluster.apiserver import status
+from gpushare.devcluster.apiserver.kinds import table
+from gpushare.devcluster.apiserver.kinds.table import Kind
+
+# Sub-resources of a real server that this one knows by name only.
+_ELSEWHERE: Final = ("attach", "ephemeralcontainers", "eviction", "exec", "portforward", "proxy", "resize")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`name` is empty for a collection, `subresource` for the object itself."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def parse(path: str) -> Target:
+    group, parts = _group(path.strip("/").split("/"))
+    namespace = ""
+    if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in ("status", "finalize"):
+        namespace, parts = parts[1], parts[2:]
+    if namespace and not group and parts == ["bindings"]:
+        return Target(table.BY_RESOURCE["pods"], namespace, "", "binding")
+    kind = table.BY_RESOURCE.get(f"{parts[0]}.{group}" if group else parts[0]) if parts else None
+    if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
+        raise status.no_such_path()
+    name, subresource = (*parts[1:], "", "")[:2]
+    if name and kind.namespaced and not namespace:
+        raise status.no_such_path()
+    if subresource in _ELSEWHERE:
+        raise status.not_in_the_double(f"{kind.resource}/{subresource}")
+    if subresource and subresource not in subresources(kind):
+        raise status.no_such_path()
+    return Target(kind, namespace, name, subresource)
+
+
+def subresources(kind: Kind) -> list[str]:
+    offered = [("status", kind.status is not None), ("scale", kind.scalable)]
+    offered += [(name, kind.resource == "pods") for name in ("binding", "log")]
+    return [name for name, there in offered if there]
+
+
+def _group(parts: list[str]) -> tuple[str, list[str]]:
+    """The API group, "" for the core, and what comes after its version."""
+    if not all(parts):
+        raise status.no_such_path()
+    match parts:
+        case ["api", "v1", *rest]:
+            return "", rest
+        case ["apis", group, "v1", *rest]:
+            return group, rest
+    raise status.no_such_path()
