@@ -9,7 +9,7 @@ import yaml
 
 from gpushare.ctl.screen import Screen
 from gpushare.demo import app
-from gpushare.demo.stage import Stage
+from gpushare.demo.terminal import Stage
 from gpushare.demo.world import PATHS, TooLong, World
 
 FILES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))

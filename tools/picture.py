@@ -15,7 +15,7 @@ from pathlib import Path
 from gpushare.ctl.inspect import command
 from gpushare.ctl.screen import Screen
 from gpushare.demo import app
-from gpushare.demo.stage import Stage
+from gpushare.demo.terminal import Stage
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "inspect.svg"
 STEPS = 7  # until somebody waits

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.demo import nodes, objects, told
+from gpushare.demo import env_check, nodes, objects
 from gpushare.demo.world import TooLong
 from gpushare.devcluster.apiserver.kinds import quantity
 from gpushare.devcluster.cluster import DevCluster
@@ -82,7 +82,7 @@ async def bound(dev: DevCluster, api: Api, body: Object, *, gpu: int | None = No
 
 
 def environment(dev: DevCluster, name: str) -> dict[str, str]:
-    return told.environment(dev.kubelet.logs(objects.BY_PLUGIN, name, "main"))
+    return env_check.environment(dev.kubelet.logs(objects.BY_PLUGIN, name, "main"))
 
 
 async def test_the_real_component_says_what_each_node_has(folder: Path) -> None:

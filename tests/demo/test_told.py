@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare.demo import told
-from gpushare.demo.told import Table, Told
+from gpushare.demo import env_check
+from gpushare.demo.env_check import Table, Told
 
 
 def container(env: str, annotated: str, given: str | None = None) -> Told:
@@ -15,7 +15,7 @@ TABLE = Table("gpu-d", {"A": 8000}, {"A": 8000})
 
 
 def test_all_is_well() -> None:
-    found = told.check([container("A", "A"), container("A B", "B A", "A B"), container("B", "B")], [TABLE])
+    found = env_check.check([container("A", "A"), container("A B", "B A", "A B"), container("B", "B")], [TABLE])
     assert found.line() == "ok    env names its GPU: 3 of 3      1 by the device plugin, 2 by the binding"
 
 
@@ -23,14 +23,14 @@ def test_all_is_well() -> None:
     "wrong", [container("A", "B"), container("", ""), container("A", "A", "B"), container("A", "A", "")]
 )
 def test_a_container_that_sees_another_gpu_is_named(wrong: Told) -> None:
-    found = told.check([container("A", "A"), wrong], [TABLE])
+    found = env_check.check([container("A", "A"), wrong], [TABLE])
     assert found.line() == "FAIL  env names its GPU: 1 of 2      not so: default/p/main"
 
 
 def test_a_plugin_that_counts_otherwise_is_named() -> None:
-    found = told.check([container("A", "A", "A")], [TABLE, Table("gpu-e", {"A": 8000}, {"A": 7999})])
+    found = env_check.check([container("A", "A", "A")], [TABLE, Table("gpu-e", {"A": 8000}, {"A": 7999})])
     assert found.line() == "FAIL  env names its GPU: 1 of 1      gpu-e counts otherwise"
 
 
 def test_nothing_to_see_is_no_success() -> None:
-    assert not told.check([], [TABLE]).ok
+    assert not env_check.check([], [TABLE]).ok

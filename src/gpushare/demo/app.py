@@ -19,11 +19,11 @@ from pathlib import Path
 import aiohttp
 
 from gpushare.ctl.screen import Screen
-from gpushare.demo import checks, nodes, objects, told
+from gpushare.demo import checks, env_check, nodes, objects
 from gpushare.demo.checks import Check
 from gpushare.demo.extender import Extender, NotReady
-from gpushare.demo.stage import Stage
 from gpushare.demo.story import STEPS, Story
+from gpushare.demo.terminal import Stage
 from gpushare.demo.world import TooLong, World
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import bare_node
@@ -105,8 +105,8 @@ async def prepared(folder: Path, stage: Stage) -> AsyncIterator[tuple[World, Sto
 async def _checked(world: World, story: Story) -> list[Check]:
     seen = world.look()
     found = checks.checks(seen, world.worst, world.cluster.server.audit, story.expected, story.staying)
-    containers = await told.containers(seen, world.cluster.kubelet.logs, world.components)
-    return [*found, told.check(containers, told.tables(seen, world.components))]
+    containers = await env_check.containers(seen, world.cluster.kubelet.logs, world.components)
+    return [*found, env_check.check(containers, env_check.tables(seen, world.components))]
 
 
 def _what_next(kubeconfig: Path) -> list[str]:

@@ -13,9 +13,9 @@ from gpushare.core.explain import verdict
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import names, request
 from gpushare.core.facts.model import Pin
-from gpushare.demo import objects, told
+from gpushare.demo import env_check, objects
 from gpushare.demo.extender import Extender
-from gpushare.demo.stage import Stage
+from gpushare.demo.terminal import Stage
 from gpushare.demo.world import World
 
 BURST = 40
@@ -160,7 +160,7 @@ class Story:
         return {pod.metadata.uid for pod in self._world.pods("") if pod.status.phase == "Running"}
 
     def _env(self, namespace: str, pod: str, container: str) -> dict[str, str]:
-        return told.environment(self._world.cluster.kubelet.logs(namespace, pod, container))
+        return env_check.environment(self._world.cluster.kubelet.logs(namespace, pod, container))
 
     def _refused(self, name: str) -> bool:
         conditions = [c for pod in self._world.pods(name) for c in pod.status.conditions or ()]

@@ -15,7 +15,7 @@ from gpushare.core.facts import intree
 from gpushare.ctl.inspect import command
 from gpushare.demo import checks
 from gpushare.demo.objects import Object
-from gpushare.demo.stage import Stage
+from gpushare.demo.terminal import Stage
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.node.app import Node
 from gpushare.view import snapshot
