@@ -284,7 +284,7 @@ E2E = {  # by target, what pytest is told
 
 def programs(root: Path, target: str) -> int:
     """The control plane's programs, one step for each that has to be made; the exit code if something is missing."""
-    command = (program(root, "python"), "-m", "tests.e2e.binaries")
+    command = (program(root, "python"), "-m", "tests.e2e.harness.binaries")
     asked = subprocess.run(
         (*command, "list", target), cwd=root, env=environ(), stdout=subprocess.PIPE, text=True, check=False
     )
@@ -339,7 +339,7 @@ def run_e2e(root: Path, lock: IO[str], target: str, args: list[str]) -> int:
 
 
 def run_cluster(root: Path, lock: IO[str], args: list[str]) -> int:
-    return programs(root, "cluster") or become(root, lock, program(root, "python"), "-m", "tests.e2e.play", *args)
+    return programs(root, "cluster") or become(root, lock, program(root, "python"), "-m", "tools.cluster", *args)
 
 
 MODULES = {"bench": "bench", "soak": "tests.adversary", "image": "tools.image"}  # targets that are one program

@@ -5,7 +5,7 @@ Those of a scenario, and what else a scheduler reads: labels, taints, selectors 
 
 from tests.adversary import intree
 from tests.adversary.server import Object
-from tests.scenarios import objects
+from tests.support import objects
 
 ADDED_WORDS = ("selector", "tolerations", "affinity", "hidden")
 

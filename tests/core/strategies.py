@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from gpushare.core.facts import objects
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Request, Role, Share
 from gpushare.core.placement.room import Room
-from tests.core import builders
+from tests.support import builders
 
 POLICIES = st.sampled_from(["binpack", "spread"])
 AMOUNTS = st.integers(1, 8)

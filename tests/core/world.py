@@ -18,7 +18,7 @@ from gpushare.core.ledger.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
 from gpushare.core.ledger.state import MOVE_SECONDS, RECALL_SECONDS, REST_SECONDS
 from gpushare.core.placement.room import Room
 from tests.core import oracle
-from tests.core.builders import bound
+from tests.support.builders import bound
 
 REFUSED = "UnexpectedAdmissionError"
 ALL_OF_IT = 1 << 50

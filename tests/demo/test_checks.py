@@ -12,7 +12,7 @@ from gpushare.devcluster.apiserver.server import Audit
 from gpushare.devcluster.nodes import gpu_uuid, simulated_node
 from gpushare.view import snapshot
 from gpushare.view.snapshot import Snapshot
-from tests.scenarios import objects
+from tests.support import objects
 
 
 def cluster(*pods: Any) -> Snapshot:

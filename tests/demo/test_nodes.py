@@ -20,9 +20,9 @@ from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.auth import login
 from gpushare.node.app import Node
-from tests.devcluster import support
-from tests.devcluster.live import in_phase, until
-from tests.devcluster.support import Api, Object
+from tests.support import api_client
+from tests.support.api_client import Api, Object
+from tests.support.live import in_phase, until
 
 PLUGIN_NODE, SIZES = "gpu-d", objects.NODES["gpu-d"].gpus
 UUIDS = [gpu_uuid(PLUGIN_NODE, i) for i in range(len(SIZES))]
@@ -35,7 +35,7 @@ async def machines(folder: Path) -> AsyncIterator[tuple[DevCluster, Api, dict[st
     with nodes.folders(folder) as kubelets:
         async with (
             DevCluster(nodes=made, folder=folder, kubelets=kubelets, moment=0.0) as dev,
-            support.connect(dev.url) as api,
+            api_client.connect(dev.url) as api,
         ):
             await api.create("/api/v1/namespaces", {"metadata": {"name": objects.BY_PLUGIN}})
             yield dev, api, kubelets

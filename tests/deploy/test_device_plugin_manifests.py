@@ -6,7 +6,7 @@ import pytest
 
 import gpushare
 from gpushare.node.deviceplugin import kubelet_info, plugin
-from tests.deploy import manifests
+from tests.support import manifests
 
 RIGHTS, WORKLOAD = "device-plugin-rbac.yaml", "device-plugin-ds.yaml"
 ACCOUNT, NAME = "gpushare-device-plugin", "gpushare-device-plugin-ds"

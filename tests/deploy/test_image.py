@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy import manifests
+from tests.support import manifests
 from tools import archive, image, runtime_lock
 
 LOCK = """\

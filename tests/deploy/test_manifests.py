@@ -11,7 +11,7 @@ from gpushare import cli
 from gpushare.cli import help
 from gpushare.extender import app, binder
 from gpushare.kube.auth import login
-from tests.deploy import manifests
+from tests.support import manifests
 from tools import render_scheduler
 
 ORIGINAL = {"app": "gpushare", "component": "gpushare-schd-extender"}

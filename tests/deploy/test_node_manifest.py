@@ -4,7 +4,7 @@ import pytest
 
 import gpushare
 from gpushare.node import app
-from tests.deploy import manifests
+from tests.support import manifests
 
 LABELS = {"app": "gpushare", "component": manifests.NODE}
 

@@ -10,7 +10,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.kinds import admission
 from gpushare.node.audit import findings
-from tests.deploy import manifests
+from tests.support import manifests
 
 KEYS = {
     value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)

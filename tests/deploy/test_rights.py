@@ -23,14 +23,14 @@ from gpushare.kube.errors import ApiError
 from gpushare.kube.reflector import Reflector
 from gpushare.node import app as node_app
 from gpushare.node import pinning
-from tests.deploy import manifests
+from tests.support import manifests
 
 GUIDE = manifests.ROOT / "docs" / "device-plugin.md"
 SOURCES = Path(gpushare.__file__).parent
 USED_BY_ALL = (SOURCES / "kube" / "events.py",)
-USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").glob("*.py")), *USED_BY_ALL)
-ON_REQUEST = SOURCES / "node" / "noticeboard.py"
-USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").glob("*.py")} - {ON_REQUEST}), *USED_BY_ALL)
+USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_BY_ALL)
+ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
+USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST}), *USED_BY_ALL)
 NAMESPACED = re.compile(
     r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
 )

@@ -8,8 +8,8 @@ import yaml
 
 from gpushare.core.facts import names
 from gpushare.extender import server
-from tests.deploy import manifests
-from tests.e2e import versions
+from tests.e2e.harness import versions
+from tests.support import manifests
 from tools import render_scheduler
 
 SCHEDULER = manifests.DEPLOY / "scheduler"

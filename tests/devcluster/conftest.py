@@ -1,32 +1,5 @@
-"""Fixtures: `server` is the embedded API server, `api` a client of it, or of a real one where the test allows that."""
+"""The embedded API server and a client of it, for every test below this folder."""
 
-from collections.abc import AsyncIterator
+from tests.support.api_fixtures import api, server
 
-import pytest
-
-from gpushare.devcluster.apiserver.server import ApiServer
-from tests.devcluster import support
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(bookmark_seconds=0.05) as server:
-        yield server
-
-
-@pytest.fixture
-async def api(request: pytest.FixtureRequest) -> AsyncIterator[support.Api]:
-    """Against the real server only in modules that use nothing but HTTP."""
-    real = support.real_server()
-    if real and "test_api_behaviour" in request.node.nodeid:
-        url, token, ca = real
-        async with support.connect(url, token, ca) as api:
-            yield api
-    else:
-        server = request.getfixturevalue("server") if "server" in request.fixturenames else None
-        if server is not None:
-            async with support.connect(server.url) as api:
-                yield api
-        else:
-            async with ApiServer() as embedded, support.connect(embedded.url) as api:
-                yield api
+__all__ = ["api", "server"]

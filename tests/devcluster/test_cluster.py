@@ -11,7 +11,7 @@ from gpushare.core.facts import objects as core_api
 from gpushare.core.facts.model import Pin
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import ROOM, bare_node, gpu_uuid, simulated_node
-from tests.devcluster import live, support
+from tests.support import api_client, live
 
 
 def test_a_simulated_node_is_what_the_extender_takes_for_a_node_that_pins_directly() -> None:
@@ -47,7 +47,7 @@ async def test_it_writes_a_kubeconfig_and_has_its_nodes(tmp_path: Path) -> None:
         assert dev.kubeconfig == tmp_path / "kubeconfig"
         config = json.loads(dev.kubeconfig.read_text())
         assert config["clusters"][0]["cluster"]["server"] == dev.url
-        async with support.connect(dev.url, config["users"][0]["user"]["token"]) as api:
+        async with api_client.connect(dev.url, config["users"][0]["user"]["token"]) as api:
             nodes = (await api.get("/api/v1/nodes")).body["items"]
             assert [node["metadata"]["name"] for node in nodes] == ["gpu-a", "gpu-b"]
             status = nodes[1]["status"]
@@ -89,5 +89,5 @@ async def test_without_its_folder_it_does_not_start_and_leaves_nothing_open(tmp_
         async with dev:
             pass
     with pytest.raises(OSError, match="Cannot connect"):
-        async with support.connect(dev.url):
+        async with api_client.connect(dev.url):
             pass

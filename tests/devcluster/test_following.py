@@ -5,7 +5,7 @@ import asyncio
 from gpushare.devcluster.apiserver.store import Entry, Store
 from gpushare.devcluster.apiserver.watching import Hub
 from gpushare.devcluster.following import Follower
-from tests.devcluster.support import Object
+from tests.support.api_client import Object
 
 
 def _obj(name: str, uid: str = "", **more: str) -> Object:

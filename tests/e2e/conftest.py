@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gpushare.obs.errors import UserError
-from tests.devcluster import support
-from tests.e2e import binaries, containers_images, figures, kubelet, versions
-from tests.e2e.cluster import Cluster, say
-from tests.e2e.kubelet import Node
-from tests.e2e.world import World, connected, opened
+from tests.e2e.harness import binaries, containers_images, figures, kubelet, versions
+from tests.e2e.harness.cluster import Cluster, say
+from tests.e2e.harness.kubelet import Node
+from tests.e2e.harness.world import World, connected, opened
+from tests.support import api_client
 
 FIGURES = pytest.StashKey[figures.Figures]()
 CLUSTER = pytest.StashKey[Cluster]()
@@ -65,14 +65,14 @@ def node(cluster: Cluster) -> Iterator[Node]:
 
 
 @pytest.fixture
-async def api(cluster: Cluster) -> AsyncIterator[support.Api]:
+async def api(cluster: Cluster) -> AsyncIterator[api_client.Api]:
     """A client with a namespace of its own."""
     async with connected(cluster) as api:
         yield api
 
 
 @pytest.fixture
-async def world(cluster: Cluster, api: support.Api) -> AsyncIterator[World]:
+async def world(cluster: Cluster, api: api_client.Api) -> AsyncIterator[World]:
     async with opened(cluster, api) as world:
         yield world
 

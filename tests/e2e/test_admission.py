@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from gpushare.core.facts import names
-from tests.devcluster.support import Answer, Api
-from tests.e2e import objects, people, shipped, sight
-from tests.e2e.figures import Figures
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
+from tests.e2e.harness import objects, people, shipped, sight
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
+from tests.support.api_client import Answer, Api
+from tests.support.objects import Object
 
 TENANT = "tenant"
 GPUS = [8000, 8000]

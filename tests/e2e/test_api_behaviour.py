@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.devcluster import (
+from tests.contracts.api import (
     test_api_behaviour,
     test_api_behaviour_lists,
     test_api_behaviour_pods,
     test_api_behaviour_workloads,
 )
-from tests.e2e.cluster import Cluster
+from tests.e2e.harness.cluster import Cluster
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts import names
-from tests.e2e import objects, shipped, sight, typed
-from tests.e2e.cluster import ADMIN
-from tests.e2e.figures import Figures
-from tests.e2e.world import World
+from tests.e2e.harness import objects, shipped, sight, typed
+from tests.e2e.harness.cluster import ADMIN
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
 
 LABEL = {"gpushare.io/pin": "direct"}
 PLUGIN, DIRECT = 11441, 40536  # MiB of the largest GPU of each node

@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
-from tests.e2e import audit, shipped, sight
-from tests.e2e.cluster import URL
-from tests.e2e.figures import Figures
-from tests.e2e.processes import Process
+from tests.e2e.harness import audit, shipped, sight
+from tests.e2e.harness.cluster import URL
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.processes import Process
+from tests.e2e.harness.world import World, gpus_of
 from tests.e2e.test_placing import mixed_pods
-from tests.e2e.world import World, gpus_of
-from tests.scenarios.objects import Object
+from tests.support.objects import Object
 
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "36"))
 NODES, GPUS = 30, [16000] * 4

@@ -12,19 +12,19 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.node.audit.findings import UNASKED_GPU
-from tests.devcluster.support import Api
-from tests.e2e import events, kubelet_stage
-from tests.e2e.cluster import NODE
-from tests.e2e.containers_images import EXAMPLES, SMALL
-from tests.e2e.figures import Figures
-from tests.e2e.kubelet import Node
-from tests.e2e.kubelet_churn import Churn
-from tests.e2e.kubelet_stage import GUARD, OWN_NODE, PIN, Stage
-from tests.e2e.kubelet_world import STAY, Tenants, deployment, tenants
+from tests.e2e.harness import events, kubelet_stage
+from tests.e2e.harness.cluster import NODE
+from tests.e2e.harness.containers_images import EXAMPLES, SMALL
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.kubelet import Node
+from tests.e2e.harness.kubelet_churn import Churn
+from tests.e2e.harness.kubelet_stage import GUARD, OWN_NODE, PIN, Stage
+from tests.e2e.harness.kubelet_world import STAY, Tenants, deployment, tenants
+from tests.e2e.harness.world import gpus_of
 from tests.e2e.test_admission import in_force
 from tests.e2e.test_unasked import UNASKED, voids
-from tests.e2e.world import gpus_of
-from tests.scenarios.objects import Object
+from tests.support.api_client import Api
+from tests.support.objects import Object
 
 GPUS = [16276, 16276, 40536, 40536]
 COMPONENT = ("node-ds.yaml",)

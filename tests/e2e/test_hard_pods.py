@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.figures import Figures, distribution
-from tests.e2e.world import World
+from tests.e2e.harness.figures import Figures, distribution
+from tests.e2e.harness.world import World
 
 NODES, OTHERS = 60, 6
 LATEST = 5.0  # seconds; it was more than a minute when such a pod could stop everybody

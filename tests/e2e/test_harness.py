@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpushare.obs.errors import UserError
-from tests.e2e import audit, binaries, processes, shipped
-from tests.e2e.audit import Request
-from tests.e2e.cluster import Cluster
-from tests.e2e.processes import Processes
-from tests.e2e.world import World
+from tests.e2e.harness import audit, binaries, processes, shipped
+from tests.e2e.harness.audit import Request
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.processes import Processes
+from tests.e2e.harness.world import World
 
 
 def test_leftovers_of_a_killed_run_are_ended(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from gpushare.devcluster.cluster import DevCluster
-from tests.devcluster import support, test_admission_effect
-from tests.devcluster.pod_states import CRASHED, CREATED, DONE, RUNNING, STATES, ready, state
-from tests.devcluster.support import GPU_MEM, Api, Object
-from tests.e2e import binaries, shipped
-from tests.e2e.cluster import ADMIN, URL, Cluster
+from tests.contracts.api import test_admission_effect
+from tests.contracts.api.pod_states import CRASHED, CREATED, DONE, RUNNING, STATES, ready, state
+from tests.e2e.harness import binaries, shipped
+from tests.e2e.harness.cluster import ADMIN, URL, Cluster
+from tests.support import api_client
+from tests.support.api_client import GPU_MEM, Api, Object
 
 EMBEDDED, REAL = "embedded", "real"
 PATIENCE = 60.0  # seconds for one kubectl
@@ -86,12 +87,12 @@ async def kubectl(request: pytest.FixtureRequest, backend: str, tmp_path: Path) 
     async with contextlib.AsyncExitStack() as stack:
         if backend == EMBEDDED:
             dev = await stack.enter_async_context(DevCluster(nodes=[], folder=tmp_path))
-            api = await stack.enter_async_context(support.connect(dev.url))
+            api = await stack.enter_async_context(api_client.connect(dev.url))
             yield Kubectl(backend, api, dev.kubeconfig, tmp_path / "cache")
         else:
             cluster: Cluster = request.getfixturevalue("cluster")
             config = cluster.kubeconfig(ADMIN, cluster.tokens[ADMIN])
-            api = await stack.enter_async_context(support.connect(URL, cluster.tokens[ADMIN], str(cluster.ca)))
+            api = await stack.enter_async_context(api_client.connect(URL, cluster.tokens[ADMIN], str(cluster.ca)))
             yield Kubectl(backend, api, config, cluster.work / "kubectl-cache")
 
 
@@ -99,7 +100,7 @@ async def kubectl(request: pytest.FixtureRequest, backend: str, tmp_path: Path) 
 
 
 def pod(name: str, *, labels: Object | None = None, **spec: Any) -> Object:
-    made = support.pod(name, labels=labels, **spec)
+    made = api_client.pod(name, labels=labels, **spec)
     return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
@@ -137,7 +138,7 @@ HEADERS = {
 
 
 async def test_people_see_the_same_columns(kubectl: Kubectl) -> None:
-    name = support.unique("node")
+    name = api_client.unique("node")
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     event = {
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "p.1"}, "reason": "Tried", "message": "said",
@@ -173,7 +174,7 @@ async def test_restarts_say_how_often_and_when(kubectl: Kubectl) -> None:
 
 
 async def test_a_node_is_shown_with_its_state_and_addresses(kubectl: Kubectl) -> None:
-    name = support.unique("node")
+    name = api_client.unique("node")
     labels = {"node-role.kubernetes.io/gpu": ""}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
     await kubectl("create", "-f", "-", given=node)

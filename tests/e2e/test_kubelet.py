@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.devcluster import support
-from tests.e2e import containers, containers_images, processes
-from tests.e2e.cluster import Cluster
-from tests.e2e.containers import Machine
-from tests.e2e.kubelet import Node
-from tests.e2e.processes import Processes
-from tests.scenarios.objects import Object
+from tests.e2e.harness import containers, containers_images, processes
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.containers import Machine
+from tests.e2e.harness.kubelet import Node
+from tests.e2e.harness.processes import Processes
+from tests.support import api_client
+from tests.support.objects import Object
 
 GONE_SECONDS = 10.0
 
 
 @pytest.fixture
-async def pod(cluster: Cluster, node: Node, api: support.Api) -> list[str]:
+async def pod(cluster: Cluster, node: Node, api: api_client.Api) -> list[str]:
     """kubectl's words for a pod that runs."""
     async with cluster.scheduler():
         await api.create(api.pods, _pod("sleeper"))

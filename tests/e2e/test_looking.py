@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from tests.e2e import objects, typed
-from tests.e2e.cluster import ADMIN
-from tests.e2e.figures import Figures
-from tests.e2e.world import World
+from tests.e2e.harness import objects, typed
+from tests.e2e.harness.cluster import ADMIN
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
 
 HOLDERS = [{"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)]
 WAITER = {"name": "waits", "containers": {"main": 6000}}

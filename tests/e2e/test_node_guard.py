@@ -13,11 +13,11 @@ from gpushare.core.facts import names
 from gpushare.kube import client
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError
-from tests.deploy.manifests import NODE
-from tests.devcluster import support
-from tests.e2e import shipped
-from tests.e2e.cluster import Cluster
+from tests.e2e.harness import shipped
+from tests.e2e.harness.cluster import Cluster
 from tests.node import world
+from tests.support import api_client
+from tests.support.manifests import NODE
 
 PATIENCE = 20.0  # seconds
 OWN, OTHER = "guarded-a", "guarded-b"
@@ -29,7 +29,7 @@ SHORT_LIFE = {"spec": {"activeDeadlineSeconds": 5}}
 
 
 @pytest.fixture
-async def uids(cluster: Cluster, api: support.Api) -> AsyncIterator[Mapping[str, str]]:
+async def uids(cluster: Cluster, api: api_client.Api) -> AsyncIterator[Mapping[str, str]]:
     """Of two nodes, of a pod on each, and of one on none."""
     files = [shipped.DEPLOY / name for name in ("node-ds.yaml", "node-guard.yaml")]
     for file in files:
@@ -37,7 +37,7 @@ async def uids(cluster: Cluster, api: support.Api) -> AsyncIterator[Mapping[str,
     made = {name: (await api.create("/api/v1/nodes", world.node(name)))["metadata"]["uid"] for name in (OWN, OTHER)}
     for name, node in (("at-home", OWN), ("abroad", OTHER), ("nowhere", None)):
         spec: dict[str, Any] = {"nodeName": node} if node else {"schedulerName": "nobody"}
-        made[name] = (await api.create(api.pods, support.pod(name, **spec)))["metadata"]["uid"]
+        made[name] = (await api.create(api.pods, api_client.pod(name, **spec)))["metadata"]["uid"]
     try:
         yield made
     finally:
@@ -58,7 +58,7 @@ async def as_node_part(cluster: Cluster, bound: Mapping[str, str] | None) -> Asy
 
 
 async def test_the_node_part_writes_to_its_own_node_and_annotations_only(
-    cluster: Cluster, api: support.Api, uids: Mapping[str, str]
+    cluster: Cluster, api: api_client.Api, uids: Mapping[str, str]
 ) -> None:
     async def marked(node: client.Api, pod: str) -> None:
         await node.patch_pod_annotations(api.namespace, pod, uids[pod], {"x": "y"})

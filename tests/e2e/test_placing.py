@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from tests.e2e import shipped, sight
-from tests.e2e.figures import Figures
-from tests.e2e.world import Metrics, World
-from tests.scenarios.objects import Object
+from tests.e2e.harness import shipped, sight
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import Metrics, World
+from tests.support.objects import Object
 
 NODES, GPUS, PODS = 30, [16000] * 4, 300
 SIZES = (500, 1000, 2000, 4000, 7000, 10000)

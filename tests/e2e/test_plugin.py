@@ -13,17 +13,17 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Unit
-from tests.devcluster.support import Api
-from tests.e2e import events, kubelet_original, kubelet_stage, people
-from tests.e2e.cluster import NODE
-from tests.e2e.figures import Figures
-from tests.e2e.kubelet import Node
-from tests.e2e.kubelet_churn import Churn
-from tests.e2e.kubelet_stage import GUARD, OWN_NODE, Stage
-from tests.e2e.kubelet_world import Tenants, deployment, has_failed, is_running, replicas, tenants
-from tests.e2e.world import gpus_of
-from tests.gpu.nvml import state
-from tests.scenarios.objects import Object
+from tests.e2e.harness import events, kubelet_original, kubelet_stage, people
+from tests.e2e.harness.cluster import NODE
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.kubelet import Node
+from tests.e2e.harness.kubelet_churn import Churn
+from tests.e2e.harness.kubelet_stage import GUARD, OWN_NODE, Stage
+from tests.e2e.harness.kubelet_world import Tenants, deployment, has_failed, is_running, replicas, tenants
+from tests.e2e.harness.world import gpus_of
+from tests.support.api_client import Api
+from tests.support.nvml import state
+from tests.support.objects import Object
 
 GPUS = [16384, 16384, 24576, 24576]  # MiB
 Gpus = tuple[list[int], Unit]

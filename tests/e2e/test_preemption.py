@@ -9,10 +9,10 @@ import time
 from collections.abc import AsyncIterator
 
 from gpushare.core.ledger import ledger
-from tests.e2e import sight, timed
-from tests.e2e.figures import Figures
-from tests.e2e.world import World, gpus_of
-from tests.scenarios.objects import Object
+from tests.e2e.harness import sight, timed
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World, gpus_of
+from tests.support.objects import Object
 
 SLOWLY = ledger.HOLD_SECONDS + 4  # longer than any hold but that of a pod with volumes
 ENDING_SECONDS = 4.0

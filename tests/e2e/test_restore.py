@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from gpushare.core.facts import names
-from tests.e2e import objects, shipped
-from tests.e2e.cluster import Cluster
-from tests.e2e.figures import Figures
+from tests.e2e.harness import objects, shipped
+from tests.e2e.harness.cluster import Cluster
+from tests.e2e.harness.figures import Figures
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE, GPUS = "restored", [8000, 8000]

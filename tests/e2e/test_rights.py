@@ -11,10 +11,10 @@ from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
-from tests.e2e import audit, events, objects, people, shipped
-from tests.e2e.cluster import URL, Cluster
-from tests.e2e.figures import Figures
-from tests.e2e.world import World
+from tests.e2e.harness import audit, events, objects, people, shipped
+from tests.e2e.harness.cluster import URL, Cluster
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
 
 FILES = sorted(path.name for path in shipped.DEPLOY.glob("*.yaml"))
 MAPS = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"

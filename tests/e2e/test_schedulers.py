@@ -14,11 +14,11 @@ import yaml
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.extender import watches
-from tests.e2e import events, shipped, sight
-from tests.e2e.figures import Figures
-from tests.e2e.processes import Process
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
+from tests.e2e.harness import events, shipped, sight
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.processes import Process
+from tests.e2e.harness.world import World
+from tests.support.objects import Object
 
 SECOND = "gpu-scheduler"
 OF_SECOND = "gpu-scheduler.yaml"

@@ -1,14 +1,14 @@
-"""kube-scheduler itself plays the scenarios of `tests/scheduling`; in `make test` its stand-in does."""
+"""kube-scheduler itself plays the scenarios of `tests/contracts/scheduling`; in `make test` its stand-in does."""
 
 import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e import objects, shipped
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
-from tests.scheduling import driver
+from tests.contracts.scheduling import driver
+from tests.e2e.harness import objects, shipped
+from tests.e2e.harness.world import World
+from tests.support.objects import Object
 
 
 class Real:

@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.e2e import shipped
-from tests.e2e.audit import Request
-from tests.e2e.cluster import SCHEDULER
-from tests.e2e.figures import Figures
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
+from tests.e2e.harness import shipped
+from tests.e2e.harness.audit import Request
+from tests.e2e.harness.cluster import SCHEDULER
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
+from tests.support.objects import Object
 
 NODES, GPUS, PODS, ROUNDS = 1000, [16000] * 8, 1000, 2
 SIZES = (500, 1000, 2000, 4000, 7000, 10000)

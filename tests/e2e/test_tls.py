@@ -14,11 +14,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e import shipped
-from tests.e2e.figures import Figures
-from tests.e2e.processes import Process
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
+from tests.e2e.harness import shipped
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.processes import Process
+from tests.e2e.harness.world import World
+from tests.support.objects import Object
 
 GUIDE = shipped.DEPLOY.parent / "docs" / "install.md"
 FILE = "extender-tls.yaml"

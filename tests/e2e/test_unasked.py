@@ -1,7 +1,7 @@
 """deploy/unasked.yaml on a real API server: a container that asks for no GPU is told that it has none.
 
-The stand-in does the same to the same pods (`tests/devcluster/test_unasked_effect`). Ephemeral containers, rights and
-other people's mutations are tried here only.
+The stand-in does the same to the same pods (`tests/contracts/api/test_unasked_effect`). Ephemeral containers, rights
+and other people's mutations are tried here only.
 """
 
 import contextlib
@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gpushare.devcluster.apiserver.kinds import admission
-from tests.devcluster import test_unasked_effect as effect
-from tests.devcluster.support import Api, Object, unique
-from tests.devcluster.test_admission_effect import container, environments, pod
-from tests.e2e import people
-from tests.e2e.figures import Figures
+from tests.contracts.api import test_unasked_effect as effect
+from tests.contracts.api.test_admission_effect import container, environments, pod
+from tests.e2e.harness import people
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
 from tests.e2e.test_admission import in_force, pins, until
-from tests.e2e.world import World
+from tests.support.api_client import Api, Object, unique
 
 UNASKED = "unasked.yaml"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import test_placing, test_preemption, test_schedulers, test_waiting, test_wakeups, versions
-from tests.e2e.figures import Figures
+from tests.contracts.scheduling import driver
+from tests.e2e import test_placing, test_preemption, test_schedulers, test_waiting, test_wakeups
+from tests.e2e.harness import versions
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.versions import Scheduler
+from tests.e2e.harness.world import World
 from tests.e2e.test_scheduling import Real
-from tests.e2e.versions import Scheduler
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
-from tests.scheduling import driver
+from tests.support.objects import Object
 
 Proof = Callable[[World, Figures], Coroutine[Any, Any, None]]
 

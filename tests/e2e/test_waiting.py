@@ -4,9 +4,9 @@ import asyncio
 import collections
 
 from gpushare.core.facts import names
-from tests.e2e import events, sight
-from tests.e2e.figures import Figures
-from tests.e2e.world import World
+from tests.e2e.harness import events, sight
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.world import World
 
 REFUSING_NODES = 63
 QUIET_SECONDS = 30.0

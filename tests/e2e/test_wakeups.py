@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gpushare.core.facts import names
 from gpushare.core.ledger import ledger
-from tests.e2e import objects, sight, timed
-from tests.e2e.figures import Figures, distribution
-from tests.e2e.world import World
-from tests.scenarios.objects import Object
+from tests.e2e.harness import objects, sight, timed
+from tests.e2e.harness.figures import Figures, distribution
+from tests.e2e.harness.world import World
+from tests.support.objects import Object
 
 RELEASES, OTHERS, HOLDS = 50, 6, 6
 SOON, LATEST = 1.0, 5.0  # seconds: nine of ten times, and always

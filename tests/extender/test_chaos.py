@@ -19,10 +19,10 @@ from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
-from tests.extender import cluster
 from tests.extender.auditor import Auditor
-from tests.extender.cluster import MERGE, PODS, Extender, Object
 from tests.extender.scheduler import Scheduler
+from tests.support import processes
+from tests.support.processes import MERGE, PODS, Extender, Object
 
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "20261115"))
 PODS_IN_ALL = 500
@@ -35,18 +35,18 @@ LIFE = (0.3, 2.0)  # seconds
 BOUND_WITHIN = 30.0  # seconds after the last has come
 
 NODES = [
-    cluster.node("direct-a", 16000, 16000),
-    cluster.node("direct-b", 24000, 11000),
-    cluster.node("direct-c", 40000, 40000, 40000, 40000),
-    cluster.node("direct-d", 16000, 16000, 16000, 16000, 8000, 8000, 8000, 8000),
-    cluster.node("plugin-a", 16000, 16000, pin="plugin"),
-    cluster.node("plugin-b", 24000, 12000, 12000, pin="plugin"),
+    processes.node("direct-a", 16000, 16000),
+    processes.node("direct-b", 24000, 11000),
+    processes.node("direct-c", 40000, 40000, 40000, 40000),
+    processes.node("direct-d", 16000, 16000, 16000, 16000, 8000, 8000, 8000, 8000),
+    processes.node("plugin-a", 16000, 16000, pin="plugin"),
+    processes.node("plugin-b", 24000, 12000, 12000, pin="plugin"),
 ]
 
 NEVER = {  # too large, and not memory at all
-    "large": cluster.pod("large", 50000),
-    "broad": cluster.pod("broad", 32000, split=16),
-    "bytes": cluster.pod("bytes", "4Gi"),
+    "large": processes.pod("large", 50000),
+    "broad": processes.pod("broad", 32000, split=16),
+    "bytes": processes.pod("bytes", "4Gi"),
 }
 
 FAULTS = plan.Plan(
@@ -72,17 +72,17 @@ def mixed_pod(dice: random.Random, name: str) -> Object:
     amount = dice.choice((500, 1000, 2000, 3000, 4000, 7000, 9000))
     match dice.choices(("one", "two", "split", "whole", "init", "sidecar"), (50, 15, 12, 6, 10, 7))[0]:
         case "two":
-            return cluster.pod(name, amount, dice.choice((1000, 6000, 10000)), direct=direct)
+            return processes.pod(name, amount, dice.choice((1000, 6000, 10000)), direct=direct)
         case "split":
             gpus = dice.choice((2, 2, 4) if direct else (2, 3))
-            return cluster.pod(name, amount * gpus, split=gpus, direct=direct)
+            return processes.pod(name, amount * gpus, split=gpus, direct=direct)
         case "whole":
-            return cluster.pod(name, whole=dice.choice((1, 1, 2)), direct=direct)
+            return processes.pod(name, whole=dice.choice((1, 1, 2)), direct=direct)
         case "init":
-            return cluster.pod(name, amount, init=[dice.choice((1000, 8000))], direct=direct)
+            return processes.pod(name, amount, init=[dice.choice((1000, 8000))], direct=direct)
         case "sidecar":
-            return cluster.pod(name, amount, sidecars=[1000], init=[2000], direct=direct)
-    return cluster.pod(name, amount, direct=direct)
+            return processes.pod(name, amount, sidecars=[1000], init=[2000], direct=direct)
+    return processes.pod(name, amount, direct=direct)
 
 
 class Kubelet:
@@ -106,19 +106,19 @@ class Kubelet:
 
     async def _live(self, name: str) -> None:
         await asyncio.sleep(self._dice.uniform(0.0, 0.1))
-        cluster.set_status(self._server, name, phase="Running")
+        processes.set_status(self._server, name, phase="Running")
         assigned = {"metadata": {"annotations": {names.ALIYUN_ASSIGNED: "true"}}}
         self._server.registry.patch(PODS, "default", name, MERGE, assigned)
         if name in self.staying:
             return
         await asyncio.sleep(self._dice.uniform(*LIFE))
         if self._dice.random() < 0.5:
-            cluster.set_status(self._server, name, phase=self._dice.choice(("Succeeded", "Failed")))
+            processes.set_status(self._server, name, phase=self._dice.choice(("Succeeded", "Failed")))
             await asyncio.sleep(0.2)
         else:
-            cluster.delete(self._server, name, grace=30)
+            processes.delete(self._server, name, grace=30)
             await asyncio.sleep(self._dice.uniform(0.05, 0.3))  # it still holds its memory
-        cluster.delete(self._server, name)
+        processes.delete(self._server, name)
         if name in self.again:
             self._add(self.again.pop(name))
 
@@ -134,7 +134,7 @@ async def _kills(extender: Extender, scheduler: Scheduler, dice: random.Random) 
     for _ in range(KILLS):
         await asyncio.sleep(dice.uniform(1.2, 2.0))
         with contextlib.suppress(AssertionError):
-            await cluster.until(lambda: scheduler.binding > 0, "a binding under way", 2.0)
+            await processes.until(lambda: scheduler.binding > 0, "a binding under way", 2.0)
         scheduler.generation += 1
         await extender.kill()
         await extender.start()
@@ -155,11 +155,11 @@ async def _weather(server: ApiServer, extender: Extender, scheduler: Scheduler, 
                     _publish(server, node, state="ready")
             case "leave":
                 scheduler.generation += 1
-                server.registry.delete(cluster.NODES, "", node["metadata"]["name"], {})
+                server.registry.delete(processes.NODES, "", node["metadata"]["name"], {})
                 try:
                     await asyncio.sleep(0.3)
                 finally:
-                    cluster.create(server, node)
+                    processes.create(server, node)
             case "forget":
                 server.store.expire_history()  # every watch that is cut must list again
             case "pause":
@@ -170,7 +170,7 @@ async def _weather(server: ApiServer, extender: Extender, scheduler: Scheduler, 
 def _publish(server: ApiServer, node: Object, **changed: str) -> None:
     published = json.loads(node["metadata"]["annotations"][names.NODE_GPUS]) | changed
     notes = {"metadata": {"annotations": {names.NODE_GPUS: json.dumps(published)}}}
-    server.registry.patch(cluster.NODES, "", node["metadata"]["name"], MERGE, notes)
+    server.registry.patch(processes.NODES, "", node["metadata"]["name"], MERGE, notes)
 
 
 async def _impatience(server: ApiServer, scheduler: Scheduler, dice: random.Random, given_up: set[str]) -> None:
@@ -181,7 +181,7 @@ async def _impatience(server: ApiServer, scheduler: Scheduler, dice: random.Rand
             name = dice.choice(able)
             del scheduler.waiting[name]
             given_up.add(name)
-            cluster.delete(server, name)
+            processes.delete(server, name)
 
 
 @contextlib.asynccontextmanager
@@ -201,7 +201,7 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(
     dice = random.Random(SEED)
     ending = [mixed_pod(dice, f"p-{number:03}") for number in range(PODS_IN_ALL - LAST)]
     ending[50:50] = NEVER.values()
-    staying = [cluster.pod(f"s-{number:02}", 1000, 500, direct=number % 4 != 0) for number in range(LAST)]
+    staying = [processes.pod(f"s-{number:02}", 1000, 500, direct=number % 4 != 0) for number in range(LAST)]
     async with (
         ApiServer(bookmark_seconds=0.5, history=500) as server,
         FaultProxy(server.url, FAULTS, seed=SEED) as proxy,
@@ -211,7 +211,7 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(
         created: set[str] = set()
 
         def add(made: Object) -> None:
-            created.add(cluster.create(server, made)["metadata"]["uid"])
+            created.add(processes.create(server, made)["metadata"]["uid"])
             scheduler.add(made["metadata"]["name"])
 
         kubelet = Kubelet(server, dice, add)
@@ -256,7 +256,7 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(
         await _settled(extender, auditor)
         assert any(used for gpus in (await extender.inspect()).values() for used, _ in gpus)
         for key in list(server.store.shelf("pods").entries):
-            cluster.delete(server, key.partition("/")[2])
+            processes.delete(server, key.partition("/")[2])
         await _settled(extender, auditor)
         metrics = await extender.metrics()
         assert metrics['gpushare_memory_granted{unit="MiB"}'] == 0
@@ -271,7 +271,7 @@ async def _all_bound(server: ApiServer, scheduler: Scheduler, auditor: Auditor, 
         return {pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")} - NEVER.keys()
 
     try:
-        await cluster.until(lambda: not unbound(), "every pod bound", BOUND_WITHIN)
+        await processes.until(lambda: not unbound(), "every pod bound", BOUND_WITHIN)
     except AssertionError:
         waiting = {name: scheduler.waiting.get(name, "is being tried") for name in sorted(unbound())}
         raise AssertionError(f"{waiting}; used {auditor.used()}; {extender.logged()[-3000:]}") from None

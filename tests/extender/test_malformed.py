@@ -12,8 +12,9 @@ import pytest
 
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import server
-from tests.extender import cluster, inside, mutants
-from tests.extender.inside import Inside
+from tests.extender import mutants
+from tests.support import inside, processes
+from tests.support.inside import Inside
 
 BODIES = 6_000
 CONNECTIONS = 8
@@ -30,13 +31,13 @@ async def extender() -> AsyncIterator[Inside]:
     """Two nodes with some pods on them, and one pod that waits."""
     async with ApiServer() as api_server:
         for name in ("a", "b"):
-            cluster.create(api_server, cluster.node(name, 8000, 8000, 8000))
-        cluster.create(api_server, cluster.pod("train", 3000, 2000))
-        cluster.create(api_server, cluster.pod("other", 1000))
+            processes.create(api_server, processes.node(name, 8000, 8000, 8000))
+        processes.create(api_server, processes.pod("train", 3000, 2000))
+        processes.create(api_server, processes.pod("other", 1000))
         async with inside.running(api_server) as extender, aiohttp.ClientSession() as session:
             for number in range(3):
-                made = cluster.create(api_server, cluster.pod(f"run-{number}", 4000))
-                answer = await _post(session, extender, "bind", json.dumps(cluster.binding(made, "a")).encode())
+                made = processes.create(api_server, processes.pod(f"run-{number}", 4000))
+                answer = await _post(session, extender, "bind", json.dumps(processes.binding(made, "a")).encode())
                 assert answer == (200, {"Error": ""})
             yield extender
 
@@ -65,7 +66,7 @@ async def _raw(to: Inside, *pieces: bytes, until_closed: bool = False) -> bytes:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(cluster.PATIENCE):
+        async with asyncio.timeout(processes.PATIENCE):
             return await reader.read() if until_closed else await reader.read(1 << 16)
     finally:
         writer.close()
@@ -103,7 +104,7 @@ def _is_utf8(body: bytes) -> bool:
 async def test_thousands_of_broken_bodies_get_the_documented_answer_and_change_nothing(
     extender: Inside, session: aiohttp.ClientSession
 ) -> None:
-    asked = cluster.find(extender.server, "train")
+    asked = processes.find(extender.server, "train")
     assert asked is not None
     valid, promised = mutants.requests(asked), extender.promised()
     kinds = [(verb, request) for verb, choice in valid.items() for request in choice]
@@ -139,7 +140,7 @@ async def test_thousands_of_broken_bodies_get_the_documented_answer_and_change_n
 async def test_whole_nodes_that_are_not_utf8_are_refused(
     extender: Inside, session: aiohttp.ClientSession, where: str
 ) -> None:
-    asked, node = cluster.find(extender.server, "train"), cluster.node("a", 8000)
+    asked, node = processes.find(extender.server, "train"), processes.node("a", 8000)
     node["metadata"][where] = "\udcff"
     body = json.dumps({"Pod": asked, "Nodes": {"items": [node]}, "NodeNames": None}, ensure_ascii=False)
     _, answer = await _post(session, extender, "filter", body.encode("utf-8", "surrogateescape"))
@@ -158,9 +159,9 @@ async def test_a_packed_body_is_not_unpacked(
 
 
 async def test_ten_megabytes_of_nodes_are_read(extender: Inside, session: aiohttp.ClientSession) -> None:
-    asked = cluster.find(extender.server, "train")
-    extra = [cluster.node(f"n-{number}", 8000) | {"padding": "x" * 10_000} for number in range(1_000)]
-    nodes = {"items": [cluster.node("a", 8000, 8000), *extra]}
+    asked = processes.find(extender.server, "train")
+    extra = [processes.node(f"n-{number}", 8000) | {"padding": "x" * 10_000} for number in range(1_000)]
+    nodes = {"items": [processes.node("a", 8000, 8000), *extra]}
     body = json.dumps({"Pod": asked, "Nodes": nodes, "NodeNames": None}).encode()
     assert len(body) > 10_000_000
     status, answer = await _post(session, extender, "filter", body)
@@ -186,7 +187,7 @@ async def test_a_slow_sender_costs_nobody_else_anything_and_is_answered_in_the_e
     extender: Inside, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "BODY_SECONDS", 1.0)
-    question = json.dumps(cluster.question(cluster.find(extender.server, "train") or {}, ["a"])).encode()
+    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a"])).encode()
     senders = [asyncio.create_task(_raw(extender, _request("filter", question)[:-20])) for _ in range(50)]
     await asyncio.sleep(0.2)
     for _ in range(50):
@@ -212,7 +213,7 @@ async def test_a_sender_that_hangs_up_in_the_middle_is_forgotten(
 
 
 async def test_two_hundred_connections_at_once_are_all_answered(extender: Inside) -> None:
-    question = json.dumps(cluster.question(cluster.find(extender.server, "train") or {}, ["a", "b"])).encode()
+    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a", "b"])).encode()
     answers = await asyncio.gather(
         *(_raw(extender, _request("filter", question, "Connection: close"), until_closed=True) for _ in range(200))
     )
@@ -239,7 +240,7 @@ async def test_pipelined_requests_are_answered_in_their_order(extender: Inside) 
 
 
 async def test_a_body_in_pieces_is_put_together(extender: Inside) -> None:
-    question = json.dumps(cluster.question(cluster.find(extender.server, "train") or {}, ["a"])).encode()
+    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a"])).encode()
     pieces = [question[i : i + 100] for i in range(0, len(question), 100)]
     chunks = [f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces]
     head = f"POST {server.PREFIX}/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
@@ -312,11 +313,11 @@ async def test_a_bug_of_ours_is_an_error_in_the_answer_and_in_the_log(
     def fails(*_: object) -> Any:
         raise ZeroDivisionError("a bug")
 
-    binding = json.dumps(cluster.binding(cluster.find(extender.server, "train") or {}, "a")).encode()
+    binding = json.dumps(processes.binding(processes.find(extender.server, "train") or {}, "a")).encode()
     monkeypatch.setattr(extender.extender.verbs._ledger.__class__, "fitting", fails)
     monkeypatch.setattr(extender.extender.binder.__class__, "bind", fails)
     monkeypatch.setattr("gpushare.core.explain.verdict.explaining", fails)
-    question = json.dumps(cluster.question(cluster.find(extender.server, "train") or {}, ["a"])).encode()
+    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a"])).encode()
     assert (await _post(session, extender, "filter", question))[1]["Error"] == server.OUR_FAULT
     assert (await _post(session, extender, "prioritize", question)) == (200, [])
     assert (await _post(session, extender, "bind", binding)) == (200, {"Error": server.OUR_FAULT})

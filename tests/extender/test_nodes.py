@@ -14,7 +14,7 @@ from gpushare.extender import watches
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.kube.events import Recorder
-from tests.scenarios import objects
+from tests.support import objects
 
 TRAIN = "dedicated=train:NoSchedule"
 

@@ -13,8 +13,8 @@ from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, events, kept_annotation
 from gpushare.kube.errors import ApiError
-from tests.extender import cluster, inside
-from tests.extender.cluster import UNSCHEDULABLE
+from tests.support import inside, processes
+from tests.support.processes import UNSCHEDULABLE
 
 KEPT = '{"node":"a","gpus":[["GPU-a-1"]]}'
 BESIDE = "no single GPU has 2000 MiB free beside what is kept for a pod whose turn it is"
@@ -24,7 +24,7 @@ BESIDE = "no single GPU has 2000 MiB free beside what is kept for a pod whose tu
 async def server() -> AsyncIterator[ApiServer]:
     """One node, two GPUs of 8000 MiB."""
     async with ApiServer(bookmark_seconds=0.2) as server:
-        cluster.create(server, cluster.node("a", 8000, 8000))
+        processes.create(server, processes.node("a", 8000, 8000))
         yield server
 
 
@@ -35,54 +35,56 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def note(server: ApiServer, name: str) -> str | None:
-    found = cluster.find(server, name)
+    found = processes.find(server, name)
     assert found is not None
     written: str | None = (found["metadata"].get("annotations") or {}).get(names.KEPT)
     return written
 
 
-async def waits_long(server: ApiServer, extender: inside.Inside, made: cluster.Object) -> cluster.Object:
+async def waits_long(server: ApiServer, extender: inside.Inside, made: processes.Object) -> processes.Object:
     """A pod that was refused, and has waited for an hour."""
-    created = cluster.create(server, made)
+    created = processes.create(server, made)
     assert (await extender.filter(created, "a"))["NodeNames"] == []
     hour_ago = datetime.now(UTC) - timedelta(hours=1)
     condition = UNSCHEDULABLE | {"lastTransitionTime": hour_ago.isoformat()}
-    cluster.set_status(server, made["metadata"]["name"], conditions=[condition])
+    processes.set_status(server, made["metadata"]["name"], conditions=[condition])
     uid, pending, patience = created["metadata"]["uid"], extender.extender.known.pending, extender.extender.patience
-    await cluster.until(lambda: uid in pending and pending[uid].unschedulable, "the condition")
+    await processes.until(lambda: uid in pending and pending[uid].unschedulable, "the condition")
     patience._since[uid] = hour_ago.timestamp()  # it has been seen without the condition a moment ago
     return created
 
 
 async def filled(server: ApiServer, extender: inside.Inside) -> None:
     """GPU 0 is full, GPU 1 is not."""
-    await cluster.bound(server, extender, cluster.pod("full", 8000))
+    await processes.bound(server, extender, processes.pod("full", 8000))
     for name in ("p", "q"):
-        await cluster.bound(server, extender, cluster.pod(name, 2500))
+        await processes.bound(server, extender, processes.pod(name, 2500))
 
 
 async def test_a_pod_that_has_waited_long_gets_what_comes_free_and_everybody_is_told(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
-        large = await waits_long(server, extender, cluster.pod("large", 7000))
-        await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
-        await cluster.until(lambda: [e for e in cluster.events(server) if e[1] == "GPUKept"], "the event")
-        (said,) = [e for e in cluster.events(server) if e[1] == "GPUKept"]
+        large = await waits_long(server, extender, processes.pod("large", 7000))
+        await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
+        await processes.until(lambda: [e for e in processes.events(server) if e[1] == "GPUKept"], "the event")
+        (said,) = [e for e in processes.events(server) if e[1] == "GPUKept"]
         assert said[0::2] == ("Normal", "large")
         assert said[3].endswith(" 60 minutes: a GPU 1 is kept for it: 4000 MiB must still come free there.")
-        small = cluster.create(server, cluster.pod("small", 2000))
+        small = processes.create(server, processes.pod("small", 2000))
         assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {"a": BESIDE}
-        cluster.set_status(server, "small", conditions=[UNSCHEDULABLE])
-        await cluster.until(lambda: [e for e in cluster.events(server) if e[1:3] == ("NoGPUFits", "small")], "the word")
+        processes.set_status(server, "small", conditions=[UNSCHEDULABLE])
+        await processes.until(
+            lambda: [e for e in processes.events(server) if e[1:3] == ("NoGPUFits", "small")], "the word"
+        )
         assert (await extender.metrics())["gpushare_gpus_kept"] == 1
         for name in ("p", "q"):
-            cluster.delete(server, name)
-        await cluster.until(lambda: cluster.woken(server, "large"), "the wake-up")
-        assert cluster.woken(server, "small") is None
+            processes.delete(server, name)
+        await processes.until(lambda: processes.woken(server, "large"), "the wake-up")
+        assert processes.woken(server, "small") is None
         assert (await extender.filter(large, "a"))["NodeNames"] == ["a"]
         assert await extender.bind(large, "a") == ""
         assert (await extender.metrics())["gpushare_gpus_kept"] == 0
-        await cluster.until(lambda: note(server, "large") is None, "the end of the annotation")
+        await processes.until(lambda: note(server, "large") is None, "the end of the annotation")
         assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {
             "a": "no single GPU has 2000 MiB free"
         }
@@ -91,23 +93,23 @@ async def test_a_pod_that_has_waited_long_gets_what_comes_free_and_everybody_is_
 async def test_the_next_extender_goes_on_with_what_the_last_one_kept(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
-        await waits_long(server, extender, cluster.pod("large", 7000))
-        await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
-        cluster.delete(server, "full")
-        await cluster.until(lambda: cluster.woken(server, "large"), "the wake-up")
-        await cluster.bound(server, extender, cluster.pod("mid", 4000))  # GPU 0 needs less than GPU 1 by now
+        await waits_long(server, extender, processes.pod("large", 7000))
+        await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
+        processes.delete(server, "full")
+        await processes.until(lambda: processes.woken(server, "large"), "the wake-up")
+        await processes.bound(server, extender, processes.pod("mid", 4000))  # GPU 0 needs less than GPU 1 by now
     async with inside.running(server) as extender:
-        await cluster.until(lambda: extender.ledger.kept, "the turn")
+        await processes.until(lambda: extender.ledger.kept, "the turn")
         assert [kept.keys for kept in extender.ledger.kept.values()] == [(("GPU-a-1",),)]
 
 
 async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
-        forged: dict[str, Any] = cluster.pod("forged", 7000)
+        forged: dict[str, Any] = processes.pod("forged", 7000)
         forged["metadata"]["annotations"] = {names.KEPT: KEPT}
-        cluster.create(server, forged)
-        await cluster.until(lambda: note(server, "forged") is None, "the end of the annotation")
+        processes.create(server, forged)
+        await processes.until(lambda: note(server, "forged") is None, "the end of the annotation")
         assert extender.ledger.kept == {}
 
 
@@ -135,15 +137,15 @@ async def test_what_changes_while_it_is_written_is_written_after_it(
     async with inside.running(server) as extender:
         await filled(server, extender)
         writes = Writes(extender, monkeypatch)
-        await waits_long(server, extender, cluster.pod("large", 7000))
-        await cluster.until(lambda: writes.values, "the first write")
-        await waits_long(server, extender, cluster.pod("important", 7000, priority=5))
-        await cluster.until(lambda: len(writes.values) > 1, "the write of the other")
+        await waits_long(server, extender, processes.pod("large", 7000))
+        await processes.until(lambda: writes.values, "the first write")
+        await waits_long(server, extender, processes.pod("important", 7000, priority=5))
+        await processes.until(lambda: len(writes.values) > 1, "the write of the other")
         await asyncio.sleep(0.2)
         assert writes.values == [("large", KEPT), ("important", KEPT)]
         writes.go.set()
-        await cluster.until(lambda: len(writes.values) > 2, "the second write")
-        await cluster.until(lambda: note(server, "large") is None, "the end of the annotation")
+        await processes.until(lambda: len(writes.values) > 2, "the second write")
+        await processes.until(lambda: note(server, "large") is None, "the end of the annotation")
         assert writes.values == [("large", KEPT), ("important", KEPT), ("large", None)]
         assert note(server, "important") == KEPT
 
@@ -153,17 +155,19 @@ async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatc
         await filled(server, extender)
         writes = Writes(extender, monkeypatch)
         for i in range(app.TOUCHES + 8):
-            forged: dict[str, Any] = cluster.pod(f"forged-{i}", 7000)
+            forged: dict[str, Any] = processes.pod(f"forged-{i}", 7000)
             forged["metadata"]["annotations"] = {names.KEPT: KEPT}
-            cluster.create(server, forged)
-        await cluster.until(lambda: len(writes.values) >= kept_annotation.SLOTS, "the writes")
-        waits = cluster.create(server, cluster.pod("waits", 5000))
+            processes.create(server, forged)
+        await processes.until(lambda: len(writes.values) >= kept_annotation.SLOTS, "the writes")
+        waits = processes.create(server, processes.pod("waits", 5000))
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        cluster.delete(server, "full")
-        await cluster.until(lambda: cluster.woken(server, "waits"), "the wake-up")
+        processes.delete(server, "full")
+        await processes.until(lambda: processes.woken(server, "waits"), "the wake-up")
         assert len(writes.values) == kept_annotation.SLOTS
         writes.go.set()
-        await cluster.until(lambda: all(note(server, f"forged-{i}") is None for i in range(app.TOUCHES + 8)), "the end")
+        await processes.until(
+            lambda: all(note(server, f"forged-{i}") is None for i in range(app.TOUCHES + 8)), "the end"
+        )
 
 
 async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_once(
@@ -180,8 +184,8 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
         writes.failures = [ApiError(403, "Forbidden", "no right")] * 8
         writes.go.set()
         monkeypatch.setattr(kept_annotation, "pause", sleep)
-        await waits_long(server, extender, cluster.pod("large", 7000))
-        await cluster.until(lambda: note(server, "large") == KEPT, "the annotation")
+        await waits_long(server, extender, processes.pod("large", 7000))
+        await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
     assert slept == [1, 2, 4, 8, 16, 32, 60, 60]
     said = [record for record in caplog.records if "what is kept cannot be written" in record.message]
     assert len(said) == 1
@@ -190,12 +194,12 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
 async def test_explain_says_whose_turn_it_is(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
-        await waits_long(server, extender, cluster.pod("large", 7000))
-        await cluster.until(lambda: extender.ledger.kept, "the turn")
-        small = cluster.create(server, cluster.pod("small", 2000))
+        await waits_long(server, extender, processes.pod("large", 7000))
+        await processes.until(lambda: extender.ledger.kept, "the turn")
+        small = processes.create(server, processes.pod("small", 2000))
         await extender.filter(small, "a")
         pods = extender.extender.known
-        await cluster.until(lambda: pods.find("default", "small"), "the pod")
+        await processes.until(lambda: pods.find("default", "small"), "the pod")
         verbs = extender.extender.verbs
         said = [msgspec.json.decode(finish(verbs.explain("default", name))[1]) for name in ("large", "small")]
         assert said[0]["kept"] == {"node": "a", "gpus": [1], "short": 4000, "unit": "MiB"}

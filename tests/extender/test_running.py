@@ -14,15 +14,15 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from gpushare.extender import app, binder, events, watches
 from gpushare.kube.errors import ApiError, Unreachable
-from tests.extender import cluster, inside
-from tests.extender.cluster import UNSCHEDULABLE, woken
+from tests.support import inside, processes
+from tests.support.processes import UNSCHEDULABLE, woken
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     """One node, two GPUs of 8000 MiB."""
     async with ApiServer(bookmark_seconds=0.2) as server:
-        cluster.create(server, cluster.node("a", 8000, 8000))
+        processes.create(server, processes.node("a", 8000, 8000))
         yield server
 
 
@@ -42,49 +42,49 @@ def slow_bindings(seconds: float) -> Plan:
 async def test_a_refused_pod_is_touched_when_memory_comes_free(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         for name in ("p", "q"):
-            await cluster.bound(server, extender, cluster.pod(name, 6000))
-        waits = cluster.create(server, cluster.pod("waits", 5000))
+            await processes.bound(server, extender, processes.pod(name, 6000))
+        waits = processes.create(server, processes.pod("waits", 5000))
         refused = await extender.filter(waits, "a")
         assert refused["FailedAndUnresolvableNodes"] == {"a": "no single GPU has 5000 MiB free"}
         await asyncio.sleep(0.2)
         assert woken(server, "waits") is None
-        cluster.delete(server, "p")
-        await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+        processes.delete(server, "p")
+        await processes.until(lambda: woken(server, "waits"), "the wake-up")
         assert (await extender.filter(waits, "a"))["NodeNames"] == ["a"]
 
 
 async def test_a_terminating_pod_wakes_nobody_until_it_is_gone(server: ApiServer) -> None:
     async with inside.running(server) as extender:
-        await cluster.bound(server, extender, cluster.pod("p", whole=2))
-        waits = cluster.create(server, cluster.pod("waits", 5000))
+        await processes.bound(server, extender, processes.pod("p", whole=2))
+        waits = processes.create(server, processes.pod("waits", 5000))
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        cluster.delete(server, "p", grace=30)
+        processes.delete(server, "p", grace=30)
         await asyncio.sleep(0.2)
         assert woken(server, "waits") is None
-        cluster.delete(server, "p")
-        await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+        processes.delete(server, "p")
+        await processes.until(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_refused_pod_is_touched_when_a_hold_expires(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_ledger, "HOLD_SECONDS", 0.5)
     async with inside.running(server) as extender:
-        holds = cluster.create(server, cluster.pod("holds", whole=2))
-        waits = cluster.create(server, cluster.pod("waits", 5000))
+        holds = processes.create(server, processes.pod("holds", whole=2))
+        waits = processes.create(server, processes.pod("waits", 5000))
         assert (await extender.filter(holds, "a"))["NodeNames"] == ["a"]
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+        await processes.until(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_refused_pod_is_touched_when_a_binding_is_undone(server: ApiServer) -> None:
     async with FaultProxy(server.url, slow_bindings(0.5)) as proxy, inside.running(server, proxy.url) as extender:
-        fails = cluster.create(server, cluster.pod("fails", whole=2))
-        waits = cluster.create(server, cluster.pod("waits", 5000))
+        fails = processes.create(server, processes.pod("fails", whole=2))
+        waits = processes.create(server, processes.pod("waits", 5000))
         binding = asyncio.create_task(extender.bind(fails, "a"))
-        await cluster.until(lambda: proxy.counts[plan.LATENCY], "the write")
+        await processes.until(lambda: proxy.counts[plan.LATENCY], "the write")
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        cluster.delete(server, "fails")
+        processes.delete(server, "fails")
         assert await binding != ""
-        await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+        await processes.until(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_touch_that_fails_is_tried_again_after_a_moment(
@@ -92,17 +92,17 @@ async def test_a_touch_that_fails_is_tried_again_after_a_moment(
 ) -> None:
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
     async with FaultProxy(server.url) as proxy, inside.running(server, proxy.url) as extender:
-        await cluster.bound(server, extender, cluster.pod("p", whole=2))
-        waits = cluster.create(server, cluster.pod("waits", 5000))
+        await processes.bound(server, extender, processes.pod("p", whole=2))
+        waits = processes.create(server, processes.pod("waits", 5000))
         await extender.filter(waits, "a")
         proxy.plan = Plan(rates={plan.CONFLICT: 1.0}, eligible=lambda method, path: method == "PATCH")
-        cluster.delete(server, "p")
-        await cluster.until(lambda: proxy.counts[plan.CONFLICT], "the first try")
+        processes.delete(server, "p")
+        await processes.until(lambda: proxy.counts[plan.CONFLICT], "the first try")
         await asyncio.sleep(0.5)
         assert proxy.counts[plan.CONFLICT] <= 4  # not as fast as it can
         assert woken(server, "waits") is None
         proxy.plan = Plan()
-        await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+        await processes.until(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
@@ -116,26 +116,26 @@ async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
         raise ApiError(422, "Invalid", "metadata.uid: field is immutable")
 
     async with inside.running(server) as extender:
-        await cluster.bound(server, extender, cluster.pod("p", whole=2))
-        await extender.filter(cluster.create(server, cluster.pod("waits", 5000)), "a")
+        await processes.bound(server, extender, processes.pod("p", whole=2))
+        await extender.filter(processes.create(server, processes.pod("waits", 5000)), "a")
         monkeypatch.setattr(extender.extender.api, "patch_pod_annotations", foreign)
-        cluster.delete(server, "p")
-        await cluster.until(lambda: bool(tries), "the try")
+        processes.delete(server, "p")
+        await processes.until(lambda: bool(tries), "the try")
         await asyncio.sleep(0.3)
     assert len(tries) == 1
 
 
 async def test_a_pod_that_waited_before_we_were_started_is_woken(server: ApiServer) -> None:
-    cluster.create(server, cluster.pod("waits", 5000))
-    cluster.set_status(server, "waits", conditions=[UNSCHEDULABLE])
+    processes.create(server, processes.pod("waits", 5000))
+    processes.set_status(server, "waits", conditions=[UNSCHEDULABLE])
     async with inside.running(server):
-        await cluster.until(lambda: woken(server, "waits"), "the wake-up")
+        await processes.until(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiServer) -> None:
     """It is younger than the list; the watch then shows it as it was created, and its condition after that."""
     async with inside.running(server) as extender:
-        made = cluster.pod("waits", 9000)
+        made = processes.pod("waits", 9000)
         made["metadata"] |= {"uid": "uid-waits", "creationTimestamp": "2026-11-15T12:00:00Z"}
         assert (await extender.filter(made, "a"))["NodeNames"] == []
         sink, refused = extender.extender.pods, extender.extender.waiting.refused
@@ -151,15 +151,15 @@ async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiSe
 
 async def test_events_say_where_a_pod_went_and_why_another_waits(server: ApiServer) -> None:
     async with inside.running(server) as extender:
-        await cluster.bound(server, extender, cluster.pod("train", 7000))
-        await cluster.bound(server, extender, cluster.pod("pair", 1000, 5000))
-        cluster.create(server, cluster.pod("llm", 3500))
-        cluster.set_status(server, "llm", conditions=[UNSCHEDULABLE])
-        cluster.create(server, cluster.pod("giant", 50000))
-        cluster.create(server, cluster.pod("probe", "4Gi"))
-        await cluster.until(lambda: len(cluster.events(server)) >= 5, "five events")
+        await processes.bound(server, extender, processes.pod("train", 7000))
+        await processes.bound(server, extender, processes.pod("pair", 1000, 5000))
+        processes.create(server, processes.pod("llm", 3500))
+        processes.set_status(server, "llm", conditions=[UNSCHEDULABLE])
+        processes.create(server, processes.pod("giant", 50000))
+        processes.create(server, processes.pod("probe", "4Gi"))
+        await processes.until(lambda: len(processes.events(server)) >= 5, "five events")
         await asyncio.sleep(0.2)
-    told = {(kind, reason, name): text for kind, reason, name, text in cluster.events(server)}
+    told = {(kind, reason, name): text for kind, reason, name, text in processes.events(server)}
     assert told == {
         ("Normal", "GPUAssigned", "train"): "a GPU 0: 7000 MiB for c0; 1000 of 8000 MiB left.",
         ("Normal", "GPUAssigned", "pair"): "a: GPU 0 1000 MiB for c0, GPU 1 5000 MiB for c1.",
@@ -175,51 +175,51 @@ async def test_events_say_where_a_pod_went_and_why_another_waits(server: ApiServ
             "More: kubectl gpushare why llm -n default"
         ),
     }
-    assert len(cluster.events(server)) == 5
+    assert len(processes.events(server)) == 5
 
 
 async def test_a_pod_that_waits_for_something_else_gets_no_word(server: ApiServer) -> None:
     async with inside.running(server) as extender:
-        cluster.create(server, cluster.pod("fits", 1000))
-        cluster.set_status(server, "fits", conditions=[UNSCHEDULABLE])
-        cluster.create(server, cluster.pod("new", 1000))
-        await cluster.until(lambda: len(extender.extender.known.pending) == 2, "both seen")
+        processes.create(server, processes.pod("fits", 1000))
+        processes.set_status(server, "fits", conditions=[UNSCHEDULABLE])
+        processes.create(server, processes.pod("new", 1000))
+        await processes.until(lambda: len(extender.extender.known.pending) == 2, "both seen")
         await asyncio.sleep(0.3)
-    assert cluster.events(server) == []
+    assert processes.events(server) == []
 
 
 async def test_many_new_pods_that_fit_do_not_keep_anybody_waiting(server: ApiServer) -> None:
     """They are looked at one by one, with a turn for others in between."""
     for number in range(300):
-        cluster.create(server, cluster.pod(f"new-{number}", 1000))
+        processes.create(server, processes.pod(f"new-{number}", 1000))
     async with inside.running(server) as extender:
-        asked = cluster.find(server, "new-0")
+        asked = processes.find(server, "new-0")
         assert asked is not None
         assert (await extender.filter(asked, "a"))["NodeNames"] == ["a"]
-        cluster.create(server, cluster.pod("giant", 50000))
-        await cluster.until(lambda: cluster.events(server), "the event about the last")
-    assert [event[1:3] for event in cluster.events(server)] == [("NeverFits", "giant")]
+        processes.create(server, processes.pod("giant", 50000))
+        await processes.until(lambda: processes.events(server), "the event about the last")
+    assert [event[1:3] for event in processes.events(server)] == [("NeverFits", "giant")]
 
 
 async def test_nothing_is_said_of_nodes_that_were_not_read_yet(server: ApiServer) -> None:
-    cluster.create(server, cluster.pod("train", 5000))
+    processes.create(server, processes.pod("train", 5000))
     blind = Plan(rates={plan.UNAVAILABLE: 1.0}, eligible=lambda method, path: path.endswith("/nodes"))
     async with FaultProxy(server.url, blind) as proxy, inside.running(server, proxy.url, ready=False) as extender:
-        await cluster.until(lambda: extender.extender.watches["pods"].synced, "the list of pods")
+        await processes.until(lambda: extender.extender.watches["pods"].synced, "the list of pods")
         await asyncio.sleep(0.3)
         assert "nodes: 503" in extender.extender.not_ready()
         proxy.plan = Plan()
-        await cluster.until(lambda: not extender.extender.not_ready(), "the list of nodes")
+        await processes.until(lambda: not extender.extender.not_ready(), "the list of nodes")
         await asyncio.sleep(0.3)
-    assert cluster.events(server) == []
+    assert processes.events(server) == []
 
 
 async def test_a_cluster_without_a_gpu_is_no_reason_to_fall_over() -> None:
     async with ApiServer() as server, inside.running(server) as extender:
-        made = cluster.create(server, cluster.pod("train", 5000))
-        cluster.set_status(server, "train", conditions=[UNSCHEDULABLE])
-        await cluster.until(lambda: cluster.events(server), "the event")
-        assert cluster.events(server)[0][1:3] == ("NeverFits", "train")
+        made = processes.create(server, processes.pod("train", 5000))
+        processes.set_status(server, "train", conditions=[UNSCHEDULABLE])
+        await processes.until(lambda: processes.events(server), "the event")
+        assert processes.events(server)[0][1:3] == ("NeverFits", "train")
         assert (await extender.filter(made, "a"))["FailedAndUnresolvableNodes"] == {"a": "node(s) without a shared GPU"}
         assert await extender.inspect() == {}
 
@@ -227,15 +227,15 @@ async def test_a_cluster_without_a_gpu_is_no_reason_to_fall_over() -> None:
 async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "SETTLE_SECONDS", 0.0)
     async with inside.running(server) as extender:
-        made = cluster.create(server, cluster.pod("train", 5000))
-        await cluster.until(lambda: made["metadata"]["uid"] in extender.extender.known.pending, "the watch")
-        notes = {names.EXTENDER: "deadbeef", f"{names.VISIBLE_PREFIX}0": cluster.uuid("a", 1)}
+        made = processes.create(server, processes.pod("train", 5000))
+        await processes.until(lambda: made["metadata"]["uid"] in extender.extender.known.pending, "the watch")
+        notes = {names.EXTENDER: "deadbeef", f"{names.VISIBLE_PREFIX}0": processes.uuid("a", 1)}
         server.registry.bind(
             "default", {"metadata": {"name": "train", "annotations": notes}, "target": {"kind": "Node", "name": "a"}}
         )
-        await cluster.until(lambda: cluster.events(server), "the event")
-        assert cluster.events(server)[0][:3] == ("Warning", "SecondExtender", "train")
-        assert "deadbeef" in cluster.events(server)[0][3]
+        await processes.until(lambda: processes.events(server), "the event")
+        assert processes.events(server)[0][:3] == ("Warning", "SecondExtender", "train")
+        assert "deadbeef" in processes.events(server)[0][3]
         assert (await extender.metrics())["gpushare_second_extender_total"] == 1
         assert await extender.inspect() == {"a": [(0, 8000), (5000, 8000)]}
 
@@ -246,14 +246,14 @@ async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monke
 async def test_while_a_pod_is_being_bound_filter_says_so(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binder, "ANSWER_SECONDS", 0.1)
     async with FaultProxy(server.url, slow_bindings(0.5)) as proxy, inside.running(server, proxy.url) as extender:
-        made = cluster.create(server, cluster.pod("train", 5000))
+        made = processes.create(server, processes.pod("train", 5000))
         assert await extender.bind(made, "a") == "binding train to a is still under way"
         assert (await extender.filter(made, "a"))["Error"] == "it is being bound to a right now"
         assert await extender.prioritize(made, "a") == []
-        other = cluster.create(server, cluster.pod("other", whole=2))
+        other = processes.create(server, processes.pod("other", whole=2))
         assert (await extender.filter(other, "a"))["NodeNames"] == []
         await extender.extender.binder.finish(5)
-        assert (cluster.find(server, "train") or {})["spec"]["nodeName"] == "a"
+        assert (processes.find(server, "train") or {})["spec"]["nodeName"] == "a"
         assert await extender.bind(made, "a") == ""
 
 
@@ -265,8 +265,8 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
 ) -> None:
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
     async with inside.running(server) as extender:
-        there = await cluster.bound(server, extender, cluster.pod("there", 1000))
-        gone = await cluster.bound(server, extender, cluster.pod("gone", 2000))
+        there = await processes.bound(server, extender, processes.pod("there", 1000))
+        gone = await processes.bound(server, extender, processes.pod("gone", 2000))
         asked: Counter[str] = Counter()
         read = extender.extender.api.get_pod
 
@@ -279,7 +279,7 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
         monkeypatch.setattr(extender.extender.api, "get_pod", read_badly)
         holdings = extender.ledger.holdings
         extender.extender.pods.unsure += [holdings[pod["metadata"]["uid"]].pod for pod in (there, gone)]
-        await cluster.until(lambda: gone["metadata"]["uid"] not in holdings, "the end of the one that is gone")
+        await processes.until(lambda: gone["metadata"]["uid"] not in holdings, "the end of the one that is gone")
         await asyncio.sleep(0.1)
         assert asked == {"there": 2, "gone": 2}
         assert there["metadata"]["uid"] in holdings
@@ -289,7 +289,7 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with inside.running(server) as extender:
-        made = await cluster.bound(server, extender, cluster.pod("p", 1000))
+        made = await processes.bound(server, extender, processes.pod("p", 1000))
         asked, go = [], asyncio.Event()
         read = extender.extender.api.get_pod
 
@@ -301,11 +301,11 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
         monkeypatch.setattr(extender.extender.api, "get_pod", read_late)
         unsure = extender.extender.pods.unsure
         unsure += [extender.ledger.holdings[made["metadata"]["uid"]].pod] * 100
-        await cluster.until(lambda: asked and not unsure, "the questions")
+        await processes.until(lambda: asked and not unsure, "the questions")
         await asyncio.sleep(0.1)
         assert len(asked) == app.READS
         go.set()
-        await cluster.until(lambda: len(asked) == 100, "the others")
+        await processes.until(lambda: len(asked) == 100, "the others")
 
 
 # What is counted
@@ -314,10 +314,10 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
 async def test_everything_that_is_promised_to_be_counted_is_counted(
     server: ApiServer,
 ) -> None:
-    cluster.create(server, cluster.node("b", 4000))
+    processes.create(server, processes.node("b", 4000))
     async with inside.running(server) as extender:
-        p, q, r = (cluster.create(server, cluster.pod(name, 6000)) for name in ("p", "q", "r"))
-        small = cluster.create(server, cluster.pod("small", 1000))
+        p, q, r = (processes.create(server, processes.pod(name, 6000)) for name in ("p", "q", "r"))
+        small = processes.create(server, processes.pod("small", 1000))
         await extender.filter(p, "a", "b")  # one node is left: held
         assert await extender.bind(p, "a") == ""  # and the hold was right
         await extender.prioritize(small, "a", "b")
@@ -326,14 +326,14 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         await extender.bind(q, "a")
         assert await extender.bind(r, "a") == "a: no single GPU has 6000 MiB free"
         await extender.filter(r, "a", "b")
-        await extender.filter(cluster.create(server, cluster.pod("bytes", "4Gi")), "a")
-        await extender.post("choose", cluster.question(p, ["a"]))  # bound already: an Error
+        await extender.filter(processes.create(server, processes.pod("bytes", "4Gi")), "a")
+        await extender.post("choose", processes.question(p, ["a"]))  # bound already: an Error
         await extender.post("preempt", {"Pod": r, "NodeNameToMetaVictims": {"a": {"Pods": []}}})
         await extender.inspect()
         await extender.get("/gpushare-scheduler/explain?pod=r")
-        cluster.delete(server, "q")
-        await cluster.until(lambda: woken(server, "r"), "the wake-up")
-        await cluster.until(lambda: len(cluster.events(server)) >= 3, "the events")
+        processes.delete(server, "q")
+        await processes.until(lambda: woken(server, "r"), "the wake-up")
+        await processes.until(lambda: len(processes.events(server)) >= 3, "the events")
         now = await extender.metrics()
 
     assert held == 1
@@ -367,7 +367,7 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
 
 async def test_a_pod_that_does_not_exist_is_explained_as_it_is_sent(server: ApiServer) -> None:
     """Both pins in one cluster: the env of the admission policy says which nodes are meant, and nothing is guessed."""
-    cluster.create(server, cluster.node("p", 4000, pin="plugin"))
+    processes.create(server, processes.node("p", 4000, pin="plugin"))
     async with inside.running(server) as extender:
         for direct, amount, code, where in (
             (True, 6000, "Fits", "a"),
@@ -375,5 +375,5 @@ async def test_a_pod_that_does_not_exist_is_explained_as_it_is_sent(server: ApiS
             (False, 6000, "TooLarge", "p"),
             (True, 9000, "TooLarge", "a"),
         ):
-            said = await extender.post("explain", cluster.pod("draft", amount, direct=direct))
+            said = await extender.post("explain", processes.pod("draft", amount, direct=direct))
             assert (said["code"], said["nodes"][0]["name"]) == (code, where)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml  # type: ignore[import-untyped]
 import pytest
 
-from tests.gpu.nvml import build, state
+from tests.support.nvml import build, state
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.nvml import build
+from tests.support.nvml import build
 
 
 def test_it_is_built_once_for_each_version_of_its_source(library: Path) -> None:

@@ -9,7 +9,7 @@ from gpushare.gpu import nvml
 from gpushare.gpu.device import GpuError
 from gpushare.gpu.nvml import MOST_STUCK, Nvml
 from tests.gpu.conftest import come_back, is_initialised
-from tests.gpu.nvml.state import Mock, card
+from tests.support.nvml.state import Mock, card
 
 SOON = 0.05
 LATER = 0.25  # long enough to come to where it hangs

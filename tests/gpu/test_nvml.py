@@ -9,7 +9,7 @@ from gpushare.gpu.device import Backend, Device, GpuError, Xid
 from gpushare.gpu.nvml import RENEW_SECONDS, RENEW_SOON_SECONDS, Nvml
 from gpushare.gpu.session import NO_MEMORY_SIZE
 from tests.gpu.conftest import event_sets, is_initialised
-from tests.gpu.nvml.state import MIB, Mock, card, uuid
+from tests.support.nvml.state import MIB, Mock, card, uuid
 
 GPU_IS_LOST, UNKNOWN = 15, 999
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.gpu.nvml import state
-from tests.gpu.nvml.build import LIBRARY
+from tests.support.nvml import state
+from tests.support.nvml.build import LIBRARY
 
 PROGRAM = """
 import asyncio

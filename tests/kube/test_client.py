@@ -13,7 +13,7 @@ from gpushare.core.facts import objects
 from gpushare.kube import client, models
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
-from tests.kube.apiserver import answer, cut, hang, page, pod, refuse, serve_api
+from tests.support.scripted_api import answer, cut, hang, page, pod, refuse, serve_api
 
 PODS = "/api/v1/pods"
 POD = "/api/v1/namespaces/ml/pods/train"

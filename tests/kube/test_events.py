@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.kube import client
 from gpushare.kube.events import Recorder
-from tests.kube.apiserver import FakeTime, Server, answer, cut, refuse, serve, until
+from tests.support.scripted_api import FakeTime, Server, answer, cut, refuse, serve, until
 
 EVENTS = "POST /api/v1/namespaces/ml/events"
 CREATED = answer({}, 201)

@@ -14,9 +14,9 @@ from gpushare.core.facts import objects
 from gpushare.kube import client, models, stream
 from gpushare.kube.errors import WentBack
 from gpushare.kube.reflector import Reflector
-from tests.kube.apiserver import cut, event, hang, page, pod, refuse, serve_api, until, watch
 from tests.kube.test_reflector import FAR, OPEN, PODS, REVISION, Picture, stage
 from tests.scenarios.cluster import Loop
+from tests.support.scripted_api import cut, event, hang, page, pod, refuse, serve_api, until, watch
 
 QUICK = 0.01  # seconds of silence before the API server is asked
 BACK = page([], "3")

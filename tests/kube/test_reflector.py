@@ -11,7 +11,20 @@ import pytest
 from gpushare.core.facts import objects
 from gpushare.kube import client
 from gpushare.kube.reflector import REMEMBERED, Backoff, Reflector
-from tests.kube.apiserver import FakeTime, Server, bookmark, cut, event, hang, page, pod, refuse, serve, until, watch
+from tests.support.scripted_api import (
+    FakeTime,
+    Server,
+    bookmark,
+    cut,
+    event,
+    hang,
+    page,
+    pod,
+    refuse,
+    serve,
+    until,
+    watch,
+)
 
 PODS = "/api/v1/pods"
 LIST, WATCH = f"GET {PODS}", f"WATCH {PODS}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpushare.core.facts import objects
 from gpushare.kube import stream
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
-from tests.kube.apiserver import bookmark, event, pod, serve_api, watch
+from tests.support.scripted_api import bookmark, event, pod, serve_api, watch
 
 PODS = "/api/v1/pods"
 

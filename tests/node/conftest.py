@@ -8,8 +8,8 @@ import pytest
 
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
-from tests.extender import cluster
 from tests.node import world
+from tests.support import processes
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def short_path() -> Iterator[Path]:
 @pytest.fixture
 async def server(quick: None) -> AsyncIterator[ApiServer]:
     async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as server:
-        cluster.create(server, world.node())
+        processes.create(server, world.node())
         yield server
 
 

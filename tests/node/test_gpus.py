@@ -13,8 +13,8 @@ from gpushare.node import app, gpus
 from gpushare.node.app import Node
 from gpushare.node.gpus import Gpus
 from gpushare.obs.errors import UserError
-from tests.kube.apiserver import FakeTime, serve_api
 from tests.node import world
+from tests.support.scripted_api import FakeTime, serve_api
 
 FAILURE = GpuError("the driver does not answer", "timeout", "nvidia-smi on the node")
 

@@ -16,10 +16,9 @@ from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.kube.errors import KubeError
 from gpushare.node import app
-from tests.extender import cluster
-from tests.kube import apiserver
 from tests.node import world
 from tests.node.world import bound, capacity, eventually, refusal, running, said, until
+from tests.support import processes, scripted_api
 
 FULL = ("27454", "2")
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "20261116"))
@@ -38,7 +37,7 @@ FAULTS = plan.Plan(
 
 
 async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServer, gpus: Simulated) -> None:
-    port = cluster.free_port()
+    port = processes.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         await eventually(lambda: "connect" in node.not_ready())  # longer than START_SECONDS here, and it still waits
         await eventually(lambda: node.watches["node"].disconnected_for() > 2 * 0.5)
@@ -47,7 +46,7 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServ
 
 
 async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, gpus: Simulated) -> None:
-    port = cluster.free_port()
+    port = processes.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
@@ -63,14 +62,14 @@ async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, g
 
 async def test_after_etcd_was_put_back_the_node_says_what_it_must_again(server: ApiServer, gpus: Simulated) -> None:
     """The older copy knows neither its GPUs nor its pods, and its revisions are lower."""
-    port = cluster.free_port()
+    port = processes.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
             bound(server, "later", 1000, on="GPU-0")
             await eventually(lambda: node.pods.pods)
         async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as older:
-            cluster.create(older, world.node())
+            processes.create(older, world.node())
             async with FaultProxy(older.url, port=port):
                 await until(older, lambda: capacity(older) == FULL)
                 await eventually(lambda: not node.pods.pods)
@@ -80,18 +79,18 @@ async def test_after_etcd_was_put_back_the_node_says_what_it_must_again(server: 
 async def test_an_api_server_that_does_not_let_us_in_ends_it(
     quick: None, gpus: Simulated, code: int, reason: str
 ) -> None:
-    async with apiserver.serve() as refusing:
+    async with scripted_api.serve() as refusing:
         for path in ("/api/v1/nodes", "/api/v1/pods"):
-            refusing.on(f"GET {path}", apiserver.refuse(code, reason))
+            refusing.on(f"GET {path}", scripted_api.refuse(code, reason))
         error = await refusal(refusing.url, gpus)
         assert isinstance(error, KubeError)
         assert str(code) in error.why
 
 
 async def test_a_busy_api_server_is_waited_for(quick: None, gpus: Simulated) -> None:
-    async with apiserver.serve() as busy:
+    async with scripted_api.serve() as busy:
         for path in ("/api/v1/nodes", "/api/v1/pods"):
-            busy.on(f"GET {path}", apiserver.refuse(503, "ServiceUnavailable"))
+            busy.on(f"GET {path}", scripted_api.refuse(503, "ServiceUnavailable"))
         async with running(busy.url, gpus) as node:
             await eventually(lambda: node.watches["node"].disconnected_for() > 2 * 0.5)
             assert "503" in node.not_ready()
@@ -118,7 +117,7 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
         for uuid in [d.uuid for d in await gpus.devices() if d.uuid not in ("GPU-0", "GPU-1")]:
             gpus.lose(uuid)
         for name in [pod["metadata"]["name"] for pod in _pods(server)]:
-            cluster.delete(server, name)
+            processes.delete(server, name)
         bound(server, "last", 1000, on="GPU-0", facts=facts)
         await until(server, lambda: capacity(server) == FULL and set(_well(server)) >= {"GPU-0", "GPU-1"})
         await eventually(lambda: node.not_ready() == "")
@@ -130,7 +129,7 @@ def _something_happens(dice: random.Random, server: ApiServer, gpus: Simulated, 
             bound(server, f"p{dice.random()}", dice.choice((500, 1000)), on="GPU-0", facts=facts)
         case 1:
             for pod in _pods(server)[:2]:
-                cluster.delete(server, pod["metadata"]["name"])
+                processes.delete(server, pod["metadata"]["name"])
         case 2:
             gpus.report(Xid(dice.choice(("GPU-0", "GPU-1", None)), dice.choice((31, 48, 79))))
         case 3:

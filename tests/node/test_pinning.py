@@ -10,8 +10,8 @@ from gpushare.kube.client import MUTATING_POLICIES
 from gpushare.node import pinning
 from gpushare.node.pinning import Asked
 from gpushare.obs.errors import BAD_INPUT, UserError
-from tests.deploy import manifests
-from tests.kube.apiserver import FakeTime, answer, cut, refuse, serve_api
+from tests.support import manifests
+from tests.support.scripted_api import FakeTime, answer, cut, refuse, serve_api
 
 POLICY = f"GET {MUTATING_POLICIES}/{pinning.POLICY}"
 THERE = answer({"kind": "MutatingAdmissionPolicy", "metadata": {"name": pinning.POLICY}})

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpushare.core.facts import names
 from gpushare.core.steps import finish
-from tests.scenarios.objects import Object, known
 from tests.scenarios.world import World
+from tests.support.objects import Object, known
 
 WORDS = {
     "expect", "fits", "free", "held", "woken", "annotations", "events", "explain", "inspect", "answer", "scores",

@@ -16,7 +16,7 @@ import msgspec
 from gpushare.core.facts import objects
 from gpushare.kube import client, models
 from gpushare.kube.errors import ApiError, Unreachable
-from tests.scenarios.objects import Object
+from tests.support.objects import Object
 
 START = 1000.0
 

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gpushare.core.facts import names
-from tests.scenarios import checks, cluster, objects
+from tests.scenarios import checks, cluster
 from tests.scenarios.checks import Outcome
-from tests.scenarios.objects import Object
 from tests.scenarios.world import World
+from tests.support import objects
+from tests.support.objects import Object
 
 SCENARIO_WORDS = {"name", "covers", "broken", "extender", "nodes", "pods", "steps", "shrinks", *checks.WORDS}
 EXTENDER_WORDS = {"policy", "unit"}

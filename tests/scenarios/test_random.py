@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import cluster, objects
+from tests.scenarios import cluster
 from tests.scenarios.driver import Deeds
-from tests.scenarios.objects import Object
 from tests.scenarios.world import World
+from tests.support import objects
+from tests.support.objects import Object
 
 SEEDS = 40
 QUIET = 70  # seconds without a wake-up, after which everything has come to rest

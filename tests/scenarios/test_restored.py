@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gpushare.core.ledger.state import State
-from tests.scenarios import objects
 from tests.scenarios.cluster import Loop
 from tests.scenarios.world import World
+from tests.support import objects
 
 
 def told(story: Callable[[World], Awaitable[None]]) -> None:

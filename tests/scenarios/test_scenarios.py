@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.scenarios import driver
-from tests.scenarios.objects import Object
+from tests.support.objects import Object
 
 FOLDER = Path(__file__).parent
 

@@ -27,8 +27,9 @@ from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from gpushare.kube.errors import ApiError
 from gpushare.kube.events import Recorder
-from tests.scenarios import cluster, objects
-from tests.scenarios.objects import Object
+from tests.scenarios import cluster
+from tests.support import objects
+from tests.support.objects import Object
 
 KINDS: dict[str, type[Any]] = {"pods": Pod, "nodes": Node, "maps": ConfigMap}
 UNREADY = "the cluster is not read yet"

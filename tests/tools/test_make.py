@@ -16,7 +16,7 @@ SUMMARY = """\
 ..F..E
 =========================== short test summary info ============================
 FAILED tests/core/test_fit.py::test_two_binds_never_get_the_same_memory - assert 1 == 2
-ERROR tests/kube/test_auth.py::test_a_token_is_read_again[no file] - OSError: gone - really
+ERROR tests/kube/auth/test_login.py::test_a_token_is_read_again[no file] - OSError: gone - really
 1 failed, 1202 passed, 1 warning, 1 error in 38.20s
 """
 
@@ -191,7 +191,7 @@ def test_every_failed_check_is_named_with_its_first_complaint(root: Path, capsys
 
 
 def pretend_programs(root: Path, script: str) -> None:
-    """A Python that answers as tests.e2e.binaries would: `$3` says what to do, `$4` for which target or program."""
+    """Answers as tests.e2e.harness.binaries would: `$3` says what to do, `$4` for which target or program."""
     python = Path(make.program(root, "python"))
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n{script}\n")

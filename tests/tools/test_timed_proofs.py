@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e import timed
-from tests.e2e.figures import Figures
+from tests.e2e.harness import timed
+from tests.e2e.harness.figures import Figures
 
 LIMIT = 1.0
 

@@ -1,6 +1,6 @@
 """A cluster in a few words for tests of `why`, and a source that answers as its API server would.
 
-Words of `tests.scenarios.objects`, and those that only `why` looks at: taints, labels, CPU, gates, waiting containers.
+Words of `tests.support.objects`, and those that only `why` looks at: taints, labels, CPU, gates, waiting containers.
 """
 
 import copy
@@ -21,8 +21,8 @@ from gpushare.devcluster.apiserver.kinds import admission
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
 from gpushare.view.source import Forbidden, NotFound
-from tests.scenarios import objects
-from tests.scenarios.objects import Object
+from tests.support import objects
+from tests.support.objects import Object
 
 HERE = Path(__file__).parent
 SHIPPED = list(yaml.safe_load_all((HERE.parents[2] / "deploy" / "admission.yaml").read_text()))
@@ -187,7 +187,7 @@ def pod(given: Object) -> Object:
         status |= {"reason": given["reason"], "message": given.get("message")}
     for word, key in (("waiting", "containerStatuses"), ("init_waiting", "initContainerStatuses")):
         found = given.get(word, {})
-        status[key] = [{"name": name, "state": {"waiting": {"reason": command}}} for name, why in found.items()]
+        status[key] = [{"name": name, "state": {"waiting": {"reason": why}}} for name, why in found.items()]
     return made
 
 

@@ -3,9 +3,9 @@
 It does around an extender what kube-scheduler 1.36 does: one pod at a time, its own checks (`core.facts.intree`:
 cordon, taints, nodeSelector, required node affinity, totals), the extender's filter and prioritize, the pod assumed on
 its node at once, the binding beside the next cycle; a sentence in the pod's condition when nothing fits, and another
-try when that may have changed. The same scenarios run against both (`tests/scheduling`). What it does not have:
-preemption and nominated nodes, preferred affinity, affinity to pods, spreading, volumes, ports, claims, more than one
-score, a choice among equals by chance.
+try when that may have changed. The same scenarios run against both (`tests/contracts/scheduling`). What it does not
+have: preemption and nominated nodes, preferred affinity, affinity to pods, spreading, volumes, ports, claims, more than
+one score, a choice among equals by chance.
 
     async with Scheduler(access, extender_url="http://127.0.0.1:12345/gpushare-scheduler"):
         ...

@@ -1,0 +1,212 @@
+"""Annotations are written for every reader there is, and read from every writer, and never trusted with amounts."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Request, Role
+from gpushare.core.placement import gpu_choice
+from tests.core import strategies
+from tests.support.builders import asks, bound, facts, node, pod
+
+SERVED = (Pin.DIRECT, Pin.PLUGIN)
+
+
+def noted(*memory: int, where: NodeFacts, **notes: str) -> pod_gpus.Charges | None:
+    keys = {"idx": names.ALIYUN_IDX, "allocation": names.ALLOCATION}
+    return pod_gpus.read(pod(*memory, direct=False, on=where.name, notes={keys[k]: v for k, v in notes.items()}), where)
+
+
+@given(st.data(), strategies.POLICIES)
+@settings(max_examples=400)
+def test_what_is_written_is_read_back_for_any_plan(data: st.DataObject, policy: str) -> None:
+    room = data.draw(strategies.rooms(pins=SERVED))
+    request = data.draw(strategies.api_requests(pin=room.facts.pin))
+    places = gpu_choice.plan(request, room, policy)
+    if places is not None:
+        seen = bound(PodFacts("u", "default", "p", request), room.facts, places)
+        assert pod_gpus.read(seen, room.facts) == gpu_choice.charges(request.shares, room.facts.gpus, places)
+
+
+def test_what_is_written_for_a_node_of_the_original_is_read_back() -> None:
+    where = facts(15, 15, pin="original")
+    seen = bound(pod(4, direct=False), where, ((1,),))
+    assert pod_gpus.read(seen, where) == ((1, 4),)
+
+
+@given(st.data(), strategies.POLICIES)
+def test_annotations_choose_gpus_and_never_amounts(data: st.DataObject, policy: str) -> None:
+    """Whatever of a valid set of annotations is lost, what is read is all that the spec asks, or nothing."""
+    room = data.draw(strategies.rooms(pins=SERVED))
+    request = data.draw(strategies.api_requests(pin=room.facts.pin))
+    places = gpu_choice.plan(request, room, policy)
+    if places is not None:
+        seen = bound(PodFacts("u", "default", "p", request), room.facts, places)
+        kept = data.draw(st.sets(st.sampled_from([key for key, _ in seen.notes])))
+        less = msgspec.structs.replace(seen, notes=tuple(note for note in seen.notes if note[0] in kept))
+        charges = pod_gpus.read(less, room.facts)
+        stays = sum(share.units for share in request.shares if share.role is not Role.INIT)
+        assert charges is None or sum(amount for _, amount in charges) >= stays
+
+
+def test_a_binding_carries_the_originals_annotations_and_ours() -> None:
+    where = facts(8000, 9000, name="a", indices=[3, 5])
+    notes = pod_gpus.write(asks(4000, 6000), where, ((0,), (1,)), extender="0a1b2c3d", nanoseconds=17)
+    assert notes == {
+        names.ALIYUN_IDX: "3", names.ALIYUN_POD: "10000", names.ALIYUN_DEV: "8000", names.ALIYUN_ASSIGNED: "false",
+        names.ALIYUN_ASSUME_TIME: "17", names.ALLOCATION: '{"0":{"3":4000},"1":{"5":6000}}', names.EXTENDER: "0a1b2c3d",
+        "gpushare.io/visible-0": "GPU-a-0", "gpushare.io/visible-1": "GPU-a-1",
+    }  # fmt: skip
+
+
+def test_what_init_containers_hold_beyond_the_others_stands_under_the_largest() -> None:
+    request, where = asks(4000, init=[6000, 5000], direct=False), facts(8000, pin="plugin")
+    assert pod_gpus.allocation(request.shares, where, ((0,), (0,), (0,))) == {"0": {"0": 4000}, "1": {"0": 2000}}
+
+
+def test_init_containers_that_hold_nothing_more_are_left_out() -> None:
+    request, where = asks(7000, init=[6000], direct=False), facts(8000, pin="plugin")
+    assert pod_gpus.allocation(request.shares, where, ((0,), (0,))) == {"0": {"0": 7000}}
+
+
+@pytest.mark.parametrize("pin", ["original", "plugin", "direct"])
+def test_the_originals_index_alone_puts_all_containers_there(pin: str) -> None:
+    where = facts(8000, 8000, pin=pin)
+    assert noted(3000, 2000, where=where, idx="1") == ((1, 5000),)
+
+
+@pytest.mark.parametrize("idx", ["2", "-1", "", "one", "0x1", "99999999999", "１"])
+def test_an_index_that_names_no_gpu_means_nothing(idx: str) -> None:
+    assert noted(3000, where=facts(8000, 8000, pin="plugin"), idx=idx) is None
+
+
+@pytest.mark.parametrize(
+    "allocation",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"0":3000}',
+        '{"0":{"1":2999}}',
+        '{"0":{"7":3000}}',
+        '{"1":{"1":3000}}',
+        "{}",
+        '{"0":{"1":1500,"0":1501}}',
+        '{"0":{"1":3000},"4":{"0":1}}',
+        '{"0":{"1":-3000}}',
+        '{"0":{"1":"3000"}}',
+        "[" * 9999,
+    ],
+)
+def test_an_allocation_that_does_not_match_the_spec_means_nothing(allocation: str) -> None:
+    assert noted(3000, where=facts(8000, 8000, pin="plugin"), allocation=allocation) is None
+
+
+def test_annotations_that_contradict_each_other_mean_nothing() -> None:
+    where = facts(8000, 8000, pin="plugin")
+    assert noted(3000, where=where, allocation='{"0":{"1":3000}}', idx="1") == ((1, 3000),)
+    assert noted(3000, where=where, allocation='{"0":{"1":3000}}', idx="0") is None
+
+
+def test_a_directly_pinned_pod_is_where_its_uuids_say_even_if_indices_shift() -> None:
+    before = facts(8000, 8000, uuids=["A", "B"])
+    seen = bound(pod(3000), before, ((1,),))
+    assert pod_gpus.read(seen, facts(8000, uuids=["B"])) == ((0, 3000),)
+    assert pod_gpus.read(seen, facts(8000, uuids=["C"])) is None
+
+
+def test_a_whole_gpu_is_as_large_as_it_is_now() -> None:
+    seen = bound(pod(whole=1, direct=False), facts(8000, 8000, pin="plugin"), ((1,),))
+    assert pod_gpus.read(seen, facts(8000, 7000, pin="plugin")) == ((1, 7000),)
+
+
+def test_a_node_without_annotation_has_equal_gpus() -> None:
+    read = facts(15, 15, pin="original")
+    assert (read.pin, read.unit, [gpu.total for gpu in read.gpus]) == (Pin.ORIGINAL, "GiB", [15, 15])
+    assert facts(16276, pin="original").unit == "MiB"
+    assert facts(192, pin="original").unit == "GiB"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"v": 2},
+        {"unit": "MB"},
+        {"pin": "original"},
+        {"pin": "?"},
+        {"gpus": 3},
+        {"gpus": [{"i": 0}]},
+        {"gpus": [{"i": 0, "uuid": "A", "total": 1}, {"i": 0, "uuid": "B", "total": 1}]},
+        {"gpus": [{"i": 0, "uuid": "A", "total": -1}]},
+        {"gpus": [{"i": 0, "uuid": "A", "total": 1 << 40}]},
+    ],
+)
+def test_a_nonsensical_annotation_is_no_annotation(change: dict[str, Any]) -> None:
+    bad = node(8000)
+    assert bad.metadata.annotations is not None
+    published = json.loads(bad.metadata.annotations[names.NODE_GPUS]) | change
+    bad.metadata.annotations[names.NODE_GPUS] = json.dumps(published)
+    read = pod_gpus.node_facts(bad, frozenset())
+    assert read is not None
+    assert read.pin is Pin.ORIGINAL
+
+
+@given(st.text())
+def test_garbage_in_annotations_never_raises(text: str) -> None:
+    bad = node(8000)
+    bad.metadata.annotations = {names.NODE_GPUS: text}
+    pod_gpus.node_facts(bad, frozenset())
+    pod_gpus.contradicts(bad)
+    keys = (names.ALIYUN_IDX, names.ALLOCATION, "gpushare.io/visible-0")
+    for where in (facts(8000), facts(8000, pin="plugin")):
+        pod_gpus.read(pod(5, on="n", notes=dict.fromkeys(keys, text)), where)
+    pod_gpus.sick_gpus(objects.ConfigMap(data={names.UNHEALTHY_KEY: text}))
+
+
+@pytest.mark.parametrize(
+    ("written", "sick"),
+    [("0,2", {0, 2}), ("", set()), (" 1 ", {1}), ("x,1,,-3,1.5, 2", {1, 2}), ("0x1", set()), ("999999999999", set())],
+)
+def test_garbage_in_the_list_of_unhealthy_gpus_harms_nobody(written: str, sick: set[int]) -> None:
+    assert pod_gpus.sick_gpus(objects.ConfigMap(data={names.UNHEALTHY_KEY: written})) == sick
+    assert pod_gpus.sick_gpus(objects.ConfigMap()) == set()
+
+
+def test_capacity_may_be_anything_from_the_well_gpus_to_all() -> None:
+    assert not pod_gpus.contradicts(node(8000, 8000))
+    assert not pod_gpus.contradicts(node(8000, 8000, sick=[1], capacity=8000))
+    assert not pod_gpus.contradicts(node(8000, 8000, sick=[1], capacity=11000))
+    assert pod_gpus.contradicts(node(8000, 8000, capacity=8000))
+    assert pod_gpus.contradicts(node(8000, 8000, capacity=15))
+    assert not pod_gpus.contradicts(node(8000, 8000, capacity=0))
+
+
+def test_nodes_where_nothing_may_go_say_why() -> None:
+    assert facts(8000).blocked is None
+    assert [made.blocked.code for made in (facts(8000, nvidia=8), facts(8000, state="draining")) if made.blocked] == [
+        "NvidiaToo", "PluginDown",
+    ]  # fmt: skip
+    down = node(8000)
+    down.status.allocatable = {names.GPU_MEM: "0"}
+    read = pod_gpus.node_facts(down, frozenset())
+    assert read is not None
+    assert read.blocked is not None
+    assert read.blocked.code == "PluginDown"
+
+
+def test_a_slim_node_says_the_same() -> None:
+    for made in (node(8000, 9000, sick=[1]), node(15, 15, pin="original"), node(8000, nvidia=1)):
+        assert pod_gpus.node_facts(pod_gpus.slim(made), frozenset()) == pod_gpus.node_facts(made, frozenset())
+
+
+def test_a_request_without_a_claim_has_no_place() -> None:
+    seen = pod(containers=[], on="n")
+    assert not isinstance(seen.claim, Request)
+    assert pod_gpus.read(seen, facts(8000)) is None

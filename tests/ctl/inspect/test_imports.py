@@ -1,0 +1,53 @@
+"""As kubectl's plugin `gpushare inspect` must start at once: what it does not need is not loaded."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ctl import worlds
+
+HEAVY = {"aiohttp", "asyncio", "dataclasses", "email", "http", "prometheus_client", "socket", "ssl", "yaml"}
+
+PROGRAM = """
+import os, sys
+from gpushare.ctl import screen
+from gpushare.ctl.inspect import command
+from gpushare.view import source
+where = screen.Screen.of(sys.stdout, sys.stderr, os.environ)
+if {terminal}:
+    where.width, where.height, where.color = 120, 40, True
+command.run(command.Options(details={details}, output={output!r}), source.Kubectl(None, None, where.waiting), where)
+print(*sorted(name.split(".")[0] for name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("terminal", "details", "output"),
+    [(False, False, ""), (True, False, ""), (True, True, ""), (False, False, "wide"), (False, False, "json")],
+)
+def test_through_kubectl_only_what_is_needed_is_imported(
+    tmp_path: Path, terminal: bool, details: bool, output: str
+) -> None:
+    nodes, pods = worlds.documented()
+    (tmp_path / "nodes").write_text(json.dumps({"items": nodes}))
+    (tmp_path / "configmaps").write_text("{}")
+    (tmp_path / "pods").write_text(json.dumps({"items": pods}))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\nexec cat "{tmp_path}/${{3##*/}}"\n')
+    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(terminal=terminal, details=details, output=output)],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert b"gpu-d" in ended.stdout
+    loaded = set(ended.stderr.decode().split())
+    assert "msgspec" in loaded
+    assert not loaded & HEAVY

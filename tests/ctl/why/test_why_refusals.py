@@ -1,0 +1,63 @@
+"""`why` has words for every refusal there is: why/refusals.yaml, and one that only a running extender knows."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare.core.explain import verdict
+from gpushare.ctl.why.text import page
+from gpushare.ctl.why.text.page import How
+from tests.core import codes
+from tests.ctl.why.cluster import HERE, NOW, Cluster, ask
+from tests.support import builders
+
+EXAMPLES: dict[str, Any] = yaml.safe_load((HERE / "refusals.yaml").read_text())
+EXAMPLES["TooHard"] = {
+    "nodes": {"a": {"gpus": [8000]}},
+    "pods": [{"name": "x", "containers": {f"c{i}": 1 for i in range(201)}}],
+    "begins": "x can never run here: placing 201 containers takes too long to work out.\n",
+    "has": "Ask for GPU memory in fewer containers",
+}
+ONLY_IN_MEMORY = {"JustRefused"}  # a node that rests is in the extender's memory, not in the API
+WORDS = {"nodes", "pods", "begins", "row", "has"}
+
+
+def test_no_refusal_is_without_an_example() -> None:
+    assert set(EXAMPLES) | ONLY_IN_MEMORY == codes.every()
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_every_refusal_has_its_words_and_its_way_out(code: str) -> None:
+    example = EXAMPLES[code]
+    assert set(example) <= WORDS
+    cluster = Cluster(example.get("nodes", {}), example["pods"])
+    said = ask(cluster, "x", output="json").json
+    assert said["code"] == code
+    answer = ask(cluster, "x")
+    assert answer.out.startswith(example["begins"])
+    assert example["has"] in answer.out
+    assert f"  {example.get('row', '')}" in answer.out
+    assert answer.code == 1
+
+
+def test_a_node_that_rests_is_left_alone_for_a_while() -> None:
+    ledger = builders.ledger(builders.facts(8))
+    ledger.observe(builders.bound(builders.pod(4, name="r"), builders.facts(8), ((0,),)), 0.0)
+    ledger.observe(builders.pod(4, name="r", on="n", phase="Failed", reason="UnexpectedAdmissionError"), 0.0)
+    said = verdict.explain(ledger, builders.pod(4, name="x"))
+    assert page.text(said, How(NOW)) == (
+        "x is Pending: there are only node(s) that refused this request just now.\n"
+        "  asks  4 MiB on one GPU (container c0)\n"
+        "\n"
+        "  NODE  GPU MEMORY (gpushare)                        THE REST (kube-scheduler)\n"
+        "  n     that refused this request just now           ok\n"
+        "\n"
+        "  kubelet refused such a pod there a moment ago. It is tried again by itself, within 5 minutes.\n"
+    )
+
+
+def test_where_nodes_refuse_for_different_reasons_the_closest_speaks() -> None:
+    nodes = {"a": {"gpus": [8000], "nvidia": 1}, "b": {"gpus": [2000]}}
+    out = ask(Cluster(nodes, [{"name": "x", "containers": {"main": 4000}}]), "x").out
+    assert out.startswith("x is Pending: the closest are node(s) that NVIDIA's plugin also hands out.\n")

@@ -1,0 +1,390 @@
+"""The stand-in scheduler around an extender that is slow, wrong or away, and an API server that drops connections."""
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from gpushare.core.facts import names
+from gpushare.core.facts.intree import Node, Pod
+from gpushare.devcluster.faults import plan
+from gpushare.devcluster.faults.proxy import FaultProxy, Plan
+from gpushare.devcluster.scheduler import extenders, placing, sinks
+from gpushare.devcluster.scheduler.cache import Cache
+from gpushare.devcluster.scheduler.queue import Queue
+from gpushare.extender.server import PREFIX
+from gpushare.kube import client
+from tests.contracts.scheduling import embedded
+from tests.contracts.scheduling.driver import Deeds
+from tests.contracts.scheduling.embedded import Embedded
+from tests.contracts.scheduling.stage import PATIENCE, condition
+from tests.e2e.harness import sight
+from tests.support import processes
+from tests.support.objects import Object
+
+Answer = Callable[[Any], Awaitable[object]]
+NODES = {"a": {"gpus": [8000], "cpu": 2}, "b": {"gpus": [8000], "cpu": 4}}
+ASKS = {"name": "x", "containers": {"main": 1000}, "cpu": 1}
+
+
+class Other:
+    """An extender that takes every node, and answers as told. `asked` are the verbs."""
+
+    def __init__(self, stage: Embedded) -> None:
+        self.asked: list[str] = []
+        self.port = processes.free_port()
+        self.answers: dict[str, Answer] = {"filter": self._all, "prioritize": self._first_is_best, "bind": self._bind}
+        self._stage = stage
+
+    async def _all(self, args: Any) -> object:
+        return {"NodeNames": args["NodeNames"], "Error": ""}
+
+    async def _first_is_best(self, args: Any) -> object:
+        return [{"Host": args["NodeNames"][0], "Score": 10}]
+
+    async def _bind(self, args: Any) -> object:
+        answer = await self._stage.api.bind(args["PodName"], args["Node"], uid=args["PodUID"])
+        return {"Error": "" if answer.code == 201 else str(answer.body)}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        app = web.Application()
+        app.router.add_post(f"{PREFIX}/{{verb}}", self._handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", self.port).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        verb = request.match_info["verb"]
+        self.asked.append(verb)
+        answer = await self.answers[verb](await request.json())
+        return answer if isinstance(answer, web.Response) else web.json_response(answer)
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Embedded]:
+    async with embedded.running() as stage:
+        stage.filter_verb = "filter"
+        await Deeds(stage).node(NODES)
+        yield stage
+
+
+@pytest.fixture
+async def other(stage: Embedded) -> AsyncIterator[Other]:
+    """The extender and the scheduler that asks it."""
+    other = Other(stage)
+    async with other.running(), stage.scheduler(other.port):
+        yield other
+
+
+async def until_said(stage: Embedded, name: str, reason: str, part: str) -> None:
+    def said() -> bool:
+        told = condition(stage.sight.pods.get(name, {}))
+        return told.get("reason") == reason and part in told["message"]
+
+    await stage.sight.until(f"{name}: {reason}, {part}", said, PATIENCE)
+
+
+def writes(stage: Embedded, end: str) -> int:
+    return sum(entry.path.endswith(end) for entry in stage.server.audit)
+
+
+# The order of things
+
+
+async def test_the_best_score_wins(stage: Embedded, other: Other) -> None:
+    await Deeds(stage).make_pod(ASKS)
+    await stage.sight.until_bound("x")
+    assert sight.node_of(stage.sight.pods["x"]) == stage.nodes["a"]
+    assert other.asked == ["filter", "prioritize", "bind"]
+
+
+async def test_a_single_node_is_not_scored(stage: Embedded, other: Other) -> None:
+    await Deeds(stage).make_pod({**ASKS, "cpu": 3})
+    await stage.sight.until_bound("x")
+    assert other.asked == ["filter", "bind"]
+
+
+async def test_a_missing_opinion_leaves_the_choice_to_the_scheduler(stage: Embedded, other: Other) -> None:
+    async def fails(_: Any) -> object:
+        return web.Response(status=500)
+
+    other.answers["prioritize"] = fails
+    await Deeds(stage).make_pod(ASKS)
+    await stage.sight.until_bound("x")
+    assert sight.node_of(stage.sight.pods["x"]) == stage.nodes["b"], "where more is free"
+
+
+async def test_a_pod_counts_from_when_it_was_placed_and_the_next_is_asked_about_meanwhile(
+    stage: Embedded, other: Other
+) -> None:
+    let_go, deeds = asyncio.Event(), Deeds(stage)
+
+    async def slow(args: Any) -> object:
+        await let_go.wait()
+        return await other._bind(args)
+
+    other.answers["bind"] = slow
+    await deeds.make_pod({**ASKS, "cpu": 3})
+    await deeds.make_pod({**ASKS, "name": "y", "cpu": 3})
+    await deeds.make_pod({**ASKS, "name": "z", "cpu": 1})
+    await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    await processes.until(lambda: other.asked.count("bind") == 2, "two bindings at a time")
+    assert not any(sight.node_of(pod) for pod in stage.sight.pods.values())
+    let_go.set()
+    await stage.sight.until_bound("x", "z")
+
+
+async def test_a_failed_binding_gives_back_what_was_assumed(stage: Embedded, other: Other) -> None:
+    refused, deeds = asyncio.Event(), Deeds(stage)
+
+    async def not_x(args: Any) -> object:
+        await refused.wait()
+        return {"Error": "no GPU any more"} if args["PodName"] == "x" else await other._bind(args)
+
+    other.answers["bind"] = not_x
+    await deeds.make_pod({**ASKS, "cpu": 3})
+    await deeds.make_pod({**ASKS, "name": "y", "cpu": 4})
+    await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    refused.set()
+    await stage.sight.until_bound("y")
+    await until_said(stage, "x", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    assert writes(stage, "/x/binding") == 0
+
+
+async def test_a_pod_that_is_bound_after_all_stays_where_it_is(stage: Embedded, other: Other) -> None:
+    """Its extender says that the binding failed, as one does whose own answer was lost."""
+
+    async def lost(args: Any) -> object:
+        await other._bind(args)
+        await stage.sight.until_bound("x")
+        return {"Error": "the answer was lost"}
+
+    other.answers["bind"] = lost
+    await Deeds(stage).make_pod({**ASKS, "cpu": 3})
+    await stage.sight.until_bound("x")
+    await Deeds(stage).make_pod({**ASKS, "name": "y", "cpu": 3})
+    await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    assert writes(stage, "/x/status") == 0
+
+
+# An extender that is wrong, slow or away
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"Error": "not synced"}, "not synced"),
+        ({"NodeNames": ["elsewhere"]}, 'claims a filtered node "elsewhere" which is not found'),
+        ({"NodeNames": 7}, "Expected"),
+        ([], "Expected"),
+        (web.Response(status=503), "code 503"),
+    ],
+)
+async def test_an_answer_that_is_none_is_an_error_and_tried_again(
+    stage: Embedded, other: Other, answer: object, said: str
+) -> None:
+    async def wrong(_: Any) -> object:
+        return answer if other.asked.count("filter") == 1 else await other._all(_)
+
+    other.answers["filter"] = wrong
+    await Deeds(stage).make_pod(ASKS)
+    await until_said(stage, "x", "SchedulerError", said)
+    await stage.sight.until_bound("x")
+    assert other.asked.count("filter") == 2
+    assert writes(stage, "/x/status") == 1
+
+
+async def test_without_any_answer_pods_wait_for_the_extender_and_others_do_not(stage: Embedded) -> None:
+    deeds, other = Deeds(stage), Other(stage)
+    async with stage.scheduler(other.port):
+        await deeds.make_pod(ASKS)
+        await until_said(stage, "x", "SchedulerError", 'filter": connection refused')
+        await deeds.make_pod({"name": "plain"})
+        await stage.sight.until_bound("plain")
+        async with other.running():
+            await stage.sight.until_bound("x")
+
+
+async def test_an_extender_that_hangs_is_not_waited_for(stage: Embedded) -> None:
+    other = Other(stage)
+
+    async def hangs(_: Any) -> object:
+        await asyncio.sleep(PATIENCE)
+        return {}
+
+    other.answers["filter"] = hangs
+    settings = extenders.Settings(f"http://127.0.0.1:{other.port}{PREFIX}", "filter", timeout=0.05)
+    async with other.running(), aiohttp.ClientSession() as session:
+        with pytest.raises(extenders.Failed, match=r"no answer within 0\.05 s"):
+            await extenders.Extender(settings, session).filter(Pod(), ["a"])
+
+
+async def test_without_an_extender_the_scheduler_binds_all(stage: Embedded) -> None:
+    async with stage.scheduler(None):
+        await Deeds(stage).make_pod(ASKS)
+        await stage.sight.until_bound("x")
+    assert names.ALLOCATION not in stage.sight.pods["x"]["metadata"].get("annotations", {})
+
+
+# A cluster that changes under its feet
+
+
+async def test_a_pod_that_is_deleted_while_it_is_asked_about_is_forgotten(stage: Embedded, other: Other) -> None:
+    deeds = Deeds(stage)
+
+    async def deletes(args: Any) -> object:
+        if args["Pod"]["metadata"]["name"] == "x":
+            await deeds.delete("x")
+            await stage.sight.until("gone", lambda: "x" in stage.sight.gone_at, PATIENCE)
+        return await other._all(args)
+
+    other.answers["filter"] = deletes
+    await deeds.make_pod({**ASKS, "cpu": 4})
+    await deeds.make_pod({**ASKS, "name": "y", "cpu": 4})
+    await stage.sight.until_bound("y")
+
+
+async def test_a_pod_that_somebody_else_binds_counts_where_it_is(stage: Embedded) -> None:
+    deeds = Deeds(stage)
+    async with stage.scheduler(None):
+        await deeds.make_pod({**ASKS, "scheduler": "somebody-else", "cpu": 3})
+        assert (await stage.api.bind("x", stage.nodes["b"])).code == 201
+        await stage.sight.until_bound("x")
+        await deeds.make_pod({"name": "y", "cpu": 4})
+        await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+        await deeds.end("x")
+        await stage.sight.until_bound("y")
+
+
+async def test_the_same_refusal_is_written_once(stage: Embedded, other: Other) -> None:
+    async def none(args: Any) -> object:
+        return {"NodeNames": [], "FailedNodes": dict.fromkeys(args["NodeNames"], "no")}
+
+    other.answers["filter"] = none
+    await Deeds(stage).pod(ASKS)
+    for turn in range(3):
+        asked = len(other.asked)
+        await Deeds(stage).label({"a": {"turn": str(turn)}})
+        await processes.until(lambda asked=asked: len(other.asked) > asked, "another try")  # type: ignore[misc]
+    assert writes(stage, "/x/status") == 1
+    assert condition(stage.sight.pods["x"])["lastTransitionTime"]
+
+
+def seen(uid: str, **more: Any) -> Pod:
+    """A pod as a watch shows it."""
+    meta, spec = {"uid": uid, **more.pop("metadata", {})}, {"schedulerName": "default-scheduler", **more}
+    return msgspec.convert({"metadata": meta, "spec": spec}, Pod)
+
+
+def test_what_a_new_list_does_not_show_is_gone() -> None:
+    stirred: list[None] = []
+    picture = sinks.Picture(Queue(), Cache(), lambda: 0.0, lambda: stirred.append(None))
+    pods, nodes = sinks.Pods(picture, ["default-scheduler"]), sinks.Nodes(picture)
+    for pod in (seen("waits"), seen("runs", nodeName="n"), seen("stays", nodeName="n")):
+        pods.upsert(pod)
+    nodes.upsert(msgspec.convert({"metadata": {"name": "n"}}, Node))
+    stirred.clear()
+    pods.relisted({"stays"})
+    nodes.relisted(set())
+    assert (picture.queue.pods, picture.cache.nodes, picture.cache.taken("n")) == ({}, {}, {"pods": 1})
+    assert len(stirred) == 2, "a pod left, and a node"
+
+
+def test_a_pod_that_ends_before_it_is_bound_is_not_tried_any_more() -> None:
+    picture = sinks.Picture(Queue(), Cache(), lambda: 0.0, lambda: None)
+    pods, ends = sinks.Pods(picture, ["default-scheduler"]), {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    pods.upsert(seen("x"))
+    pods.upsert(seen("x", metadata=ends))
+    pods.upsert(seen("y", nodeName="n", metadata=ends))
+    assert picture.queue.pods == {}
+    assert picture.cache.taken("n") == {"pods": 1}, "a bound one stays until it has ended"
+
+
+@pytest.mark.parametrize("slow", ["/api/v1/pods", "/api/v1/nodes"])
+async def test_nothing_is_decided_before_all_pods_and_nodes_are_known(stage: Embedded, slow: str) -> None:
+    deeds, many = Deeds(stage), [f"z-{number:02}" for number in range(2 * client.FIRST_PAGE)]
+    for name in many:
+        await deeds.make_pod({"name": name, "cpu": "50m", "scheduler": "somebody-else"})
+        assert (await stage.api.bind(name, stage.nodes["b"])).code == 201
+    await deeds.make_pod({"name": "a", "cpu": "2500m"})  # fits beside the first page
+    slowly = Plan({plan.LATENCY: 1.0}, eligible=lambda _, path: path == slow)
+    async with FaultProxy(stage.server.url, slowly) as proxy, stage.scheduler(None, proxy.url):
+        await until_said(stage, "a", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    assert writes(stage, "/a/status") == 1
+
+
+async def test_everything_is_bound_once_through_lost_watches_and_refused_requests(stage: Embedded) -> None:
+    faults = Plan(
+        {plan.WATCH_CUT: 0.8, plan.WATCH_REPEAT: 0.2, plan.SERVER_ERROR: 0.1, plan.LOST_REPLY: 0.1},
+        watch_seconds=(0.01, 0.3),
+    )
+    deeds, count = Deeds(stage), 30
+    async with FaultProxy(stage.server.url, faults, seed=3) as proxy, stage.scheduling(proxy.url):
+        for number in range(count):
+            words: Object = {"name": f"gpu-{number}", "containers": {"main": 1000}}
+            await deeds.make_pod(words if number % 2 else {"name": f"cpu-{number}", "cpu": "100m"})
+        await stage.sight.until("all bound", lambda: len(stage.sight.bound_at) == count, 60)
+        proxy.plan = Plan()
+        assert proxy.counts[plan.WATCH_CUT] > 2
+    taken: Counter[str] = Counter()
+    for pod in stage.sight.pods.values():
+        for shares in json.loads(pod["metadata"].get("annotations", {}).get(names.ALLOCATION, "{}")).values():
+            taken[sight.node_of(pod)] += sum(shares.values())
+    assert sum(taken.values()) == count // 2 * 1000
+
+
+# Beginning and end
+
+
+async def test_it_ends_at_once_whatever_is_under_way(stage: Embedded) -> None:
+    other = Other(stage)
+
+    async def hangs(_: Any) -> object:
+        await asyncio.sleep(PATIENCE)
+        return {}
+
+    other.answers["bind"] = hangs
+    async with other.running(), asyncio.timeout(PATIENCE / 2), stage.scheduler(other.port):
+        await Deeds(stage).make_pod(ASKS)
+        await processes.until(lambda: "bind" in other.asked, "the binding")
+
+
+async def test_a_bug_in_it_ends_the_block(stage: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> str:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(placing, "place", broken)
+    await Deeds(stage).make_pod({"name": "x"})
+    with pytest.raises(ExceptionGroup) as caught:
+        async with stage.scheduler(None):
+            await asyncio.sleep(PATIENCE)
+    assert caught.group_contains(RuntimeError, match="a bug")
+
+
+async def test_an_error_of_the_block_stays_what_it_is(stage: Embedded) -> None:
+    with pytest.raises(KeyError):
+        async with stage.scheduler(None):
+            raise KeyError
+
+
+def test_an_extender_is_asked_about_whoever_names_what_it_manages() -> None:
+    def interested(**resources: Any) -> bool:
+        given = {"spec": {"initContainers": [{"name": "a"}, {"name": "b", "resources": resources}]}}
+        return extenders.Extender(extenders.Settings("u"), None).interested(msgspec.convert(given, Pod))  # type: ignore[arg-type]
+
+    assert interested(limits={names.GPU_MEM: "0"})
+    assert interested(requests={names.GPU_COUNT: "1"})
+    assert not interested(limits={"cpu": "1"})
+    assert not interested()

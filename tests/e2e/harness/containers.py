@@ -1,0 +1,207 @@
+"""A machine for one kubelet, inside this one: its own processes, its own /var/lib, /var/log and /run, and containerd.
+
+Two namespaces of the kernel do it. Whatever runs in there ends when its first process ends, and its mounts are gone
+with the last one, so that nothing has to be unmounted and not even a killed run leaves anything behind but files. The
+network is the one that all of the cluster has. Started by `kubelet`; images come from `containers_images`.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.e2e.harness import binaries, processes
+from tests.e2e.harness.cluster import Failed, NotReady, run, until
+from tests.e2e.harness.processes import Process, Processes
+
+OWN = ("/var/lib", "/var/log", "/run")
+EMPTY_SECONDS = 10.0
+# The first process of a machine: orphans become its children, and `wait` takes the dead ones away.
+FIRST = "".join(f'mount --bind "$0{folder}" {folder} && ' for folder in OWN) + "{ sleep infinity & wait; }"
+NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
+  "type": "host-local", "subnet": "10.88.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}}]}"""
+CONFIGURATION = """
+version = 2
+disabled_plugins = ["io.containerd.internal.v1.opt"] # it would make /opt/containerd
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  snapshotter = "{snapshotter}"
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "{plugins}"
+  conf_dir = "/run/cni"
+"""
+
+
+class Machine:
+    def __init__(self, folder: Path, running: Processes, pause: str) -> None:
+        self.folder, self.processes = folder, running
+        self.cgroup = f"gpushare-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+        self._pause, self._snapshotter = pause, ""
+        self._machine: Process | None = None
+        self._containerd: Process | None = None
+
+    async def start(self) -> None:
+        self._clean()
+        for folder in (*OWN, "/run/cni", "/var/lib/kubelet"):
+            self.inside(folder).mkdir(parents=True, exist_ok=True)
+        self._snapshotter = await _snapshotter(self.folder)
+        for hierarchy in hierarchies():
+            (hierarchy / self.cgroup).mkdir(exist_ok=True)
+        self._machine = self.processes.start(
+            "machine", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+            "--propagation", "private", "sh", "-c", FIRST, self.folder,
+        )  # fmt: skip
+        self.inside("/run/cni/pods.conflist").write_text(NETWORK)
+        configuration = self.folder / "containerd.toml"
+        configuration.write_text(
+            CONFIGURATION.format(
+                pause=self._pause, plugins=binaries.packaged("usr/lib/cni"), snapshotter=self._snapshotter
+            )
+        )
+        await until("the machine", self._is_mounted, self._machine)
+        self._containerd = self.run_in("containerd", binaries.packaged("usr/bin/containerd"), "-c", configuration)
+        await until("containerd", self._has_containerd, self._containerd)
+
+    async def stop(self) -> None:
+        """Ends all that is in there: with the first process all others die, and it is the last to go."""
+        first = _children(self._machine.popen.pid) if self._machine is not None else []
+        for process in (self._machine, self._containerd):
+            if process is not None:
+                await self.processes.end(process, signal.SIGKILL)
+        await asyncio.to_thread(_until_gone, first)
+        await asyncio.to_thread(self._clean)
+
+    def inside(self, path: str) -> Path:
+        """Where a path of the machine's own folders is for everybody else."""
+        return self.folder / path.lstrip("/")
+
+    @property
+    def first(self) -> int:
+        """The id of its first process, for everybody else."""
+        assert self._machine is not None
+        (first,) = _children(self._machine.popen.pid)
+        return first
+
+    # What runs in there
+
+    def run_in(self, name: str, *command: str | Path) -> Process:
+        return self.processes.start(name, *self._entering(), *command, environment=_environment())
+
+    async def end(self, process: Process, number: signal.Signals = signal.SIGTERM) -> None:
+        """The process itself, not the one that entered for it; that one ends with it."""
+        for pid in _children(process.popen.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        patience_ends = time.monotonic() + processes.PATIENCE
+        while process.running:
+            if time.monotonic() > patience_ends:
+                raise NotReady(f"{process.name} does not end; {process.log}:\n{process.tail()}")
+            await asyncio.sleep(0.02)
+        await self.processes.end(process)
+
+    async def import_image(self, archive: Path) -> None:
+        """With the name it has."""
+        await self.ctr("images", "import", f"--snapshotter={self._snapshotter}", str(archive))
+
+    async def kill_container(self, container: str) -> None:
+        """By the id that a pod's status has; as the kernel does it when memory runs out."""
+        await self.ctr("tasks", "kill", "--signal", "SIGKILL", container.partition("://")[2])
+
+    async def kill_all_containers(self) -> None:
+        """As when the power goes."""
+        for container in (await self.ctr("tasks", "list", "--quiet")).split():
+            with contextlib.suppress(Failed):  # it went with another one
+                await self.ctr("tasks", "kill", "--signal", "SIGKILL", container)
+
+    async def ctr(self, *arguments: str) -> str:
+        program = str(binaries.packaged("usr/bin/ctr"))
+        return await run([*map(str, self._entering()), program, "--namespace=k8s.io", *arguments])
+
+    def _entering(self) -> list[str]:
+        return ["nsenter", f"--target={self.first}", "--mount", "--pid", "--"]
+
+    # Waiting and cleaning
+
+    async def _is_mounted(self) -> bool:
+        assert self._machine is not None
+        return any(_has_own_folders(first) for first in _children(self._machine.popen.pid))
+
+    async def _has_containerd(self) -> bool:
+        with contextlib.suppress(Failed):
+            return bool(await self.ctr("version"))
+        return False
+
+    def _clean(self) -> None:
+        """Cgroups outlive their processes, and the kernel needs a moment to see that these are gone."""
+        patience_ends = time.monotonic() + EMPTY_SECONDS
+        for top in (hierarchy / self.cgroup for hierarchy in hierarchies()):
+            while top.exists():
+                try:
+                    for folder in _bottom_up(top):
+                        folder.rmdir()
+                except OSError:
+                    if time.monotonic() > patience_ends:
+                        raise
+                    time.sleep(0.05)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def _snapshotter(folder: Path) -> str:
+    """The fast one if the file system can do it, else the one that copies."""
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        names = {name: Path(work) / name for name in ("lowerdir", "upperdir", "workdir", "merged")}
+        for path in names.values():
+            path.mkdir()
+        merged = names.pop("merged")
+        options = ",".join(f"{name}={path}" for name, path in names.items())
+        try:
+            await run(["unshare", "--mount", "mount", "-t", "overlay", "-o", options, "overlay", str(merged)])
+        except Failed:
+            return "native"
+    return "overlayfs"
+
+
+def _environment() -> dict[str, str]:
+    path = ":".join(str(binaries.packaged(folder)) for folder in ("usr/bin", "usr/sbin"))
+    return {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
+
+
+def _has_own_folders(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        mounted = {line.split()[1] for line in Path(f"/proc/{pid}/mounts").read_text().splitlines()}
+        return mounted.issuperset(OWN)
+    return False
+
+
+def _until_gone(pids: list[int]) -> None:
+    patience_ends = time.monotonic() + processes.GONE_SECONDS
+    while any(map(processes.start_time, pids)) and time.monotonic() < patience_ends:
+        time.sleep(0.02)
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def hierarchies() -> list[Path]:
+    """Where cgroups are: several trees of version 1, or the one of version 2; many machines have both."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
+
+
+def _bottom_up(top: Path) -> Iterator[Path]:
+    for folder in top.iterdir():
+        if folder.is_dir():
+            yield from _bottom_up(folder)
+    yield top

@@ -1,0 +1,249 @@
+"""All of gpushare on the real node, as pods from deploy/: the extender, the component that publishes GPUs, policies.
+
+Only kube-scheduler is a process, as on machines that run it from a unit file. The GPUs are those of a stand-in for
+NVIDIA's library (tests/support/nvml) and can be changed while everything runs. Made by `staged` for the tests of one
+file, and by `play`.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import aiohttp
+
+from gpushare.core.facts import names
+from gpushare.core.facts.model import Unit
+from tests.e2e.harness import shipped
+from tests.e2e.harness.cluster import NODE, Failed, NotReady
+from tests.e2e.harness.containers_images import SMALL
+from tests.e2e.harness.kubelet import Node
+from tests.support.nvml import build, state
+from tests.support.objects import quantity
+
+Object = dict[str, Any]
+EXTENDER = "extender.yaml"
+PIN, GUARD, OWN_NODE = "admission.yaml", "guard.yaml", "node-guard.yaml"
+PATIENCE = 90.0  # a GPU that was sick is well again only after a minute
+
+
+class Stage:
+    """`component` are the files of deploy/ that make the node's GPUs known; `policies` are in force meanwhile."""
+
+    def __init__(self, node: Node, component: Sequence[str], policies: Sequence[str], unit: Unit) -> None:
+        self.node, self.cluster, self.unit = node, node.cluster, unit
+        self.gpus: list[int] = []  # units of each
+        self._shown: list[int] = []  # MiB of each
+        self._component, self._policies = component, policies
+        self._mock = state.Mock(node.machine.folder / "mock" / shipped.STATE)
+        self._applied: list[Object] = []
+        self._restarts = 0  # of the component, before it was killed
+
+    async def start(self, gpus: Sequence[int]) -> None:
+        await asyncio.to_thread(build.build, self._mock.path.parent)
+        self.show(gpus)
+        for name in self._policies:
+            await self._apply(shipped.documents(name))
+        await self.until("policies are in force", self._policies_are_in_force)
+        await self._apply([d for d in self._documents(EXTENDER) if d["kind"] not in shipped.RIGHTS])
+        await self.install()
+        await self._rolled_out(f"deployment/{shipped.EXTENDER}")
+
+    async def stop(self) -> None:
+        """Nothing of it is left for others. Rights go last: who is asked to end has something to say."""
+        await self._delete([document for document in self._applied if document["kind"] in shipped.WORKLOADS])
+        await self._delete(self._applied)
+        self._applied.clear()
+
+    # The component
+
+    async def install(self) -> None:
+        """Returns when the node says what it has, and kube-scheduler can see it."""
+        await self._apply([document for name in self._component for document in self._documents(name)])
+        await self._rolled_out(f"daemonset/{self.daemonset}")
+        await self.until_published()
+
+    async def uninstall(self) -> None:
+        """As if it had never been here."""
+        documents = [document for name in self._component for document in self._documents(name)]
+        await self._delete([document for document in documents if document["kind"] in shipped.WORKLOADS])
+        await self.cluster.kubectl("annotate", "node", NODE, f"{names.NODE_GPUS}-")
+
+    async def replace_gpus(self, gpus: Sequence[int], unit: Unit | None = None) -> None:
+        """Other cards in the machine, perhaps counted in another unit: nobody remembers the old ones."""
+        await self.uninstall()
+        self.unit = unit or self.unit
+        self.show(gpus)
+        await self.install()
+
+    async def count_in(self, unit: Unit) -> None:
+        """The manifest says another unit from now on. Returns when the component is ready, whatever it counts in."""
+        self.unit = unit
+        self.show(self._shown)
+        await self._apply([document for name in self._component for document in self._documents(name)])
+        await self._rolled_out(f"daemonset/{self.daemonset}")
+
+    async def have(self, gpus: Sequence[int], unit: Unit) -> None:
+        """These, and all of them well. Not again what is there already: it takes seconds."""
+        if (list(gpus), unit) != (self._shown, self.unit):
+            await self.replace_gpus(gpus, unit)
+        await self.until_published()
+
+    def show(self, mib: Sequence[int]) -> None:
+        """These GPUs from now on."""
+        self.gpus = [amount if self.unit == "MiB" else amount // 1024 for amount in mib]
+        self._shown = list(mib)
+        self._mock.show(*(state.card(number, amount) for number, amount in enumerate(mib)))
+
+    def lose(self, number: int) -> None:
+        """This GPU is not there any more; the others move up, as the driver counts them."""
+        self._mock.show(*(state.card(other, amount) for other, amount in enumerate(self._shown) if other != number))
+
+    def forget(self) -> None:
+        """Whoever comes next gets new ones."""
+        self._shown = []
+
+    def report(self, xid: int, number: int) -> None:
+        """An error of this GPU, as the driver reports it."""
+        self._mock.xid(xid, number)
+
+    async def kill_component(self) -> None:
+        """By force, as the kernel does when memory runs out. kubelet starts it again."""
+        status = await self._component_status()
+        self._restarts = status["restartCount"]
+        await self.node.machine.kill_container(status["containerID"])
+
+    async def until_restarted(self) -> None:
+        async def restarted() -> bool:
+            status = await self._component_status()
+            return bool(status["restartCount"] > self._restarts and status["ready"])
+
+        await self.until("the component is back", restarted)
+
+    async def _component_status(self) -> Object:
+        (status,) = (await self.component())["status"]["containerStatuses"]
+        return dict(status)
+
+    async def component(self) -> Object:
+        """Its pod."""
+        pods = await self.cluster.get(f"/api/v1/namespaces/{shipped.NAMESPACE}/pods?fieldSelector=spec.nodeName={NODE}")
+        (pod,) = (p for p in pods["items"] if p["metadata"]["ownerReferences"][0]["name"] == self.daemonset)
+        return dict(pod)
+
+    @property
+    def daemonset(self) -> str:
+        (found,) = (
+            document["metadata"]["name"]
+            for name in self._component
+            for document in shipped.documents(name)
+            if document["kind"] == "DaemonSet"
+        )
+        return str(found)
+
+    # What the node says
+
+    async def published(self) -> Object:
+        """The annotation by which the node makes its GPUs known."""
+        node = await self.node.object()
+        published: Object = json.loads(node["metadata"]["annotations"][names.NODE_GPUS])
+        return published
+
+    async def is_published(self) -> bool:
+        """All its memory is there to be given out."""
+        node = await self.node.object()
+        if names.NODE_GPUS not in node["metadata"].get("annotations", {}):
+            return False
+        totals = [gpu["total"] for gpu in (await self.published())["gpus"]]
+        return totals == self.gpus and await self.offers(sum(totals))
+
+    async def offers(self, units: int) -> bool:
+        """So much is there to be given out."""
+        allocatable: Object = (await self.node.object())["status"]["allocatable"]
+        return bool(allocatable.get(names.GPU_MEM, "0") == quantity(units))
+
+    async def is_sick(self, gpu: int) -> bool:
+        """So the node says."""
+        return not (await self.published())["gpus"][gpu]["ok"]
+
+    async def until_published(self) -> None:
+        await self.until("the node offers its memory", self.is_published)
+
+    async def uuids(self) -> list[str]:
+        return list(await self.totals())
+
+    async def totals(self) -> dict[str, int]:
+        """By uuid, in the order of their indices."""
+        return {gpu["uuid"]: gpu["total"] for gpu in (await self.published())["gpus"]}
+
+    # Applying and waiting
+
+    def _documents(self, name: str) -> list[Object]:
+        """As shipped, for this machine and in our unit."""
+        documents = [shipped.for_test_machine(document, self._mock.path.parent) for document in shipped.documents(name)]
+        return [shipped.counting_in(self.unit, document) for document in documents]
+
+    async def _apply(self, documents: list[Object]) -> None:
+        self._applied += [document for document in documents if document not in self._applied]
+        await self.cluster.apply(*documents)
+
+    async def _delete(self, documents: list[Object]) -> None:
+        """Their pods, too, are gone then."""
+        if not documents:
+            return
+        self.node.keep_logs()
+        given = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+        words = ("--ignore-not-found", "--cascade=foreground", f"--timeout={PATIENCE:.0f}s")
+        await self.cluster.kubectl("delete", "-f", "-", *words, given=given)
+
+    async def _rolled_out(self, what: str) -> None:
+        where = ("--namespace", shipped.NAMESPACE, what)
+        try:
+            await self.cluster.kubectl("rollout", "status", *where, f"--timeout={PATIENCE:.0f}s")
+        except Failed as failed:
+            raise NotReady(f"{failed}\nits log:\n{await self.cluster.kubectl('logs', *where, '--tail=20')}") from None
+
+    async def _policies_are_in_force(self) -> bool:
+        container = {"name": "main", "image": SMALL, "resources": {"limits": {names.GPU_MEM: "1"}}}
+        pod: Object = {"metadata": {"name": "trial"}, "spec": {"containers": [container]}}
+        path = "/api/v1/namespaces/default/pods?dryRun=All"
+        made = await self.cluster.call("POST", path, pod)
+        pinned = bool(made["spec"]["containers"][0].get("env"))
+        pod["metadata"]["annotations"] = {names.ALIYUN_IDX: "0"}
+        guarded = False
+        try:
+            await self.cluster.call("POST", path, pod)
+        except aiohttp.ClientResponseError as refused:
+            guarded = refused.status == 403
+        return (pinned, guarded) == (PIN in self._policies, GUARD in self._policies)
+
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
+        patience_ends = time.monotonic() + seconds
+        while not await condition():
+            assert time.monotonic() < patience_ends, f"not within {seconds:.0f} s: {what}"
+            await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def staged(
+    node: Node, gpus: Sequence[int], component: Sequence[str], policies: Sequence[str] = (), unit: Unit = "MiB"
+) -> AsyncIterator[Stage]:
+    """With a scheduler, without which no pod of ours would get to the node."""
+    stage = Stage(node, component, policies, unit)
+    async with node.cluster.scheduler():
+        try:
+            await stage.start(gpus)
+            yield stage
+        finally:
+            await stage.stop()
+
+
+def for_module(node: Node, gpus: Sequence[int], component: Sequence[str], **words: Any) -> Iterator[Stage]:
+    """`staged`, for a fixture of a whole file: tests come with an event loop each, it has one of its own."""
+    with asyncio.Runner() as runner:
+        stack = contextlib.AsyncExitStack()
+        try:
+            yield runner.run(stack.enter_async_context(staged(node, gpus, component, **words)))
+        finally:
+            runner.run(stack.aclose())

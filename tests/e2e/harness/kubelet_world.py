@@ -1,0 +1,273 @@
+"""One test's part of the real node: pods that run, what their containers see, and what must be true of them.
+
+Made by `tenants` for every test on the real node. All its pods print their environment when they start, so that each
+container's GPUs are read from the container itself. When a test ends, whatever still runs is checked, all is deleted,
+and nothing may stay taken.
+"""
+
+import asyncio
+import collections
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from gpushare.core.facts import names
+from gpushare.node.audit import findings
+from tests.e2e.harness import objects, shipped, sight
+from tests.e2e.harness.cluster import NODE
+from tests.e2e.harness.containers_images import SMALL
+from tests.e2e.harness.kubelet_stage import Stage
+from tests.e2e.harness.world import World, gpus_of
+from tests.support.api_client import Api
+from tests.support.objects import Object
+
+EXAMPLES = shipped.DEPLOY.parent / "examples"
+RUNNING_SECONDS = 60.0
+GONE_SECONDS = 60.0
+FREE_SECONDS = 20.0
+TRUE_SECONDS = 20.0
+GRACE = 1  # seconds; nobody here needs them
+STAY = ["sh", "-c", "env; trap 'exit 0' TERM; sleep infinity & wait"]
+END = ["sh", "-c", "env"]
+
+
+class Tenants(World):
+    """Pods are written in the words of a scenario."""
+
+    def __init__(self, stage: Stage, api: Api, shown: sight.Sight) -> None:
+        super().__init__(stage.cluster, api, shown)
+        self.stage, self.node = stage, stage.node
+        self._lives: list[tuple[str, bool]] = []  # uids in the order in which they began to run, and ended
+        self._used: dict[str, dict[str, int]] = {}  # by uid, the units its containers have, by the GPU's uuid
+        self._totals: dict[str, int] = {}  # by uuid
+        shown.listeners.append(self._remember)
+
+    async def run(self, *pods: Object) -> None:
+        """Until each of them runs."""
+        await self.make_pods(*pods)
+        await self.until_running(*(words["name"] for words in pods))
+
+    async def until_running(self, *pods: str, seconds: float = RUNNING_SECONDS) -> None:
+        await self.until_taken(*pods, seconds=seconds)
+        for name in pods:
+            assert not has_failed(pod := self.sight.pods[name]), f"{name}: {pod['status']}"
+
+    async def until_taken(self, *pods: str, seconds: float = RUNNING_SECONDS) -> None:
+        """They run, or kubelet has refused them for good."""
+
+        def taken(name: str) -> bool:
+            return is_running(pod := self.sight.pods.get(name)) or (pod is not None and has_failed(pod))
+
+        await self.sight.until(f"{', '.join(pods)} run", lambda: all(map(taken, pods)), seconds)
+
+    async def delete(self, *pods: str) -> None:
+        """They are asked to end, and have some seconds for it."""
+        for pod in pods:
+            answer = await self.api.call("DELETE", f"{self.api.pods}/{pod}", {"gracePeriodSeconds": GRACE})
+            assert answer.code in (200, 404), answer.body
+        await self.sight.until("gone", lambda: not set(pods) & self.sight.pods.keys(), GONE_SECONDS)
+
+    async def environment(self, pod: str, container: str = "main") -> dict[str, str]:
+        """Of the container's first process, as it prints it when it starts."""
+        patience_ends = time.monotonic() + TRUE_SECONDS
+        while True:
+            answer = await self.api.get(f"{self.api.pods}/{pod}/log", container=container)
+            assert answer.code == 200, answer.body
+            if b"PATH=" in answer.body:
+                return dict(line.split("=", 1) for line in answer.body.decode().splitlines() if "=" in line)
+            assert time.monotonic() < patience_ends, f"{pod}: container {container} has printed nothing"
+            await asyncio.sleep(0.05)
+
+    async def sees(self, pod: str, container: str = "main") -> list[str]:
+        """The GPUs that a container is told of."""
+        told = (await self.environment(pod, container)).get(names.VISIBLE_DEVICES, "")
+        return [uuid for uuid in told.split(",") if uuid]
+
+    def containers_of(self, *pods: str) -> list[str]:
+        """Their ids: a container that was started anew has another."""
+        return [status["containerID"] for pod in pods for status in statuses(self.sight.pods[pod])]
+
+    async def kill_container(self, pod: str) -> None:
+        """Of a pod that has one. Returns when kubelet has started it again."""
+        (container,) = self.containers_of(pod)
+        await self.node.machine.kill_container(container)
+        await self.sight.until("started again", lambda: self._has_restarted(pod), RUNNING_SECONDS)
+        await self.until_running(pod)
+
+    def _has_restarted(self, pod: str) -> bool:
+        return any(status["restartCount"] for status in statuses(self.sight.pods[pod]))
+
+    # What must be true
+
+    async def check(self) -> None:
+        """Of all pods that run: their annotations are what their containers see."""
+        for name, pod in list(self.sight.pods.items()):
+            if is_running(pod) and not is_ending(pod) and is_placed(pod):
+                await self.check_pod(name)
+
+    async def check_pod(self, name: str) -> None:
+        """Its annotations say exactly what its containers see; after a device plugin's choice that takes a moment."""
+        patience_ends = time.monotonic() + TRUE_SECONDS
+        while untrue := await self._untrue(name):
+            assert time.monotonic() < patience_ends, f"{name}: {untrue}"
+            await asyncio.sleep(0.1)
+
+    async def _untrue(self, name: str) -> str:
+        uuids, pod = await self.stage.uuids(), self.sight.pods[name]
+        self._totals |= await self.stage.totals()
+        annotations, used = pod["metadata"]["annotations"], collections.Counter[str]()
+        allocation = json.loads(annotations[names.ALLOCATION])
+        for position, container in enumerate(pod["spec"]["containers"]):
+            if asks(container):
+                seen, said = await self.sees(name, container["name"]), allocation.get(str(position), {})
+                if set(seen) != {uuids[int(gpu)] for gpu in said}:
+                    return f"container {container['name']} sees {seen}, the annotation says {said}"
+                used.update({uuids[int(gpu)]: units for gpu, units in said.items()})
+        for container in filter(asks, pod["spec"].get("initContainers", ())):
+            seen, said = await self.sees(name, container["name"]), gpus_of(pod)
+            if not seen or not set(seen) <= {uuids[gpu] for gpu in said}:
+                return f"init container {container['name']} sees {seen}, the annotation says {said}"
+        self._used[pod["metadata"]["uid"]] = dict(used)
+        return "" if annotations.get(names.ALIYUN_ASSIGNED) == "true" else "it is not said to be assigned"
+
+    async def until_said(self, name: str, has: dict[int, int]) -> None:
+        """Its annotations say that it has these units, by GPU."""
+        await self.sight.until(f"{name} has {has}", lambda: gpus_of(self.sight.pods[name]) == has, TRUE_SECONDS)
+
+    def check_history(self) -> None:
+        """At no moment has a GPU given more than it has to the containers that ran."""
+        given = collections.Counter[str]()
+        for uid, begins in self._lives:
+            for uuid, units in self._used.get(uid, {}).items():
+                given[uuid] += units if begins else -units
+                assert given[uuid] <= self._totals[uuid], f"{uuid} had given {given[uuid]} of {self._totals[uuid]}"
+
+    async def until_free(self) -> None:
+        """Nothing is taken, and nothing is wrong, say both the extender and the node component."""
+        patience_ends = time.monotonic() + FREE_SECONDS
+        while left := [*await self._counted_by_extender(), *await self._counted_on_node()]:
+            assert time.monotonic() < patience_ends, f"nobody is here any more, but {', '.join(left)}"
+            await asyncio.sleep(0.1)
+
+    async def _counted_by_extender(self) -> list[str]:
+        (node,) = (node for node in (await self.ask("inspect"))["nodes"] if node["name"] == NODE)
+        return [f"the extender counts {g['usedGPU']} on GPU {g['id']}" for g in node["devs"] if g["usedGPU"]]
+
+    async def _counted_on_node(self) -> list[str]:
+        shown, unit = await self.metrics(shipped.NODE_PORT), self.stage.unit
+        found = {code: shown("gpushare_node_audit", found=code) for code in findings.CODES}
+        held = {
+            f"GPU {i}": shown("gpushare_gpu_memory_held", gpu=str(i), uuid=uuid, unit=unit)
+            for i, uuid in enumerate(await self.stage.uuids())
+        }
+        return [f"the node says {what}: {count:.0f}" for what, count in (held | found).items() if count]
+
+    def _remember(self, type_: str, pod: Object) -> None:
+        uid, running = pod["metadata"]["uid"], pod["status"]["phase"] == "Running" and type_ != "DELETED"
+        runs = (uid, True) in self._lives and (uid, False) not in self._lives
+        if running != runs:
+            self._lives.append((uid, running))
+
+    async def clean_up(self) -> None:
+        """All pods end, nothing stays taken, and what has been is forgotten: GPUs may be others from now on."""
+        await self.delete(*self.sight.pods)
+        await self.until_free()
+        self.check_history()
+        self._lives.clear()
+        self._used.clear()
+        self._totals.clear()
+
+    def pod_of(self, words: Object) -> Object:
+        made = objects.pod(**words)
+        spec = made["spec"]
+        spec["terminationGracePeriodSeconds"] = GRACE
+        for container in (*spec["containers"], *spec["initContainers"]):
+            ends = container in spec["initContainers"] and "restartPolicy" not in container
+            container |= {"image": SMALL, "command": END if ends else STAY}
+        return made
+
+
+@contextlib.asynccontextmanager
+async def tenants(stage: Stage, api: Api) -> AsyncIterator[Tenants]:
+    shown = sight.Sight(api)
+    watching = asyncio.create_task(shown.run())
+    try:
+        world = Tenants(stage, api, shown)
+        yield world
+        await world.check()
+        await world.clean_up()
+        assert not watching.done(), watching.exception()
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
+@contextlib.asynccontextmanager
+async def deployment(world: Tenants) -> AsyncIterator[dict[str, Object]]:
+    """The README's Deployment, as it is written, and its pods: `kubectl exec` shows that each sees the GPU it has."""
+    where = ("--namespace", world.api.namespace)
+    async with _applied(world, (EXAMPLES / "01-deployment.yaml").read_text()):
+        uuids, pods = await world.stage.uuids(), dict(world.sight.pods)
+        for name in pods:
+            shown = await world.cluster.kubectl("exec", *where, name, "--", "env")
+            told = dict(line.split("=", 1) for line in shown.splitlines())
+            gpu = uuids.index(told[names.VISIBLE_DEVICES])
+            assert told["ALIYUN_COM_GPU_MEM_IDX"] == str(gpu)
+            await world.until_said(name, {gpu: int(told["ALIYUN_COM_GPU_MEM_CONTAINER"])})
+        yield pods
+    await world.delete(*pods)  # they print nothing that could be checked again
+
+
+@contextlib.asynccontextmanager
+async def replicas(world: Tenants, count: int, words: Object) -> AsyncIterator[None]:
+    """A Deployment of such pods, all of which run."""
+    pod, labels = world.pod_of(words), {"app": words["name"]}
+    template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
+    spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
+    kind = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": words["name"]}}
+    async with _applied(world, json.dumps({**kind, "spec": spec})):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _applied(world: Tenants, manifest: str) -> AsyncIterator[None]:
+    """Its pods, which may ask for more time to end in than anybody has here, are left for `Tenants` to delete."""
+    where = ("--namespace", world.api.namespace)
+    rolled_out = ("rollout", "status", *where, f"--timeout={RUNNING_SECONDS:.0f}s")
+    await world.cluster.kubectl("apply", *where, "-f", "-", given=manifest)
+    try:
+        await world.cluster.kubectl(*rolled_out, "-f", "-", given=manifest)
+        yield
+    finally:
+        for kind in ("deployment", "replicaset"):
+            await world.cluster.kubectl("delete", *where, kind, "--all", "--cascade=orphan")
+
+
+def is_running(pod: Mapping[str, Object] | None) -> bool:
+    """All its containers are."""
+    return pod is not None and pod["status"]["phase"] == "Running" and all(s["ready"] for s in statuses(pod))
+
+
+def has_failed(pod: Mapping[str, Object]) -> bool:
+    """kubelet has given it up, and does not try again."""
+    return bool(pod["status"]["phase"] == "Failed")
+
+
+def is_placed(pod: Mapping[str, Object]) -> bool:
+    """Its annotations say which GPUs it has."""
+    return names.ALLOCATION in pod["metadata"].get("annotations", {})
+
+
+def is_ending(pod: Mapping[str, Object]) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def statuses(pod: Mapping[str, Object]) -> list[Object]:
+    return list(pod["status"].get("containerStatuses", ()))
+
+
+def asks(container: Object) -> bool:
+    limits = container.get("resources", {}).get("limits", {})
+    return names.GPU_MEM in limits or names.GPU_COUNT in limits

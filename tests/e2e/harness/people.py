@@ -1,0 +1,42 @@
+"""Somebody else than the tests' admin: a user, or a service account, with the rights that were given and no others.
+
+Nobody needs a token for that: the admin asks in their name, and authorization, admission and audit log know them by it.
+"""
+
+import contextlib
+import copy
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from tests.e2e.harness.cluster import ADMIN
+from tests.e2e.harness.world import World
+from tests.support.api_client import Api
+from tests.support.objects import Object
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+@contextlib.asynccontextmanager
+async def acting_as(world: World, user: str) -> AsyncIterator[Api]:
+    """A client of this user's, in the world's own namespace."""
+    headers = {"Authorization": f"Bearer {world.cluster.tokens[ADMIN]}", "Impersonate-User": user}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        person = copy.copy(world.api)
+        person.session = session
+        yield person
+
+
+async def let(world: World, user: str, *resources: str) -> None:
+    """May do everything with these resources, in the world's own namespace."""
+    metadata = {"name": user, "namespace": world.api.namespace}
+    rule = {"apiGroups": [""], "resources": list(resources), "verbs": ["*"]}
+    role: Object = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}
+    binding: Object = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+    }
+    await world.cluster.apply(role, binding)

@@ -1,0 +1,93 @@
+"""What deploy/ ships, as data: the rights our components run with, and the scheduler's configuration.
+
+Authorization is on in the cluster, so the files are proved by being used: a missing right fails a test.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.nvml import state
+
+STATE = "gpus"
+Object = dict[str, Any]
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+NAMESPACE = "kube-system"
+EXTENDER = "gpushare-schd-extender"  # its service account
+EXTENDER_USER = f"system:serviceaccount:{NAMESPACE}:{EXTENDER}"
+EXTENDER_PORT = 12345
+NODE_PORT = 12346
+WORKLOADS = ("Deployment", "DaemonSet")
+MOCK = "/mock"  # where containers find the stand-in for NVIDIA's library
+MACHINE = {
+    "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+    "KUBERNETES_SERVICE_PORT": "6443",
+    "LD_LIBRARY_PATH": MOCK,
+    state.VARIABLE: f"{MOCK}/{STATE}",
+}
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+def documents(name: str) -> list[Object]:
+    return [document for document in yaml.safe_load_all((DEPLOY / name).read_text()) if document]
+
+
+def rights(name: str = "extender.yaml") -> list[Object]:
+    """Of a manifest all but the workload, which no kubelet would run here: tests start it as a process."""
+    return [document for document in documents(name) if document["kind"] in RIGHTS]
+
+
+def scheduler_policy(file: str, *, extender: Object | None = None) -> Object:
+    """Ours for kube-scheduler ≤ 1.22. `extender` changes words of its entry."""
+    (policy,) = documents(f"scheduler/{file}")
+    (entry,) = policy["extenders"]
+    return {**policy, "extenders": [{**entry, **(extender or {})}]}
+
+
+def scheduler_configuration(
+    kubeconfig: Path,
+    *,
+    file: str = "config-v1.yaml",
+    name: str = "default-scheduler",
+    extender: Object | None = None,
+    **changes: Any,
+) -> Object:
+    """Ours, by default for kube-scheduler ≥ 1.25. `extender` changes words of its entry, `changes` of the rest."""
+    (configuration,) = documents(f"scheduler/{file}")
+    (entry,) = configuration["extenders"]
+    return {
+        **configuration,
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": name}],
+        "extenders": [{**entry, **(extender or {})}],
+        **changes,
+    }
+
+
+def for_test_machine(document: Object, gpus: Path) -> Object:
+    """A workload as it is shipped, and what a machine without NVIDIA's driver and without kube-proxy needs besides.
+
+    `gpus` has the stand-in for NVIDIA's library and the description of its GPUs (tests/support/nvml).
+    """
+    changed = copy.deepcopy(document)
+    if changed["kind"] in WORKLOADS:
+        pod = changed["spec"]["template"]["spec"]
+        assert pod["hostNetwork"], "the API server is on the host's network only"
+        pod.setdefault("volumes", []).append({"name": "mock", "hostPath": {"path": str(gpus), "type": "Directory"}})
+        for container in pod["containers"]:
+            container.setdefault("volumeMounts", []).append({"name": "mock", "mountPath": MOCK, "readOnly": True})
+            container.setdefault("env", []).extend({"name": name, "value": value} for name, value in MACHINE.items())
+    return changed
+
+
+def counting_in(unit: str, document: Object) -> Object:
+    """What people change in a manifest whose nodes count otherwise."""
+    changed = copy.deepcopy(document)
+    if changed["kind"] in WORKLOADS:
+        for container in changed["spec"]["template"]["spec"]["containers"]:
+            for words in (container.get("command", []), container.get("args", [])):
+                words[:] = [f"--memory-unit={unit}" if word.startswith("--memory-unit=") else word for word in words]
+    return changed

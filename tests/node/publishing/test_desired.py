@@ -1,0 +1,256 @@
+"""What the node object must say, as data: GPUs, health and pods in; annotation and capacity out."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import names, objects
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Unit
+from gpushare.gpu.device import Device
+from gpushare.gpu.simulated import device
+from gpushare.node.publishing import desired
+from gpushare.node.publishing.desired import Way
+from tests.support import builders
+
+DIRECT = Way("n", "MiB", Pin.DIRECT)
+PLUGIN = Way("n", "MiB", Pin.PLUGIN)
+TWO = [device(0, "GPU-n-0", 10000), device(1, "GPU-n-1", 6000)]
+FACTS = builders.facts(10000, 6000)  # the same two as somebody else reads them
+
+
+def on(gpu: int, *memory: int, facts: NodeFacts = FACTS, **more: Any) -> PodFacts:
+    """A pod bound to one GPU of the node."""
+    asking = builders.pod(*memory, direct=facts.pin is Pin.DIRECT, **more)
+    return builders.bound(asking, facts, ((gpu,),) * len(memory))
+
+
+@pytest.mark.parametrize(
+    ("sick", "pods", "memory", "count"),
+    [
+        ([], [], 16000, 2),
+        ([], [on(0, 4000), on(1, 6000)], 16000, 2),
+        ([0], [], 6000, 1),
+        ([0], [on(0, 4000), on(0, 1000), on(1, 2000)], 6000 + 5000, 2),
+        ([0], [on(0, 4000, phase="Succeeded")], 6000, 1),
+        ([0], [on(0, 4000, terminating=True)], 6000 + 4000, 2),
+        ([0, 1], [on(1, 500)], 500, 1),
+        ([0, 1], [], 0, 0),
+        ([0], [builders.pod(3000, on="n")], 6000, 1),  # nobody says where it is
+        ([0], [builders.bound(builders.pod(whole=1), FACTS, ((0,),))], 16000, 2),
+        ([1], [on(1, 9000)], 10000 + 6000, 2),  # holds more than there is
+        ([0], [builders.pod(0)], 6000, 1),
+    ],
+)
+def test_capacity_is_what_is_well_and_what_is_held_on_sick_gpus(
+    sick: list[int], pods: list[PodFacts], memory: int, count: int
+) -> None:
+    wants = desired.wanted(DIRECT, TWO, {f"GPU-n-{i}": "Xid 79" for i in sick}, (), pods, "ready")
+    assert wants.capacity == {names.GPU_MEM: memory, names.GPU_COUNT: count}
+    assert [gpu.healthy for gpu in wants.facts.gpus] == [i not in sick for i in range(2)]
+    assert [gpu.why for gpu in wants.facts.gpus] == ["Xid 79" if i in sick else "" for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("mib", "unit", "reserve", "total"),
+    [
+        (16276, "MiB", 0, 16276),
+        (16276, "GiB", 0, 15),
+        (11178, "GiB", 0, 10),
+        (16276, "MiB", 276, 16000),
+        (16384, "GiB", 1, 15),
+        (200, "MiB", 300, 0),
+        (200, "GiB", 0, 0),
+    ],
+)
+def test_a_gpu_is_counted_as_the_original_counts_it_less_what_is_kept_back(
+    mib: int, unit: Unit, reserve: int, total: int
+) -> None:
+    way = Way("n", unit, Pin.DIRECT, reserve)
+    wants = desired.wanted(way, [device(0, "GPU-x", mib)], {}, (), [], "ready")
+    assert [(gpu.total, gpu.healthy) for gpu in wants.facts.gpus] == [(total, total > 0)]
+    assert wants.capacity[names.GPU_MEM] == total
+
+
+def test_kubelet_reports_the_capacity_where_a_plugin_pins() -> None:
+    wants = desired.wanted(PLUGIN, TWO, {}, (), [], "ready")
+    assert wants.capacity == {}
+    assert wants.facts.pin is Pin.PLUGIN
+
+
+def test_a_node_without_gpus_says_so() -> None:
+    wants = desired.wanted(DIRECT, [], {}, (), [], "ready")
+    assert wants.facts.gpus == ()
+    assert wants.capacity == {names.GPU_MEM: 0, names.GPU_COUNT: 0}
+
+
+GONE = (Gpu(0, "GPU-n-0", 10000), Gpu(1, "GPU-n-1", 6000))  # what was published before
+LEFT = [device(0, "GPU-n-1", 6000)]  # the driver numbers anew
+NEW = device(0, "GPU-new", 8000)
+A, B, LOST_A = (0, "GPU-n-0", True), (1, "GPU-n-1", True), (0, "GPU-n-0", False)
+
+
+@pytest.mark.parametrize(
+    ("devices", "sick", "pods", "expected"),
+    [
+        # Nobody is there: the driver's numbers count, and what is gone is forgotten.
+        (LEFT, {}, [], [(0, "GPU-n-1", True)]),
+        # The same in the process that lost it.
+        (LEFT, {"GPU-n-0": "lost"}, [], [(0, "GPU-n-1", True), (1, "GPU-n-0", False)]),
+        # Somebody is there: numbers stay.
+        (LEFT, {}, [on(1, 2000)], [B]),
+        (LEFT, {}, [on(0, 2000)], [LOST_A, B]),
+        # A new one gets its own number, or one that is free.
+        ([*TWO, device(2, "GPU-new", 8000)], {}, [on(1, 2000)], [A, B, (2, "GPU-new", True)]),
+        ([NEW, device(1, "GPU-n-1", 6000)], {}, [on(1, 2000)], [(0, "GPU-new", True), B]),
+        ([NEW, *LEFT], {}, [on(0, 1), on(1, 1)], [LOST_A, B, (2, "GPU-new", True)]),
+    ],
+)
+def test_a_gpu_that_is_gone_stays_while_it_matters(
+    devices: list[Device], sick: dict[str, str], pods: list[PodFacts], expected: list[tuple[int, str, bool]]
+) -> None:
+    wants = desired.wanted(DIRECT, devices, sick, GONE, pods, "ready")
+    assert [(gpu.index, gpu.uuid, gpu.healthy) for gpu in wants.facts.gpus] == expected
+    assert all(gpu.why for gpu in wants.facts.gpus if not gpu.healthy)
+
+
+def test_pods_of_a_device_plugin_find_their_gpu_again_when_the_driver_numbers_anew() -> None:
+    facts = builders.facts(10000, 6000, pin="plugin")
+    pod = on(1, 2000, facts=facts)
+    wants = desired.wanted(PLUGIN, LEFT, {}, facts.gpus, [pod], "ready")
+    assert wants.held == {"GPU-n-1": 2000}
+
+
+def test_draining_changes_the_state_and_nothing_else() -> None:
+    ready = desired.wanted(DIRECT, TWO, {}, (), [], "ready")
+    draining = desired.wanted(DIRECT, TWO, {}, (), [], "draining")
+    assert msgspec.json.decode(draining.annotation) == msgspec.json.decode(ready.annotation) | {"state": "draining"}
+    assert draining.capacity == ready.capacity
+    assert draining.facts.blocked is not None
+
+
+WANTS = desired.wanted(DIRECT, TWO, {}, (), [], "ready")
+RIGHT: dict[str, objects.Quantity] = {
+    names.GPU_MEM: "16k",
+    names.GPU_COUNT: "2",
+    "cpu": "64",
+}  # as the API server writes it
+
+
+@pytest.mark.parametrize(
+    ("annotation", "capacity", "annotate", "count"),
+    [
+        (WANTS.annotation, RIGHT, False, False),
+        (None, RIGHT, True, False),
+        (WANTS.annotation + " ", RIGHT, True, False),
+        (WANTS.annotation, None, False, True),
+        (WANTS.annotation, RIGHT | {names.GPU_MEM: "0"}, False, True),
+        (WANTS.annotation, RIGHT | {names.GPU_COUNT: "1"}, False, True),
+        (WANTS.annotation, RIGHT | {names.GPU_MEM: "nonsense"}, False, True),
+        (None, {}, True, True),
+    ],
+)
+def test_only_what_is_wrong_is_written(
+    annotation: str | None, capacity: dict[str, objects.Quantity] | None, annotate: bool, count: bool
+) -> None:
+    said = None if annotation is None else {names.NODE_GPUS: annotation, "other": "x"}
+    missing = desired.changes(
+        WANTS, objects.Node(objects.Metadata("n", annotations=said), objects.NodeStatus(capacity))
+    )
+    assert (missing.annotation is not None, missing.capacity is not None) == (annotate, count)
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        (builders.node(10000, 6000), ["GPU-n-0", "GPU-n-1"]),
+        (builders.node(10000, 6000, pin="plugin"), ["GPU-n-0", "GPU-n-1"]),
+        (builders.node(10, 6, unit="GiB"), ["GPU-n-0", "GPU-n-1"]),
+        (builders.node(10000, 6000, pin="original"), []),
+        (objects.Node(), []),
+        (objects.Node(objects.Metadata("n", annotations={names.NODE_GPUS: "nonsense"})), []),
+    ],
+)
+def test_what_the_predecessor_published_is_believed(node: objects.Node, found: list[str]) -> None:
+    before = desired.published(node)
+    assert [gpu.uuid for gpu in (before.gpus if before else ())] == found
+
+
+def test_what_was_published_in_another_unit_is_counted_anew() -> None:
+    assert [gpu.total for gpu in desired.recounted(builders.facts(10, 6, unit="GiB"), "MiB")] == [10240, 6144]
+    assert [gpu.total for gpu in desired.recounted(FACTS, "GiB")] == [9, 5]
+    assert desired.recounted(FACTS, "MiB") == FACTS.gpus
+
+
+IN_GIB = builders.facts(9, 5, unit="GiB")
+GIB, MIB = on(0, 4, facts=IN_GIB), on(1, 4000)
+BY_HAND, OLD = builders.pod(4, on="n"), builders.pod(4, on="n", direct=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "last", "pods", "counts"),
+    [
+        ("MiB", "GiB", [], "MiB"),
+        ("MiB", "GiB", [GIB], "GiB"),
+        ("MiB", "GiB", [on(0, 4, facts=IN_GIB, terminating=True)], "GiB"),
+        ("MiB", "GiB", [on(0, 4, facts=IN_GIB, phase="Succeeded")], "MiB"),
+        ("MiB", "GiB", [GIB, MIB], "GiB"),
+        ("MiB", "GiB", [MIB], "MiB"),
+        ("MiB", "GiB", [OLD], "GiB"),  # nobody says when it came: its number means what the node said last
+        ("MiB", "GiB", [BY_HAND], "MiB"),  # holds nothing, and must not keep the node from changing
+        ("MiB", None, [], "MiB"),
+        ("MiB", None, [GIB], "GiB"),  # the original's pods, or a node object that was made anew
+        ("MiB", None, [GIB, MIB], "MiB"),
+        ("MiB", None, [OLD], "MiB"),
+        ("MiB", "MiB", [GIB, MIB], "MiB"),
+        ("MiB", "MiB", [GIB], "MiB"),  # bound while the node changed, or forged: nobody turns a node back
+        ("GiB", "MiB", [MIB], "MiB"),
+        ("GiB", "MiB", [on(0, 4)], "MiB"),
+        ("GiB", "MiB", [], "GiB"),
+        ("GiB", "GiB", [GIB], "GiB"),
+        ("GiB", "GiB", [MIB], "GiB"),
+    ],
+)
+def test_the_unit_that_running_pods_were_given_is_kept_until_none_is_left(
+    asked: Unit, last: Unit | None, pods: list[PodFacts], counts: Unit
+) -> None:
+    assert desired.unit(Way("n", asked, Pin.DIRECT), TWO, last, pods) == counts
+
+
+def test_the_drivers_words_are_cut() -> None:
+    wants = desired.wanted(DIRECT, TWO, {"GPU-n-0": "x" * 10_000}, (), [], "ready")
+    assert len(wants.facts.gpus[0].why) == desired.LONGEST_WHY
+
+
+@given(
+    st.lists(st.integers(0, 7), unique=True, max_size=5),
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=5, unique_by=(lambda p: p[0], lambda p: p[1])),
+    st.sets(st.integers(0, 7)),
+    st.sampled_from(["MiB", "GiB"]),
+    st.booleans(),
+)
+def test_what_is_written_is_always_understood(
+    there: list[int], before: list[tuple[int, int]], sick: set[int], unit: Unit, busy: bool
+) -> None:
+    """Whatever is lost, added and numbered anew: readers take the annotation, and the capacity agrees with it."""
+    devices = [device(i, f"GPU-{name}", 4096 + name) for i, name in enumerate(there)]
+    known = [Gpu(index, f"GPU-{name}", 4) for name, index in before]
+    pods = [builders.pod(1, on="n")] if busy else []
+    wants = desired.wanted(
+        Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, known, pods, "ready"
+    )
+    node = objects.Node(
+        objects.Metadata("n", annotations={names.NODE_GPUS: wants.annotation}),
+        objects.NodeStatus({name: str(amount) for name, amount in wants.capacity.items()}),
+    )
+    read = pod_gpus.node_facts(node, frozenset())
+    assert (read.gpus if read else ()) == wants.facts.gpus
+    assert {gpu.uuid for gpu in wants.facts.gpus} >= {device.uuid for device in devices}
+    assert not pod_gpus.contradicts(node)
+    again = desired.wanted(
+        Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, wants.facts.gpus, pods, "ready"
+    )
+    assert again.annotation == wants.annotation  # what is published does not wander

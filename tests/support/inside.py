@@ -1,0 +1,51 @@
+"""A whole extender inside the test: watches of the embedded API server, an HTTP port, and its ledger at hand."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from gpushare.core.ledger.state import State
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.extender import app, server
+from gpushare.kube import client
+from gpushare.kube.auth import login
+from tests.support import processes
+
+Held = dict[str, tuple[State, str, object]]
+
+
+class Inside(processes.Client):
+    def __init__(self, extender: app.Extender, api_server: ApiServer, port: int) -> None:
+        super().__init__(port)
+        self.extender, self.server, self.ledger = extender, api_server, extender.ledger
+
+    def promised(self) -> Held:
+        """What is bound or about to be, by uid. Holds come and go with questions; these do not."""
+        return {
+            uid: (holding.state, holding.node, holding.charges)
+            for uid, holding in self.ledger.holdings.items()
+            if holding.state is not State.HELD
+        }
+
+
+@contextlib.asynccontextmanager
+async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -> AsyncIterator[Inside]:
+    """`url`: of a proxy to ask instead of the API server itself. `ready`: not before the cluster was read."""
+    access = login.Access(url or api_server.url, context="test", source="~/.kube/config")
+    config = app.Config("127.0.0.1", [0], "binpack", None, None)
+    async with client.connect(access) as api:
+        extender = app.Extender(config, api)
+        handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
+        runner = await server.serve(handlers.application(), config.host, config.ports, None)
+        tasks, asker = extender.start(), Inside(extender, api_server, runner.addresses[0][1])
+        try:
+            if ready:
+                await processes.until(lambda: not extender.not_ready(), "the first sync")
+            yield asker
+            assert not any(task.done() for task in tasks), [task for task in tasks if task.done()]
+        finally:
+            await asker.close()
+            await asyncio.gather(extender.binder.finish(0.1), runner.cleanup())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
