@@ -1,6 +1,6 @@
 """From the few words of a scenario to the objects an API server would keep, as plain JSON.
 
-Called by `world`. A word nobody knows is an error: a misspelt `prioirty` must not make a scenario pass.
+A word nobody knows is an error: a misspelt `prioirty` must not make a scenario pass.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What people type: words become options, and `ctl` or `demo` does the rest.
 
-Called by the package's `main`. Each function imports what it needs when it is asked: `kubectl inspect gpushare` must
-not wait for an HTTP client it never uses.
+Each function imports what it needs when it is asked: `kubectl inspect gpushare` must not wait for an HTTP client it
+never uses.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What runs in a cluster: the extender, and the node part under its two names.
 
-Called by the package's `main`. As in `commands`, a component is imported when it is asked for.
+As in `commands`, a component is imported when it is asked for.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """From words on a line to options, and what is said about words that are not understood.
 
-argparse does the reading; its own errors are replaced by ours: what, why, and what to try. Called by `commands`.
+argparse does the reading; its own errors are replaced by ours: what, why, and what to try.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A queue in which groups take turns: who puts much into it waits for their own, not others for them.
 
 Pure. Namespaces are the groups of the extender's events. What comes first within a group is served first; a key that is
-put again keeps its place. Called by `extender.events` and `kube.events`.
+put again keeps its place.
 """
 
 from collections.abc import Hashable

@@ -1,7 +1,6 @@
 """The demo from beginning to end: everything started in one folder, the story, the checks, and time to play.
 
-Called by the command line. Everything it writes is in one temporary folder, which is removed at the end and kept, and
-named, when a check failed.
+Everything it writes is in one temporary folder, which is removed at the end and kept, and named, when a check failed.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What the demo claims, counted: pure functions over what the API server wrote down and the last look at the cluster.
 
-Called by `app` at the end. Each check is one line, `ok` or `FAIL`.
+Each check is one line, `ok` or `FAIL`.
 """
 
 from collections import Counter

@@ -1,7 +1,6 @@
 """Whether every container sees the GPU it is counted on: its env, its pod's annotations and, on plugin nodes, kubelet.
 
-Called by `app` at the end, with the last look at the cluster. kubelet is asked through its socket, as anybody on a node
-may ask it.
+kubelet is asked through its socket, as anybody on a node may ask it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,6 +1,6 @@
 """The real extender as a process of its own: started, waited for, killed.
 
-Called by `story`. Its log goes to a file in the demo's folder.
+Its log goes to a file in the demo's folder.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Events of the stand-ins, as the components they stand for would write them: who did what, for `kubectl describe`.
 
-Called by the controllers and the kubelet. An event is one object; nobody counts repetitions here.
+An event is one object; nobody counts repetitions here.
 """
 
 from gpushare.devcluster.apiserver import registry

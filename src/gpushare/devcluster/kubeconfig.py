@@ -1,7 +1,4 @@
-"""Writes the kubeconfig that lets a client find one of the test doubles.
-
-Called by `ApiServer` and `FaultProxy`, so that whatever is tested is given a file, as in a cluster.
-"""
+"""Writes the kubeconfig that lets a client find one of the test doubles."""
 
 import os
 from pathlib import Path

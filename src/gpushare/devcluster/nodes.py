@@ -1,8 +1,7 @@
 """Node objects of the embedded cluster: a machine that is not there, with GPUs that are not there either.
 
-Pure. Called by whoever starts a `DevCluster`. `simulated_node` publishes its GPUs as gpushare's own nodes do (the
-annotation and the capacity) and pins directly; `bare_node` leaves that to the real `gpushare node`. Everything else is
-what kubectl wants to show.
+Pure. `simulated_node` publishes its GPUs as gpushare's own nodes do (the annotation and the capacity) and pins
+directly; `bare_node` leaves that to the real `gpushare node`. Everything else is what kubectl wants to show.
 """
 
 import copy

@@ -2,7 +2,7 @@
 
 Beside all that is urgent: it has few slots of its own, so that notes on thousands of pods, written by whoever hopes for
 a turn, delay no wake-up and no binding. For one pod at most one write is under way: two might be made in the wrong
-order. Called by `app`.
+order.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Listening, and what to say when that cannot be.
 
-Called by the command line and `app` at start. Who holds a port that is in use is looked up where the system tells
-(Linux, and processes we may look at): it is nearly always an extender that was forgotten.
+Who holds a port that is in use is looked up where the system tells (Linux, and processes we may look at): it is nearly
+always an extender that was forgotten.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """kube-scheduler's extender protocol: bytes to what was asked, and answers to bytes.
 
-Schedulers write PascalCase keys, those before 1.17 lower case, and Go reads either; so do we. The usual form is
-decoded straight into slim structs; anything else takes a slower way round. Called by `verbs` and `binder`.
+Schedulers write PascalCase keys, those before 1.17 lower case, and Go reads either; so do we. The usual form is decoded
+straight into slim structs; anything else takes a slower way round.
 """
 
 from typing import TypeVar

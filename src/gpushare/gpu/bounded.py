@@ -1,7 +1,7 @@
 """Runs what may never come back in a thread of its own, and waits no longer than a limit.
 
 NVML can hang inside the driver, where nothing can interrupt it. Such a thread is left behind: it is a daemon, so it
-does not keep the process from ending, and when it does come back it tidies up after itself. Called by `nvml`.
+does not keep the process from ending, and when it does come back it tidies up after itself.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is said when NVML cannot be used: a cause a person can look for, and what usually helps. Called by `nvml`.
+"""What is said when NVML cannot be used: a cause a person can look for, and what usually helps.
 
 Each is three lines. Where the driver fails in a way that has one usual cause, that cause is named.
 """

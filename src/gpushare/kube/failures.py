@@ -1,7 +1,6 @@
 """Failures of a request in the three lines people read: what, why, and the way out.
 
-Called by the command line and by a component that gives up at its start. The API server's own sentence about a missing
-right names user, verb and resource; ours says the same and how to get it.
+The API server's own sentence about a missing right names user, verb and resource; ours says the same and how to get it.
 """
 
 import re

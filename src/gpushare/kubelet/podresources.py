@@ -2,7 +2,7 @@
 
 kubelet names each unit in an entry of its own: a full node answers 6 MB, so it is asked only when something is to be
 learnt. Asking has a price: while an Allocate is under way it can make kubelet lose what that one got, so `truth` asks
-only when all has been quiet. Called by `truth`.
+only when all has been quiet.
 """
 
 from pathlib import Path

@@ -6,7 +6,6 @@ counts otherwise is a stranger, never one of ours.
 
 kubelet names up to 200,000 of them in one request while it holds up everything else on the node. All are seven
 characters long, so they are read by columns: what would be 200,000 small strings is seven slices of one message.
-Called by `wire` (columns out of a message), `allocate` (which units?) and `listing` (the message with all of them).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """How containers of this node learn their GPUs, decided once at start; and that nobody else hands them out.
 
-Called by `app`. `auto` is `direct` where the admission policy of deploy/admission.yaml is there, because then every pod
-that asks is made for it; a cluster without it, or an account that may not look, gets the device plugin.
+`auto` is `direct` where the admission policy of deploy/admission.yaml is there, because then every pod that asks is
+made for it; a cluster without it, or an account that may not look, gets the device plugin.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The signals that end a component, as something it can wait for. Called by `extender.app` and `node.app`."""
+"""The signals that end a component, as something it can wait for."""
 
 import asyncio
 import signal

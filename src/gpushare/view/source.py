@@ -1,10 +1,9 @@
 """Reading the cluster, and asking what it would create: through kubectl, or directly.
 
-Called by everything in this folder that needs an object. Nothing is ever changed. `Kubectl` is for use as kubectl's
-plugin: kubectl is there, knows every way of logging in, and starting it costs us less than our own HTTP client.
-`Direct` needs nothing but a kubeconfig. Either way a request ends after 10 seconds, says after one what it waits for,
-and fails with the three lines of `UserError`. What either needs is imported when it is used: `kubectl inspect gpushare`
-must start at once.
+Nothing is ever changed. `Kubectl` is for use as kubectl's plugin: kubectl is there, knows every way of logging in, and
+starting it costs us less than our own HTTP client. `Direct` needs nothing but a kubeconfig. Either way a request ends
+after 10 seconds, says after one what it waits for, and fails with the three lines of `UserError`. What either needs is
+imported when it is used: `kubectl inspect gpushare` must start at once.
 """
 
 import contextlib

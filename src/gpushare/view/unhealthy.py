@@ -1,7 +1,7 @@
 """GPUs that somebody has listed as unhealthy in a ConfigMap, as the extender reads them.
 
 Most health is in the nodes' own annotations; these ConfigMaps are what a node problem detector writes. Whoever may not
-read them sees what the nodes say. Called by `inspect` and `why`: else both would call a GPU free that nobody gets.
+read them sees what the nodes say.
 """
 
 from gpushare.core.annotations import pod_gpus

@@ -1,9 +1,9 @@
 """Annotations: what nodes say about their GPUs, and which GPUs a pod has.
 
 Reads every variant there is (the original's index, the allocation of its successor, our own by uuid) and writes what
-all of their readers understand. Annotations only *choose* GPUs: amounts come from the spec, and one that does not
-match the spec, names no GPU of the node or contradicts another means nothing. A pod that was bound while its node
-counted in another unit is charged by what it really holds. Called by the ledger and at bind.
+all of their readers understand. Annotations only *choose* GPUs: amounts come from the spec, and one that does not match
+the spec, names no GPU of the node or contradicts another means nothing. A pod that was bound while its node counted in
+another unit is charged by what it really holds.
 """
 
 import msgspec

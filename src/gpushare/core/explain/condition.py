@@ -1,7 +1,7 @@
 """Our own words in kube-scheduler's: did it refuse a pod for GPU memory?
 
 Pure. kube-scheduler puts what we told it into the pod's condition, counted by node: `2 no single GPU has 7000 MiB
-free`. Called by `gpushare why`, which has nothing but that condition to tell who said no, and when.
+free`.
 """
 
 import re

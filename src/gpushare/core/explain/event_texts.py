@@ -1,6 +1,6 @@
 """The events people read under `kubectl describe pod`: place and way out, in at most 200 characters.
 
-Pure. One sentence per situation, in the same words as the refusals of `fit` and `request`. Called by the extender.
+Pure. One sentence per situation, in the same words as the refusals of `fit` and `request`.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,7 +1,6 @@
 """What would make a refused pod fit: ways out, the cheapest first.
 
-Pure. Called by `explain` for a pod that no node can take. Only nodes are looked at that kube-scheduler would let the
-pod go to: freeing memory elsewhere is no help.
+Pure. Only nodes are looked at that kube-scheduler would let the pod go to: freeing memory elsewhere is no help.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,6 +1,6 @@
 """Required node affinity: is a condition on a node's labels or name met, and how is it written?
 
-Pure. Terms and their conditions mean what kube-scheduler takes them to mean. Called by `intree`.
+Pure. Terms and their conditions mean what kube-scheduler takes them to mean.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Amounts come from here, that is from the spec, and from nowhere else. What users may write beside them (policy, unit,
 split) counts until the pod is bound: after that its owner must not be able to change what it holds, so only the spec
-and the annotations that gpushare alone may write mean something. Called whenever a pod arrives, by the watch or with a
-scheduler's call. The sentences below are what people read in `kubectl describe pod`.
+and the annotations that gpushare alone may write mean something. The sentences below are what people read in `kubectl
+describe pod`.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Kubernetes quantities, read the way the API server writes them.
 
-The API server rewrites what people wrote: `7000` becomes `7k`, `10000000000` becomes `10G`; binary suffixes stay.
-So a decimal suffix says nothing about what was meant, while `Gi` always means bytes. Called by `request`, `codec` and
-`intree`.
+The API server rewrites what people wrote: `7000` becomes `7k`, `10000000000` becomes `10G`; binary suffixes stay. So a
+decimal suffix says nothing about what was meant, while `Gi` always means bytes.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Which pods must go from a node so that a GPU, and not only a total, comes free.
 
-Pure. kube-scheduler has chosen victims by totals; some may be needed for CPU or ports, so none is spared. What it
-chose is kept, and as few as possible of lower priority are added until a plan exists. Called by the preempt verb.
+Pure. kube-scheduler has chosen victims by totals; some may be needed for CPU or ports, so none is spared. What it chose
+is kept, and as few as possible of lower priority are added until a plan exists.
 """
 
 from bisect import bisect_left

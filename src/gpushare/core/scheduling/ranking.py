@@ -1,8 +1,7 @@
 """Which of the nodes that fit is best, by named policy.
 
-Pure. `binpack` prefers the node where the chosen GPU keeps the least free, then the fuller node: small pieces go
-where they fit tightly and whole GPUs stay whole. `spread` is the opposite. Called by the extender's prioritize, and
-by choose, which wants the best one only and is spared the sorting.
+Pure. `binpack` prefers the node where the chosen GPU keeps the least free, then the fuller node: small pieces go where
+they fit tightly and whole GPUs stay whole. `spread` is the opposite.
 """
 
 from bisect import bisect_left

@@ -1,8 +1,7 @@
 """`-w`: the same picture again and again, in place.
 
 The cluster is asked at most twice a second and never for more than a tenth of the time; something is drawn only when it
-changed. Not the alternate screen: what was seen last stays when somebody presses Ctrl-C. Called by `inspect`, with what
-to read and how to draw it.
+changed. Not the alternate screen: what was seen last stays when somebody presses Ctrl-C.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Asking a running extender for its explanation: `why --extender URL`.
 
 The standard library's HTTP, because `why` must start at once. It knows what the API server does not show: what is held
-for pods that are being bound, and which nodes rest. Called by `why`; every request ends after 10 seconds.
+for pods that are being bound, and which nodes rest.
 """
 
 import ssl

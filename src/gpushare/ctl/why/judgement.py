@@ -1,7 +1,7 @@
 """What is to be said about one pod: gpushare's part from the core, kube-scheduler's and kubelet's added to it.
 
-Pure: the cluster as it was read and one pod in, an `Explanation` out. Called by `why` for pods that exist and by
-`drafts` for those in a file. Whose "no" it is stays apart: `owner` says it, and each node has both columns.
+Pure: the cluster as it was read and one pod in, an `Explanation` out. Whose "no" it is stays apart: `owner` says it,
+and each node has both columns.
 """
 
 from collections.abc import Collection, Iterable

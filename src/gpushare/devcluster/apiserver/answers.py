@@ -1,7 +1,4 @@
-"""What is the same for every HTTP request and answer: bodies are read with a limit, answers are JSON, or a table.
-
-Called by `apiserver` and `writing`, which decide what is answered.
-"""
+"""What is the same for every HTTP request and answer: bodies are read with a limit, answers are JSON, or a table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

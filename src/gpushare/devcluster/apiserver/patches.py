@@ -1,7 +1,7 @@
 """What a PATCH does to an object: JSON merge patch (RFC 7386) and the part of strategic merge patch that clients use.
 
-Pure: the object given is not changed. Called by `registry`. A strategic patch merges maps as a merge patch does and
-merges the lists named below by a key instead of replacing them; that is how kube-scheduler writes one condition.
+Pure: the object given is not changed. A strategic patch merges maps as a merge patch does and merges the lists named
+below by a key instead of replacing them; that is how kube-scheduler writes one condition.
 """
 
 from typing import Any, Final

@@ -1,7 +1,6 @@
 """labelSelector and fieldSelector, read once into a test that runs on every object and every watch event.
 
-Pure. Called by `listing` for lists and watches, and by `workloads` for the selector of a Deployment. The store keeps
-each object's labels and selectable fields beside its bytes, so that selecting needs no decoding.
+Pure. The store keeps each object's labels and selectable fields beside its bytes, so that selecting needs no decoding.
 """
 
 import re

@@ -1,8 +1,8 @@
 """WATCH: the history of a resource from one revision on, as lines of JSON, until somebody hangs up.
 
-Called by `apiserver` for GET with watch=true. A watch is a position in the store's history, not a queue: a thousand
-watchers cost a thousand numbers, and one that cannot keep up falls off the end of the bounded history and is told 410,
-as in a real cluster. Who selects sees an object come (ADDED) when it starts to match and go (DELETED) when it stops.
+A watch is a position in the store's history, not a queue: a thousand watchers cost a thousand numbers, and one that
+cannot keep up falls off the end of the bounded history and is told 410, as in a real cluster. Who selects sees an
+object come (ADDED) when it starts to match and go (DELETED) when it stops.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What a writing request asks for: the verb and its arguments, handed to the registry.
 
-Called by `apiserver` with the whole body. Nothing here awaits: what is read is what is written over.
+Nothing here awaits: what is read is what is written over.
 """
 
 from aiohttp import web

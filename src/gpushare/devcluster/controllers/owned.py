@@ -1,6 +1,6 @@
 """Pods that belong to a Deployment or a Job: how one is made, and which is missed least.
 
-Pure. Called by `deployments`, `jobs` and `controllers`.
+Pure.
 """
 
 import copy

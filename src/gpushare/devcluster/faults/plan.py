@@ -1,8 +1,8 @@
 """What goes wrong, how often and to whom: the pure half of the fault proxy.
 
-Called by `faults`, which does what is decided here. All chance comes from one seeded generator, so a run that failed
-can be run again. The faults are those of real clusters: a busy or restarting API server, a load balancer that drops a
-connection after the request got through, a watch that hangs.
+All chance comes from one seeded generator, so a run that failed can be run again. The faults are those of real
+clusters: a busy or restarting API server, a load balancer that drops a connection after the request got through, a
+watch that hangs.
 """
 
 import random

@@ -1,7 +1,7 @@
 """What a kubelet says about a pod (containers, addresses, conditions, phase), and what it tells each container.
 
-Pure. Called by `kubelet`, which knows when what happens. A container is told its environment when it starts; of what
-Kubernetes can put there, plain values and references to the pod's own fields are known here.
+Pure. A container is told its environment when it starts; of what Kubernetes can put there, plain values and references
+to the pod's own fields are known here.
 """
 
 import re

@@ -1,7 +1,7 @@
 """One scheduling cycle of the stand-in scheduler: the node for a pod, or kube-scheduler's sentence why there is none.
 
-Called by `scheduler`, one pod at a time. Own checks first, on every node; then the extender, which is offered only what
-passed them and is not asked at all when nothing did; then scores, unless a single node is left.
+Own checks first, on every node; then the extender, which is offered only what passed them and is not asked at all when
+nothing did; then scores, unless a single node is left.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """What the stand-in scheduler says of pods: the condition PodScheduled=False, and the events of kube-scheduler.
 
-Called by `scheduler`. Neither may fail a cycle: a condition that could not be written is written at the next refusal,
-events are a courtesy. The condition goes out as kube-scheduler writes it, by a strategic merge patch of the status,
-which our client of the API server cannot do: no component that we ship may write a status.
+Neither may fail a cycle: a condition that could not be written is written at the next refusal, events are a courtesy.
+The condition goes out as kube-scheduler writes it, by a strategic merge patch of the status, which our client of the
+API server cannot do: no component that we ship may write a status.
 """
 
 from datetime import UTC, datetime

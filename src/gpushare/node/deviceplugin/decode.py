@@ -2,7 +2,7 @@
 
 Pure. Only the two requests with ids in them: protobuf's own reader makes a Python string of each, and kubelet waits
 meanwhile. Ids of our length stand in the message at equal distances, so a run of them is cut out as columns; whatever
-else a message may hold is read field by field, as protobuf prescribes. Called by `service`.
+else a message may hold is read field by field, as protobuf prescribes.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """The message that lists all devices of a node: each unit of GPU memory, or each GPU.
 
 Pure. kubelet takes at most 4 MiB; a node with more units than fit is refused at start, with the numbers. The message is
-put together as bytes from one pattern, because as objects it would be 200,000 of them. Called by `service` whenever
-what it would say has changed.
+put together as bytes from one pattern, because as objects it would be 200,000 of them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """What a container is told about the GPUs it was given: the original's variables, and the one the runtime reads.
 
-Pure. kubelet keeps the answer for the container's whole life, so nothing is ever made up here: what cannot be served
-is refused before. Called by `service`.
+Pure. kubelet keeps the answer for the container's whole life, so nothing is ever made up here: what cannot be served is
+refused before.
 """
 
 from typing import Final, Literal

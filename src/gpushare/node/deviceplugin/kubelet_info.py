@@ -2,7 +2,7 @@
 
 From 1.36 on kubelet writes every device a container has into its pod's status. With one device for each MiB that is
 megabytes, rewritten every minute, and beyond some size the API server refuses it: the pod can neither run nor be
-deleted. So containers have a limit there, and the node gets a Warning that says what to do. Called by `plugin`.
+deleted. So containers have a limit there, and the node gets a Warning that says what to do.
 """
 
 import re

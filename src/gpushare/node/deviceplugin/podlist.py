@@ -2,7 +2,7 @@
 
 kubelet often sees a pod before our own watch does, and a pod that has ended may still seem to hold its GPU. So before
 anything is placed otherwise than planned, or refused, the pods of the node are listed once. kubelet waits meanwhile and
-admits nothing else, so it ends after two seconds, whatever the API server does. Called by `service`, made by `plugin`.
+admits nothing else, so it ends after two seconds, whatever the API server does.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What the node object must say of its GPUs, worked out from what the driver says and what pods hold.
 
-Pure. Called by `publisher` whenever GPUs, their health or the pods of the node change. The annotation is read back by
-the same code the extender reads it with (`core.annotations.pod_gpus`), so that both see the same node.
+Pure. The annotation is read back by the same code the extender reads it with (`core.annotations.pod_gpus`), so that
+both see the same node.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 `Policy` reads the policy of deploy/admission.yaml, its bindings and the labels of a namespace, each once. What was not
 shipped with it (other conditions, rules for single resources) is not worked out: then the answer is that nobody knows.
-Called by `admitted`.
 """
 
 from collections.abc import Mapping

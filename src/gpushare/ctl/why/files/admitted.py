@@ -1,9 +1,8 @@
 """The pod that the API server will make of one in a file: admission decides, among other things, which nodes take it.
 
-Called by `filed` for every pod that asks for GPU memory. The API server is asked to create the pod without creating it
-(a dry run), which answers exactly that, or why it would refuse. Whoever may not create pods there gets the pod worked
-out: by gpushare's own policy if it can be read, else by the nodes if all of them pin one way. If even that leaves two
-possibilities, both are told, and nothing is chosen here.
+The API server is asked to create the pod without creating it (a dry run), which answers exactly that, or why it would
+refuse. Whoever may not create pods there gets the pod worked out: by gpushare's own policy if it can be read, else by
+the nodes if all of them pin one way. If even that leaves two possibilities, both are told, and nothing is chosen here.
 """
 
 import re

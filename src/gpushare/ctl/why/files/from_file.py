@@ -1,8 +1,7 @@
 """`why -f`: a file, or stdin, and what would become of each thing in it.
 
-Called by `why`. Reads the file and the cluster once, has `admitted` find out what the API server will make of each
-pod, and has `drafts` place them one by one. A running extender can be asked about a single pod only: it places nothing
-for us.
+Reads the file and the cluster once, has `admitted` find out what the API server will make of each pod, and has `drafts`
+place them one by one. A running extender can be asked about a single pod only: it places nothing for us.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 Pure, on a ledger of its own: what is placed is held there, so that the next replica, and the next item of the file, see
 it. A node is chosen as the extender would choose it. The pods come as the API server will admit them, see `admitted`.
-Called by `why -f`.
 """
 
 from collections import Counter

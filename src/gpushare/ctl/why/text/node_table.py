@@ -1,6 +1,6 @@
 """One row per node: what gpushare says, and what kube-scheduler says. The evidence under a verdict of `why`.
 
-Pure. Five rows, the closest node first; with `-o wide` every node and every GPU. Called by `whytext`.
+Pure. Five rows, the closest node first; with `-o wide` every node and every GPU.
 """
 
 import re

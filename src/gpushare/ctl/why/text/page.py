@@ -1,7 +1,7 @@
 """What `why` says to people: verdict first, evidence second, ways out third.
 
 Pure: an `Explanation` in, text out, whether it was worked out here or by a running extender. The layouts are those of
-the documentation. Sentences wrap at the width of a terminal; without one they never do. Called by `why`.
+the documentation. Sentences wrap at the width of a terminal; without one they never do.
 """
 
 import re

@@ -1,7 +1,7 @@
 """What would make it fit, in words: the last part of what `why` says.
 
 Pure. Each way of `core.explain.ways_out` is a phrase after "It would fit if"; refusals that are not about room have a
-sentence of their own that says whose turn it is. Called by `whytext`.
+sentence of their own that says whose turn it is.
 """
 
 from collections.abc import Callable

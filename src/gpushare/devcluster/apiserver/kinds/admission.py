@@ -1,10 +1,9 @@
 """What the shipped admission policies do to a new pod, without a policy engine.
 
-Pure. Called by `registry` for every pod that is created, if the server was started so. It does exactly what the
-policies do, oddities included, so that a pod in the embedded cluster has the same containers as in a real one.
-deploy/admission.yaml (`pin`): a container that asks for GPU memory, or for whole GPUs, is told its GPUs by env entries
-that refer to annotations, and the binding writes those annotations. deploy/unasked.yaml (`void`): a container that asks
-for no GPU is told that it has none.
+Pure. It does exactly what the policies do, oddities included, so that a pod in the embedded cluster has the same
+containers as in a real one. deploy/admission.yaml (`pin`): a container that asks for GPU memory, or for whole GPUs, is
+told its GPUs by env entries that refer to annotations, and the binding writes those annotations. deploy/unasked.yaml
+(`void`): a container that asks for no GPU is told that it has none.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """The shape of what the stand-ins read of an object: lists are lists, names are strings. What is not is a bad request.
 
-Pure. Called by the rules when an object is read, as a real server decodes into typed structs: whoever looks at a stored
-object afterwards (controllers, kubelet, tables) may rely on it. What is not named here may be anything.
+Pure. What is not named here may be anything.
 """
 
 from typing import Any, Literal

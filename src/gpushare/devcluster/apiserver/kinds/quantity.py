@@ -1,8 +1,8 @@
 """Kubernetes quantities, rewritten as the API server rewrites them: `7000` is stored as `7k`, `4096Mi` as `4Gi`.
 
-Pure. Called by the rules for pods and nodes. A client that sends `7000` and compares what it gets back must survive
-this, which is why the double does it too, with the shortcuts of the original: a number that already looks canonical is
-kept as it was written (`1.500` stays `1.500`).
+Pure. A client that sends `7000` and compares what it gets back must survive this, which is why the double does it too,
+with the shortcuts of the original: a number that already looks canonical is kept as it was written (`1.500` stays
+`1.500`).
 """
 
 import functools

@@ -1,7 +1,7 @@
 """One pod as a row of `kubectl get pods`: how many of its containers are ready, and its state in one word.
 
-Pure. Called by `tables`. The word is found as kube-apiserver finds it: what the containers do says more than the phase,
-a failing init container more than the others, a deletion most.
+Pure. The word is found as kube-apiserver finds it: what the containers do says more than the phase, a failing init
+container more than the others, a deletion most.
 """
 
 from typing import Any, Final

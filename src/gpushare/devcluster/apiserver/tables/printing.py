@@ -1,7 +1,7 @@
 """Objects as rows of a table: what `kubectl get` shows people, which is made by the server, not by kubectl.
 
-Pure: the time comes in. Called by `apiserver` where a client prefers `as=Table`. Columns and their words are those of
-kube-apiserver 1.36; columns marked wide appear with `-o wide` only. How a pod's STATUS comes about is in `podcells`.
+Pure: the time comes in. Columns and their words are those of kube-apiserver 1.36; columns marked wide appear with `-o
+wide` only. How a pod's STATUS comes about is in `podcells`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

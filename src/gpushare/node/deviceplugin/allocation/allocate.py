@@ -2,7 +2,7 @@
 
 Pure. Normally they are those that `prefer` named a moment ago, or units an init container hands on. Others are right
 only if they could have been planned; a mixture, a unit somebody holds and a sick GPU are refused. As in `prefer`, a
-first refusal makes the caller look and ask again. Called by `service`.
+first refusal makes the caller look and ask again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 Pure. What was given was written down for the pod whose plan it met; of two equal pods it may be the other one's, and of
 a pod that failed half-way it is nobody's. kubelet's list says it, but for ordinary init containers, which it omits:
 what those hold beyond the rest of their pod is worked out from the pod's spec. The same serves at start, when the table
-is empty. Called by `truth`.
+is empty.
 """
 
 from collections.abc import Collection, Sequence

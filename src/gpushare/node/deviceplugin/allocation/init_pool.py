@@ -1,8 +1,7 @@
 """Units that an init container hands on to a later container of its pod.
 
 Pure. kubelet takes units of a pod's ordinary init containers first, in random order and as many as it can, before it
-takes anything else. That is the only way in which units that somebody holds may be asked for again. Called by `prefer`
-and `allocate`.
+takes anything else. That is the only way in which units that somebody holds may be asked for again.
 """
 
 from typing import Final

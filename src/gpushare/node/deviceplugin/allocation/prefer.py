@@ -3,7 +3,6 @@
 Pure. First on what is known at once: the oldest plan for that amount which can be kept. Refused, the caller looks at
 the API server, then at kubelet's list, and asks with `looked`; only then is a container placed otherwise than planned,
 or refused for good. A refusal is final for the pod and people read it in its status, so it says why.
-Called by `service`.
 """
 
 from collections.abc import Callable, Mapping
