@@ -81,8 +81,8 @@ class Crowd:
         heapq.heappush(self._ahead, (self._now + self._random.expovariate(self._rate), self._made, pod, True))
 
     def _place(self, pod: PodFacts) -> bool:
-        assert isinstance(pod.claim, Request)
-        if ranking.first(self._ledger, pod.claim, pod, [FACTS.name], "binpack") is None:
+        assert isinstance(pod.request, Request)
+        if ranking.first(self._ledger, pod.request, pod, [FACTS.name], "binpack") is None:
             return False
         places = self._ledger.reserve(pod, FACTS.name, "binpack")
         if isinstance(places, Refusal):

@@ -119,8 +119,8 @@ def _study_turns(world: World, pods: list[Object]) -> Iterator[float]:
     for pod in pods:
         world.choose_ms(pod)
         facts = request.facts(decoded_pod(pod), None)
-        if isinstance(facts.claim, Request):
-            world.ledger.refusals(facts.claim, facts, NAMES, Budget(1))  # nothing is known of most nodes
+        if isinstance(facts.request, Request):
+            world.ledger.refusals(facts.request, facts, NAMES, Budget(1))  # nothing is known of most nodes
     while world.ledger.shapes.wanted():
         yield _cpu_ms(lambda: world.ledger.study(Budget(CALL_LOOKS)))
 

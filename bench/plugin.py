@@ -94,7 +94,7 @@ def _bind(server: ApiServer, name: str, gpu: int) -> dict[str, Any]:
     entry = server.store.get(NODES.resource, NODE)
     assert entry is not None
     facts = pod_gpus.node_facts(msgspec.convert(entry.obj(), objects.Node), frozenset())
-    claim = request.facts(msgspec.convert(made, objects.Pod), "MiB").claim
+    claim = request.facts(msgspec.convert(made, objects.Pod), "MiB").request
     assert facts is not None
     assert isinstance(claim, Request)
     meta["annotations"] = pod_gpus.write(claim, facts, ((gpu,),), extender="0a1b2c3d", nanoseconds=1)

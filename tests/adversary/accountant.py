@@ -69,7 +69,7 @@ class Held:
 
     node: str
     parts: list[Part] = field(default_factory=list)
-    vague: bool = False
+    unlocated: bool = False
     pin: str = ""  # of the node at that time
 
 
@@ -86,7 +86,7 @@ def published(node: Object, listed: str = "") -> Published | None:
             return None
         each = memory // count
         cards = {i: Card("", each, i not in sick) for i in range(count)}
-        return Published("MiB" if each > MIB_ABOVE else "GiB", "original", bool(offered) and not taken, cards, True)
+        return Published("MiB" if each > MIB_ABOVE else "GiB", "aliyun", bool(offered) and not taken, cards, True)
     told = json.loads(said)
     cards = {g["i"]: Card(g["uuid"], g["total"], g["ok"] and g["i"] not in sick) for g in told["gpus"]}
     well = sum(g["total"] for g in told["gpus"] if g["ok"])
@@ -122,7 +122,7 @@ class Accountant:
         there, notes = self.node(node), pod["metadata"]["annotations"]
         informed = self.server.has_told() and self.server.clock() >= self.excused
         if there is None or names.ALLOCATION not in notes:
-            self.held[pod["metadata"]["uid"]] = Held(node, vague=True)
+            self.held[pod["metadata"]["uid"]] = Held(node, unlocated=True)
             return
         unit = there.unit if informed else "MiB" if int(notes[names.ALIYUN_DEV]) > MIB_ABOVE else "GiB"
         parts = _parts(pod, json.loads(notes[names.ALLOCATION]), unit)
@@ -191,13 +191,13 @@ class Accountant:
         held = self.held.get(pod["metadata"]["uid"])
         if held is not None and held.node == node:
             return held
-        return Held(node, vague=True)  # bound by hand
+        return Held(node, unlocated=True)  # bound by hand
 
     def is_vague(self, pod: Object, held: Held, there: Published) -> bool:
         """Whether nobody can tell where this pod counts, so that it may count on every GPU."""
         if pod["metadata"]["uid"] in self.tampered:
             return True
-        if held.vague:
+        if held.unlocated:
             return not (there.pin == "direct" and sees_nothing(pod))
         if held.pin != there.pin and pod["spec"].get("initContainers"):
             return True  # each way of pinning has its own idea of where an init container may be

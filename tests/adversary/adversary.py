@@ -190,13 +190,13 @@ class Adversary:
 
     def new_node(self, name: str) -> Object:
         dice = self.dice
-        pin = "direct" if dice.random() < self.direct else dice.choice(["plugin", "plugin", "plugin", "original"])
+        pin = "direct" if dice.random() < self.direct else dice.choice(["plugin", "plugin", "plugin", "aliyun"])
         self.node_pins[name] = pin
         node: Object = {"pin": pin, "gpus": [dice.choice(SIZES) for _ in range(dice.choice([1, 1, 2, 2, 3, 4]))]}
         if self.large:
             node["gpus"] = [dice.randint(15000, 16500) for _ in range(8)]
         node["gpus"] = self.cards.setdefault(name, node["gpus"])
-        if pin == "original":  # it says how many there are, and the sum
+        if pin == "aliyun":  # it says how many there are, and the sum
             node["gpus"] = self.cards[name] = [node["gpus"][0]] * len(node["gpus"])
         if dice.random() < 0.25:
             node["unit"] = "GiB"
@@ -214,7 +214,7 @@ class Adversary:
             {"nvidia": None}, {"labels": {"pool": dice.choice(POOLS)}}, {"taints": [TAINT]}, {"taints": []},
             {"cordon": True}, {"cordon": False},
         ]  # fmt: skip
-        if self.node_pins[name] != "original":
+        if self.node_pins[name] != "aliyun":
             changes += [{"sick": [gpu]}, {"sick": []}, {"sick": []}, {"lost": [gpu]}, {"lost": []}, {"capacity": 0}]
             changes += [{"capacity": None}, {"pin": dice.choice(["plugin", "direct"])}]
         if dice.random() < 0.15:

@@ -67,7 +67,7 @@ def suits(request: Request, there: Published) -> bool:
     """Whether such a node may serve such a request, however much is free."""
     if not there.ready or not there.plain or request.unit not in (None, there.unit):
         return False
-    if there.pin == "original":
+    if there.pin == "aliyun":
         plain = len(request.asks) == 1 and request.asks[0] == request.asks[0]._replace(role="app", gpus=1, whole=False)
         return plain and request.pin == "plugin"
     return there.pin == request.pin

@@ -36,7 +36,7 @@ def node(name: str, given: Object) -> Object:
     )
     sizes = [size if unit == "MiB" else size // 1024 for size in given["gpus"]]
     words: Object = {"pin": pin, "unit": unit}
-    if pin == "original":
+    if pin == "aliyun":
         words |= {"capacity": sum(sizes), "count": len(sizes)}
     else:
         cards = [{"total": size, "i": i, "ok": i not in sick} for i, size in enumerate(sizes) if i not in lost]

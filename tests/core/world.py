@@ -102,7 +102,7 @@ class Resting:
         self.until, self.length, self.active = until, length, True
 
 
-class Ghost(NamedTuple):
+class OldPlace(NamedTuple):
     node: str
     amounts: dict[str, int]
     until: float
@@ -116,7 +116,7 @@ class Mirror:
         self.bound: dict[str, PodFacts] = {}
         self.seen: set[str] = set()
         self.decided: dict[str, Decision] = {}
-        self.ghosts: dict[str, Ghost] = {}
+        self.old_places: dict[str, OldPlace] = {}
         self.pledged: dict[str, PodFacts] = {}
         self.rests: dict[tuple[str, object], Resting] = {}
 
@@ -134,8 +134,8 @@ class Mirror:
 
     def observe(self, pod: PodFacts, now: float) -> None:
         if pod.finished:
-            if pod.uid in self.holders(pod.node) and pod.failed_reason == REFUSED and isinstance(pod.claim, Request):
-                self._refused(pod.node, shape(pod.claim), now)
+            if pod.uid in self.holders(pod.node) and pod.failed_reason == REFUSED and isinstance(pod.request, Request):
+                self._refused(pod.node, shape(pod.request), now)
             self.forget(pod.uid)
         elif pod.node:
             self._bound(pod, now)
@@ -144,7 +144,7 @@ class Mirror:
             self._unbound(pod)
 
     def forget(self, uid: str) -> None:
-        for known in (self.bound, self.decided, self.ghosts, self.pledged):
+        for known in (self.bound, self.decided, self.old_places, self.pledged):
             known.pop(uid, None)
         self.seen.discard(uid)
 
@@ -169,7 +169,7 @@ class Mirror:
 
     def expire(self, now: float) -> None:
         self.decided = {uid: d for uid, d in self.decided.items() if not d.held or d.ends() > now}
-        self.ghosts = {uid: ghost for uid, ghost in self.ghosts.items() if ghost.until > now}
+        self.old_places = {uid: old_place for uid, old_place in self.old_places.items() if old_place.until > now}
         for rest in self.rests.values():
             rest.active = rest.active and rest.until > now
         self.rests = {key: rest for key, rest in self.rests.items() if rest.until + RECALL_SECONDS > now}
@@ -179,8 +179,8 @@ class Mirror:
         before = self.bound.get(pod.uid)
         decided = self.decided.pop(pod.uid, None)
         ran = before is not None and before.running
-        if pod.running and not ran and isinstance(pod.claim, Request):
-            self.rests.pop((pod.node, shape(pod.claim)), None)
+        if pod.running and not ran and isinstance(pod.request, Request):
+            self.rests.pop((pod.node, shape(pod.request)), None)
         if before is not None and decided is None:
             self._moved(before, pod, now)
         self.bound[pod.uid] = pod
@@ -190,21 +190,21 @@ class Mirror:
         had, has = self._bound_amounts(before), self._bound_amounts(after)
         if had is None or has is None or had == has:
             return
-        ghost = self.ghosts.pop(after.uid, None)
-        for key, amount in (ghost.amounts if ghost else {}).items():
+        old_place = self.old_places.pop(after.uid, None)
+        for key, amount in (old_place.amounts if old_place else {}).items():
             had[key] = had.get(key, 0) + amount
         left = {key: amount - has.get(key, 0) for key, amount in had.items() if amount > has.get(key, 0)}
         if left:
-            self.ghosts[after.uid] = Ghost(after.node, left, now + MOVE_SECONDS)
+            self.old_places[after.uid] = OldPlace(after.node, left, now + MOVE_SECONDS)
 
     def _unbound(self, pod: PodFacts) -> None:
         decision = self.decided.get(pod.uid)
         if decision is not None and decision.held:
-            if pod.terminating or pod.claim != decision.pod.claim:
+            if pod.terminating or pod.request != decision.pod.request:
                 del self.decided[pod.uid]
             else:
                 decision.pod = pod
-        if pod.nominated and not pod.terminating and isinstance(pod.claim, Request):
+        if pod.nominated and not pod.terminating and isinstance(pod.request, Request):
             self.pledged[pod.uid] = pod
         else:
             self.pledged.pop(pod.uid, None)
@@ -243,10 +243,10 @@ class Mirror:
                 used = [taken + everywhere for taken in used]
             for gpu, amount in (amounts or {}).items():
                 used[gpu] += amount
-        for ghost in self.ghosts.values():
-            if ghost.node == node:
+        for old_place in self.old_places.values():
+            if old_place.node == node:
                 for i, one in enumerate(gpus):
-                    used[i] += ghost.amounts.get(one.key, 0)
+                    used[i] += old_place.amounts.get(one.key, 0)
         return used
 
     def _in_unit(self, amount: int, uid: str, node: str) -> int:
@@ -279,7 +279,7 @@ class Mirror:
     def _decided_charges(self, decision: Decision) -> dict[int, int] | None:
         facts = self.facts.get(decision.node)
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus)} if facts is not None else {}
-        claim = decision.pod.claim
+        claim = decision.pod.request
         if (
             facts is None
             or not isinstance(claim, Request)
@@ -300,9 +300,9 @@ class Mirror:
         if facts.pin is not Pin.PLUGIN:
             return False
         waiting = [
-            pod.claim
+            pod.request
             for other, pod in self.holders(facts.name).items()
-            if other != uid and not pod.running and not (pod.node and pod.note(names.ALIYUN_ASSIGNED) == "true")
+            if other != uid and not pod.running and not (pod.node and pod.annotation(names.ALIYUN_ASSIGNED) == "true")
         ]
         pairs = [
             (mine, theirs)
@@ -323,7 +323,7 @@ def may_go(claim: Request, facts: NodeFacts) -> bool:
     if facts.blocked is not None or claim.pin is not wanted or claim.unit not in (None, facts.unit):
         return False
     one = len(claim.shares) == 1 and claim.shares[0].gpus == 1 and not claim.shares[0].whole
-    return facts.pin is not Pin.ORIGINAL or (one and claim.shares[0].role == "app")
+    return facts.pin is not Pin.ALIYUN or (one and claim.shares[0].role == "app")
 
 
 def shape(claim: Request) -> object:
@@ -344,9 +344,9 @@ def layout(facts: NodeFacts | None) -> object:
 def forged(pod: objects.Pod, node: NodeFacts, kind: str, places: Places) -> dict[str, str]:
     """Annotations such as a tenant, another scheduler or an older version may have left."""
     seen = facts_of(pod)
-    if kind == "none" or not isinstance(seen.claim, Request):
+    if kind == "none" or not isinstance(seen.request, Request):
         return {}
-    notes = dict(bound(seen, node, places).notes)
+    notes = dict(bound(seen, node, places).annotations)
     if kind == "contradictory":
         notes[names.ALIYUN_IDX] = str(len(node.gpus))
         notes[names.ALLOCATION] = msgspec.json.encode({"0": {"0": 1, "1": 2}}).decode()

@@ -180,7 +180,7 @@ async def test_what_a_thousand_nodes_say_against_a_pod_stays_short(world: World,
         {"state": "draining"},
         {"unit": "GiB"},
         {"nvidia": 1},
-        {"pin": "original"},
+        {"pin": "aliyun"},
     ]
     for words in kinds:
         count = BROAD // len(kinds) + (words == {}) * (BROAD % len(kinds))

@@ -40,7 +40,7 @@ async def test_pods_of_one_namespace_and_node_share_these_names(pods: Pods) -> N
     one, two = [holding.pod for holding in pods._ledger.holdings.values()]
     assert one.namespace is two.namespace
     assert one.node is two.node
-    assert one.claim is two.claim
+    assert one.request is two.request
 
 
 async def test_names_of_namespaces_that_are_gone_are_let_go(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def _taking(name: str, value: str, **status: object) -> pods.Pod:
 def test_a_pod_that_asks_nonsense_is_kept_with_its_refusal() -> None:
     kept = NodePods()
     kept.upsert(pod("bytes", "4Gi"))
-    assert isinstance(kept.pods["uid-bytes"].facts.claim, Refusal)
+    assert isinstance(kept.pods["uid-bytes"].facts.request, Refusal)
 
 
 def test_what_is_gone_is_forgotten_and_said_once() -> None:
@@ -87,7 +87,7 @@ def test_it_knows_the_values_of_variables_and_the_states_of_containers() -> None
 def test_what_it_reads_is_enough_for_the_core() -> None:
     kept = NodePods()
     kept.upsert(pod("p", 100))
-    claim = kept.pods["uid-p"].facts.claim
+    claim = kept.pods["uid-p"].facts.request
     assert isinstance(claim, Request)
     assert claim.shares[0].visible == f"{names.VISIBLE_PREFIX}0"
 

@@ -61,8 +61,8 @@ def bound(
     seen = request.facts(msgspec.convert(made, objects.Pod), None)
     uuids = [on] * len(memory) if isinstance(on, str) else on
     places = tuple((next(i for i, gpu in enumerate(facts.gpus) if gpu.uuid == uuid),) for uuid in uuids)
-    assert seen.claim is not None
-    written = pod_gpus.write(seen.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)  # type: ignore[arg-type]
+    assert seen.request is not None
+    written = pod_gpus.write(seen.request, facts, places, extender="0a1b2c3d", nanoseconds=1)  # type: ignore[arg-type]
     made["metadata"]["annotations"] |= written
     made["spec"]["nodeName"] = NAME
     return processes.create(server, made)

@@ -61,8 +61,8 @@ class Story:
     # Deeds
 
     def _new_node(self) -> Object:
-        pin, gpus = self.chance.choice(["plugin", "plugin", "direct", "original"]), self.chance.randint(1, 3)
-        if pin == "original":
+        pin, gpus = self.chance.choice(["plugin", "plugin", "direct", "aliyun"]), self.chance.randint(1, 3)
+        if pin == "aliyun":
             return {"pin": pin, "capacity": 8000 * gpus, "count": gpus}
         return {"pin": pin, "gpus": self.chance.choices([6000, 8000, 12000], k=gpus)}
 
@@ -120,7 +120,7 @@ class Story:
         elif change == "away":
             await self.do("no_node", name)
             await self.do("node", {name: {}})
-        elif self.nodes[name]["pin"] != "original":
+        elif self.nodes[name]["pin"] != "aliyun":
             value = self.chance.choice(["ready", "draining"]) if change == "state" else self.chance.choice([0, 1])
             await self.do("node", {name: {change: value}})
 
@@ -152,7 +152,7 @@ class Story:
         """Everything is well, and the scheduler asks about whoever is woken until nobody is."""
         await self.do("relist", True)
         for name, given in self.nodes.items():
-            await self.do("node", {name: {} if given["pin"] == "original" else {"state": "ready", "nvidia": 0}})
+            await self.do("node", {name: {} if given["pin"] == "aliyun" else {"state": "ready", "nvidia": 0}})
             await self.do("configmap", {name: ""})
         quiet = 0
         while quiet < QUIET:

@@ -223,7 +223,7 @@ class World:
                     held[gpu] += amount
             counted = f"{state.name}: {state.used} counted, {held} held"
             assert all(one >= other for one, other in zip(state.used, held, strict=True)), counted
-            assert state.ghosts or state.used == held, counted  # a pod that moved counts on both GPUs for a while
+            assert state.old_places or state.used == held, counted  # a pod that moved counts on both GPUs for a while
         for uid, holding in self.ledger.holdings.items():
             assert self.ledger.nodes[holding.node].holdings.get(uid) is holding, f"{holding.pod.name} is nowhere"
 

@@ -33,13 +33,13 @@ def node(
     nvidia: int = 0,
     capacity: int | None = None,
 ) -> objects.Node:
-    """A node with GPUs of these sizes. `pin="original"`: one of Aliyun's plugin, which publishes nothing."""
+    """A node with GPUs of these sizes. `pin="aliyun"`: one of Aliyun's plugin, which publishes nothing."""
     sizes: dict[str, objects.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
     sizes[names.GPU_COUNT] = len(totals)
     if nvidia:
         sizes[names.NVIDIA_GPU] = nvidia
     annotations = {}
-    if pin != "original":
+    if pin != "aliyun":
         gpus = [
             {
                 "i": i if indices is None else indices[i],
@@ -57,7 +57,7 @@ def node(
 
 def facts(*totals: int, sick: Iterable[int] = (), pin: str = "direct", **more: Any) -> NodeFacts:
     """The same, as the core sees it."""
-    listed = frozenset(sick) if pin == "original" else frozenset()
+    listed = frozenset(sick) if pin == "aliyun" else frozenset()
     read = pod_gpus.node_facts(node(*totals, sick=sick, pin=pin, **more), listed)
     assert read is not None
     return read
@@ -173,15 +173,15 @@ def pod(*memory: int, default_unit: Unit | None = None, **more: Any) -> PodFacts
 
 def asks(*memory: int, **more: Any) -> Request:
     """What such a pod asks."""
-    claim = pod(*memory, **more).claim
+    claim = pod(*memory, **more).request
     assert isinstance(claim, Request), claim
     return claim
 
 
 def bound(seen: PodFacts, where: NodeFacts, places: Places) -> PodFacts:
     """The pod as it stands once we have bound it to these GPUs."""
-    assert isinstance(seen.claim, Request)
-    notes = pod_gpus.write(seen.claim, where, places, extender="0a1b2c3d", nanoseconds=1)
+    assert isinstance(seen.request, Request)
+    notes = pod_gpus.write(seen.request, where, places, extender="0a1b2c3d", nanoseconds=1)
     return request.bound(seen, where.name, notes)
 
 
@@ -207,4 +207,4 @@ def free(of: Ledger, name: str = "n") -> list[int]:
     return list(room.free)
 
 
-PINS = (Pin.DIRECT.value, Pin.PLUGIN.value, Pin.ORIGINAL.value)
+PINS = (Pin.DIRECT.value, Pin.PLUGIN.value, Pin.ALIYUN.value)

@@ -163,7 +163,7 @@ def node(name: str, given: Object) -> Object:
     annotations = {}
     if "annotation" in given:
         annotations[names.NODE_GPUS] = given["annotation"]
-    elif gpus and pin != "original":
+    elif gpus and pin != "aliyun":
         published = {"v": 1, "unit": given.get("unit", "MiB"), "pin": pin, "state": given.get("state", "ready")}
         annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})
     capacity: Object = {"cpu": "64"}

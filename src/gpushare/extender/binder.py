@@ -113,11 +113,11 @@ class Binder:
             return GONE.format(pod=args.pod_name, uid=args.pod_uid)
         if pod.node:
             return "" if pod.node == args.node else ALREADY.format(pod=pod.name, node=pod.node)
-        if isinstance(pod.claim, Refusal):
-            return pod.claim.message
-        if pod.claim is None:  # a managed resource of amount 0: the scheduler leaves even that binding to us
+        if isinstance(pod.request, Refusal):
+            return pod.request.message
+        if pod.request is None:  # a managed resource of amount 0: the scheduler leaves even that binding to us
             return (await self._write(pod, args.node, {})).error
-        return await self._reserve_and_write(pod, pod.claim, args.node)
+        return await self._reserve_and_write(pod, pod.request, args.node)
 
     def _bound_pod(self, uid: str) -> PodFacts | None:
         holding = self._ledger.holdings.get(uid)
@@ -133,32 +133,32 @@ class Binder:
             return GONE.format(pod=args.pod_name, uid=args.pod_uid)
         return request.facts(found, self._unit)
 
-    async def _reserve_and_write(self, pod: PodFacts, claim: Request, node: str) -> str:
+    async def _reserve_and_write(self, pod: PodFacts, asked: Request, node: str) -> str:
         held = self._ledger.holdings.get(pod.uid)
         if held is not None:
             (self._metrics.holds_right if held.node == node else self._metrics.holds_wrong).inc()
-        places = self._ledger.reserve(pod, node, claim.policy or self._policy)
+        places = self._ledger.reserve(pod, node, asked.policy or self._policy)
         if isinstance(places, Refusal):
             self._metrics.conflicts.inc()
             return f"{node}: {places.message}"
         facts = self._ledger.nodes[node].facts
         assert facts is not None  # a reservation was just made there
         try:
-            notes = pod_gpus.write(claim, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
+            notes = pod_gpus.write(asked, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
             outcome = await self._write(pod, node, notes)
             if outcome.ours:
-                self._bound(pod, claim, facts, places, notes)
+                self._bound(pod, asked, facts, places, notes)
         finally:
             self._ledger.undo(pod.uid)  # what is still only reserved was not made
         if outcome.error:
             logger.warn("not bound", pod=f"{pod.namespace}/{pod.name}", node=node, why=outcome.error)
         return outcome.error
 
-    def _bound(self, pod: PodFacts, claim: Request, facts: NodeFacts, places: Places, notes: dict[str, str]) -> None:
+    def _bound(self, pod: PodFacts, asked: Request, facts: NodeFacts, places: Places, notes: dict[str, str]) -> None:
         self._ledger.confirm(request.bound(pod, facts.name, notes))
         self._known.forget(pod.uid)
         self._metrics.bound.inc()
-        self._announcer.assigned(pod, claim, facts, places)
+        self._announcer.assigned(pod, asked, facts, places)
         logger.info("bound", pod=f"{pod.namespace}/{pod.name}", node=facts.name, gpu=notes[names.ALLOCATION])
 
     async def _write(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Outcome:

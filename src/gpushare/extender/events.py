@@ -37,13 +37,13 @@ class Announcer:
         self._wanted = asyncio.Event()
         self._told_units: set[str] = set()
 
-    def assigned(self, pod: PodFacts, claim: Request, facts: NodeFacts, places: Places) -> None:
+    def assigned(self, pod: PodFacts, request: Request, facts: NodeFacts, places: Places) -> None:
         state = self._ledger.nodes.get(facts.name)
         room = state.room if state is not None else None
         # A node may go, or lose GPUs, while the binding is written.
         free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
         left = [free.get(gpu.key, 0) for gpu in facts.gpus]
-        self._say(pod, "Normal", event_texts.ASSIGNED, event_texts.assigned(facts, claim, places, left))
+        self._say(pod, "Normal", event_texts.ASSIGNED, event_texts.assigned(facts, request, places, left))
 
     def kept(self, kept: Kept, waited: float) -> None:
         """A pod has waited so long that GPUs are kept for it."""
@@ -65,8 +65,8 @@ class Announcer:
     def bound(self, pod: PodFacts) -> None:
         """A pod is seen on a node. If no extender bound it, the node is told: on nodes of the original plugin by us,
         because no process of ours is there; on others their own audit does that."""
-        state = self._ledger.nodes.get(pod.node) if not (pod.notes or pod.finished) else None
-        if state is not None and state.facts is not None and state.facts.pin is Pin.ORIGINAL:
+        state = self._ledger.nodes.get(pod.node) if not (pod.annotations or pod.finished) else None
+        if state is not None and state.facts is not None and state.facts.pin is Pin.ALIYUN:
             self._recorder.record(
                 kind="Node", namespace="", name=pod.node, uid=pod.node, type="Warning",
                 reason=event_texts.BOUND_BY_HAND, message=event_texts.bound_by_hand(pod, event_texts.COUNTS_ON_ALL),
@@ -106,10 +106,10 @@ class Announcer:
 
     def _is_stuck(self, pod: PodFacts, among: Collection[str] | None) -> bool:
         """Whether it is worth looking at every node: most new pods fit somewhere, and that is quickly seen."""
-        if pod.unschedulable or not isinstance(pod.claim, Request):
+        if pod.unschedulable or not isinstance(pod.request, Request):
             return True
         names = list(self._ledger.nodes if among is None else among)
-        return not self._ledger.fitting(pod.claim, pod, names, Budget(CALL_LOOKS))
+        return not self._ledger.fitting(pod.request, pod, names, Budget(CALL_LOOKS))
 
     def _say(self, pod: PodFacts, kind: str, reason: str, message: str) -> None:
         self._recorder.record(

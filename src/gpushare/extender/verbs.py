@@ -65,22 +65,22 @@ class Verbs:
         problem = self._problem(pod.uid)
         if problem:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
-        if not isinstance(pod.claim, Request):
+        if not isinstance(pod.request, Request):
             return wire.encode(self._without_request(pod, offer))
         self._ledger.release(pod.uid)
         budget = Budget(CALL_LOOKS)
-        fits = pick(pod.claim, pod, offer.names, budget)
+        fits = pick(pod.request, pod, offer.names, budget)
         if not fits:
-            return wire.encode(self._refuse(pod, pod.claim, offer, budget))
+            return wire.encode(self._refuse(pod, pod.request, offer, budget))
         self._remember(pod)
         if len(fits) == 1:
-            self._hold(pod, pod.claim, fits[0])  # prioritize is not asked about a single node
+            self._hold(pod, pod.request, fits[0])  # prioritize is not asked about a single node
         return wire.encode(offer.result(fits, {}, {}))
 
-    def _best(self, claim: Request, pod: PodFacts, among: Sequence[str], budget: Budget) -> list[str]:
-        best = ranking.first(self._ledger, claim, pod, among, claim.policy or self._policy, budget)
+    def _best(self, asked: Request, pod: PodFacts, among: Sequence[str], budget: Budget) -> list[str]:
+        best = ranking.first(self._ledger, asked, pod, among, asked.policy or self._policy, budget)
         # A long search may give up in the order of a policy although there is room: then all that fit are answered.
-        return [best] if best is not None else self._ledger.fitting(claim, pod, among, budget)
+        return [best] if best is not None else self._ledger.fitting(asked, pod, among, budget)
 
     def prioritize(self, body: bytes) -> bytes:
         try:
@@ -88,14 +88,14 @@ class Verbs:
         except BadRequest:
             return b"[]"
         pod = request.facts(sent, self._unit)
-        if not isinstance(pod.claim, Request) or self._problem(pod.uid):
+        if not isinstance(pod.request, Request) or self._problem(pod.uid):
             return b"[]"
         self._ledger.release(pod.uid)
-        policy = pod.claim.policy or self._policy
-        scores = ranking.best(self._ledger, pod.claim, pod, offer.names, policy, Budget(CALL_LOOKS))
+        policy = pod.request.policy or self._policy
+        scores = ranking.best(self._ledger, pod.request, pod, offer.names, policy, Budget(CALL_LOOKS))
         if scores:
             self._remember(pod)
-            self._hold(pod, pod.claim, scores[0][0])
+            self._hold(pod, pod.request, scores[0][0])
         return wire.encode([HostPriority(node, points) for node, points in scores])
 
     def preempt(self, body: bytes) -> bytes:
@@ -105,9 +105,9 @@ class Verbs:
             return b"{}"
         assert args.pod is not None
         pod = request.facts(args.pod, self._unit)
-        if isinstance(pod.claim, Refusal) or self._cannot_answer(pod.uid):
+        if isinstance(pod.request, Refusal) or self._cannot_answer(pod.uid):
             return b"{}"
-        if pod.claim is None:
+        if pod.request is None:
             return wire.encode(PreemptResult(args.victims()))
         answer, budget = {}, Budget(CALL_LOOKS)
         for node, given in args.victims().items():
@@ -163,14 +163,14 @@ class Verbs:
         return self._cannot_answer(uid)
 
     def _without_request(self, pod: PodFacts, offer: wire.Offer) -> FilterResult:
-        if pod.claim is None:
+        if pod.request is None:
             return offer.result(offer.names, {}, {})
-        assert isinstance(pod.claim, Refusal)
-        self._metrics.refused(pod.claim.code)
-        return offer.result([], {}, dict.fromkeys(offer.names, pod.claim.message))
+        assert isinstance(pod.request, Refusal)
+        self._metrics.refused(pod.request.code)
+        return offer.result([], {}, dict.fromkeys(offer.names, pod.request.message))
 
-    def _refuse(self, pod: PodFacts, claim: Request, offer: wire.Offer, budget: Budget) -> FilterResult:
-        refusals = self._ledger.refusals(claim, pod, offer.names, budget)
+    def _refuse(self, pod: PodFacts, asked: Request, offer: wire.Offer, budget: Budget) -> FilterResult:
+        refusals = self._ledger.refusals(asked, pod, offer.names, budget)
         for code in {refused.code for refused in refusals.values()}:
             self._metrics.refused(code)
         if _can_be_remembered(pod):
@@ -186,9 +186,9 @@ class Verbs:
         if _can_be_remembered(pod):
             self._known.tell(pod)
 
-    def _hold(self, pod: PodFacts, claim: Request, node: str) -> None:
+    def _hold(self, pod: PodFacts, asked: Request, node: str) -> None:
         if _can_be_remembered(pod):
-            held = self._ledger.hold(pod, node, claim.policy or self._policy, self._clock())
+            held = self._ledger.hold(pod, node, asked.policy or self._policy, self._clock())
             if not isinstance(held, Refusal):
                 self._waiting.gone(pod.uid)
 

@@ -54,7 +54,7 @@ class Pods:
 
     def upsert(self, item: objects.Pod) -> None:
         facts = request.facts(item, self._unit)
-        if facts.claim is None:
+        if facts.request is None:
             return
         pod = self._slim(facts)
         self._notice_if_unbound(pod)
@@ -121,7 +121,7 @@ class Pods:
             return
         self._announcer.waits(pod)
         decided = pod.uid in self._ledger.holdings or pod.uid in self._waiting.refused
-        if pod.unschedulable and not decided and isinstance(pod.claim, Request):
+        if pod.unschedulable and not decided and isinstance(pod.request, Request):
             self._waiting.refuse(pod)  # not by us: perhaps by our predecessor, and then nobody else would wake it
 
     def _done(self, uid: str) -> None:
@@ -130,7 +130,7 @@ class Pods:
         self._announcer.gone(uid)
 
     def _look_for_another(self, pod: PodFacts) -> None:
-        identity = pod.note(names.EXTENDER)
+        identity = pod.annotation(names.EXTENDER)
         late = self._synced_at is not None and self._clock() - self._synced_at > SETTLE_SECONDS
         if late and identity and identity != self._identity and pod.uid in self._known.pending:
             self._metrics.second_extender.inc()
@@ -138,11 +138,11 @@ class Pods:
 
     def _slim(self, pod: PodFacts) -> PodFacts:
         """Strings, requests and rules that many pods share are kept once."""
-        claim = pod.claim
-        if isinstance(claim, Request):
+        asked = pod.request
+        if isinstance(asked, Request):
             if len(self._shared) >= MOST_REQUESTS:
                 self._shared.clear()
-            claim = self._shared.setdefault(claim, claim)
+            asked = self._shared.setdefault(asked, asked)
         rules = pod.rules
         if rules is not None:
             if len(self._rules) > MOST_RULES:
@@ -150,7 +150,7 @@ class Pods:
             rules = self._rules.setdefault(rules, rules)
         if len(self._names) >= MOST_NAMES:
             self._names.clear()
-        return request.sharing(pod, claim, rules, self._names)
+        return request.sharing(pod, asked, rules, self._names)
 
 
 class Nodes:

@@ -114,7 +114,7 @@ class NodePods:
     def upsert(self, item: Pod) -> None:
         uid = item.metadata.uid
         seen = NodePod(request.facts(item, None), item)
-        if seen.facts.claim is None:
+        if seen.facts.request is None:
             self._upsert_uncounted(uid, seen)
             return
         self.pods[uid] = seen

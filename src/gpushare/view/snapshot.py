@@ -65,7 +65,7 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
     # Pods first: what a node has free is then worked out once for each node, not for each pod.
     for pod in by_place:
         claiming = request.facts(pod, None)
-        if claiming.claim is not None:
+        if claiming.request is not None:
             asking.append(claiming)
             ledger.observe(claiming, now)
     for node in by_name:

@@ -128,15 +128,15 @@ def _countless(node: intree.Node, state: NodeState | None) -> NodeUse | None:
 def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
     pod = holding.pod
     if holding.charges is None:
-        asked = pod.note(names.ALLOCATION) or pod.note(names.ALIYUN_IDX) or pod.note(names.EXTENDER)
-        claim = pod.claim if isinstance(pod.claim, Request) else None
-        return PodUse(pod, {}, _somewhere(pod, claim, facts.gpus), UNUSABLE if asked else UNASKED)
+        asked = pod.annotation(names.ALLOCATION) or pod.annotation(names.ALIYUN_IDX) or pod.annotation(names.EXTENDER)
+        request = pod.request if isinstance(pod.request, Request) else None
+        return PodUse(pod, {}, _somewhere(pod, request, facts.gpus), UNUSABLE if asked else UNASKED)
     return PodUse(pod, {facts.gpus[gpu].index: amount for gpu, amount in holding.charges})
 
 
-def _somewhere(pod: PodFacts, claim: Request | None, gpus: Sequence[Gpu]) -> int:
+def _somewhere(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> int:
     """What a pod takes of a node if nobody knows where. Whole GPUs are taken to be the largest."""
-    whole = sum(share.gpus for share in claim.shares if share.whole) if claim else 0
+    whole = sum(share.gpus for share in request.shares if share.whole) if request else 0
     return pod.spec_units + sum(sorted((gpu.total for gpu in gpus), reverse=True)[:whole])
 
 

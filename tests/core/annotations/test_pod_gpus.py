@@ -35,7 +35,7 @@ def test_what_is_written_is_read_back_for_any_plan(data: st.DataObject, policy: 
 
 
 def test_what_is_written_for_a_node_of_the_original_is_read_back() -> None:
-    where = facts(15, 15, pin="original")
+    where = facts(15, 15, pin="aliyun")
     seen = bound(pod(4, direct=False), where, ((1,),))
     assert pod_gpus.read(seen, where) == ((1, 4),)
 
@@ -48,8 +48,8 @@ def test_annotations_choose_gpus_and_never_amounts(data: st.DataObject, policy: 
     places = gpu_choice.plan(request, room, policy)
     if places is not None:
         seen = bound(PodFacts("u", "default", "p", request), room.facts, places)
-        kept = data.draw(st.sets(st.sampled_from([key for key, _ in seen.notes])))
-        less = msgspec.structs.replace(seen, notes=tuple(note for note in seen.notes if note[0] in kept))
+        kept = data.draw(st.sets(st.sampled_from([key for key, _ in seen.annotations])))
+        less = msgspec.structs.replace(seen, annotations=tuple(note for note in seen.annotations if note[0] in kept))
         charges = pod_gpus.read(less, room.facts)
         stays = sum(share.units for share in request.shares if share.role is not Role.INIT)
         assert charges is None or sum(amount for _, amount in charges) >= stays
@@ -128,10 +128,10 @@ def test_a_whole_gpu_is_as_large_as_it_is_now() -> None:
 
 
 def test_a_node_without_annotation_has_equal_gpus() -> None:
-    read = facts(15, 15, pin="original")
-    assert (read.pin, read.unit, [gpu.total for gpu in read.gpus]) == (Pin.ORIGINAL, "GiB", [15, 15])
-    assert facts(16276, pin="original").unit == "MiB"
-    assert facts(192, pin="original").unit == "GiB"
+    read = facts(15, 15, pin="aliyun")
+    assert (read.pin, read.unit, [gpu.total for gpu in read.gpus]) == (Pin.ALIYUN, "GiB", [15, 15])
+    assert facts(16276, pin="aliyun").unit == "MiB"
+    assert facts(192, pin="aliyun").unit == "GiB"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_node_without_annotation_has_equal_gpus() -> None:
     [
         {"v": 2},
         {"unit": "MB"},
-        {"pin": "original"},
+        {"pin": "aliyun"},
         {"pin": "?"},
         {"gpus": 3},
         {"gpus": [{"i": 0}]},
@@ -155,7 +155,7 @@ def test_a_nonsensical_annotation_is_no_annotation(change: dict[str, Any]) -> No
     bad.metadata.annotations[names.NODE_GPUS] = json.dumps(published)
     read = pod_gpus.node_facts(bad, frozenset())
     assert read is not None
-    assert read.pin is Pin.ORIGINAL
+    assert read.pin is Pin.ALIYUN
 
 
 @given(st.text())
@@ -202,11 +202,11 @@ def test_nodes_where_nothing_may_go_say_why() -> None:
 
 
 def test_a_slim_node_says_the_same() -> None:
-    for made in (node(8000, 9000, sick=[1]), node(15, 15, pin="original"), node(8000, nvidia=1)):
+    for made in (node(8000, 9000, sick=[1]), node(15, 15, pin="aliyun"), node(8000, nvidia=1)):
         assert pod_gpus.node_facts(pod_gpus.slim(made), frozenset()) == pod_gpus.node_facts(made, frozenset())
 
 
 def test_a_request_without_a_claim_has_no_place() -> None:
     seen = pod(containers=[], on="n")
-    assert not isinstance(seen.claim, Request)
+    assert not isinstance(seen.request, Request)
     assert pod_gpus.read(seen, facts(8000)) is None

@@ -82,7 +82,7 @@ def test_an_init_container_that_holds_nothing_more_is_left_out() -> None:
 
 
 def test_the_originals_index_is_the_gpu_of_all_containers() -> None:
-    where = facts(15, 15, pin="original", unit="GiB")
+    where = facts(15, 15, pin="aliyun", unit="GiB")
     placed = pod(3, 4, direct=False, on="n", notes={names.ALIYUN_IDX: "1"})
     assert inspected.gpus_of(placed, where) == {"c0": [1], "c1": [1]}
 

@@ -53,7 +53,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "TooFewGpus": (world(facts(8)), pod(whole=2), "node(s) with fewer than 2 GPUs"),
     "NoSharedGpu": (world(), pod(4), "node(s) without a shared GPU"),
     "CountsOtherwise": (world(facts(8, unit="GiB")), pod(4, unit="MiB"), "node(s) that count in GiB"),
-    "OneContainer": (world(facts(8, 8, pin="original")), pod(4, 4, direct=False),
+    "OneContainer": (world(facts(8, 8, pin="aliyun")), pod(4, 4, direct=False),
                      "node(s) whose plugin serves one container on one GPU"),
     "PinsByPlugin": (world(PLUGIN), pod(4), "node(s) that pin by device plugin"),
     "NeedsPolicy": (world(facts(8)), pod(4, direct=False), "node(s) that need gpushare's admission policy"),
@@ -243,7 +243,7 @@ def test_a_node_that_only_a_sick_gpu_keeps_from_fitting_is_the_closest() -> None
 
 
 def test_why_a_gpu_is_sick_is_told() -> None:
-    said = verdict.explain(world(facts(8, sick=[0], pin="original")), pod(6, direct=False))
+    said = verdict.explain(world(facts(8, sick=[0], pin="aliyun")), pod(6, direct=False))
     assert [(gpu.healthy, gpu.why) for gpu in said.nodes[0].gpus] == [(False, "listed")]
     assert {"way": "heal", "node": "n", "gpu": 0, "why": "listed"} in ways(said)
 
@@ -342,7 +342,7 @@ def test_other_words_are_not_ours() -> None:
 
 def test_requests_are_shown_as_they_were_made() -> None:
     said = verdict.explain(world(), pod(6, split=2))
-    assert isinstance(pod(6, split=2).claim, Request)
+    assert isinstance(pod(6, split=2).request, Request)
     assert said.request is not None
     assert msgspec.to_builtins(said.request) == {
         "unit": None,

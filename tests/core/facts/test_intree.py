@@ -411,7 +411,7 @@ def test_a_bookmark_that_holds_nothing_is_read() -> None:
 
 def test_the_rest_of_the_core_takes_them() -> None:
     asks = pod({"limits": {GPU_MEM: "7k"}}, schedulingGates=[{"name": "example.com/quota"}])
-    assert isinstance(request.facts(asks, None).claim, Request)
+    assert isinstance(request.facts(asks, None).request, Request)
     assert asks.spec.scheduling_gates == [intree.SchedulingGate("example.com/quota")]
     offers: Any = {GPU_MEM: "16k", names.GPU_COUNT: "2"}
     told = node(**offers)

@@ -10,7 +10,7 @@ from tests.support.builders import api_pod, asks, container, env_of, pod
 
 
 def refused(**more: Any) -> Refusal:
-    claim = pod(direct=False, **more).claim
+    claim = pod(direct=False, **more).request
     assert isinstance(claim, Refusal), claim
     return claim
 
@@ -21,12 +21,12 @@ def test_a_container_asks_units_on_one_gpu() -> None:
 
 
 def test_zero_is_no_request() -> None:
-    assert pod(0).claim is None
-    assert pod(containers=[container("a", whole="0")]).claim is None
+    assert pod(0).request is None
+    assert pod(containers=[container("a", whole="0")]).request is None
 
 
 def test_a_pod_without_our_resources_asks_nothing() -> None:
-    assert pod(containers=[container("a")]).claim is None
+    assert pod(containers=[container("a")]).request is None
 
 
 def test_shares_come_in_the_order_in_which_kubelet_starts_containers() -> None:
@@ -68,8 +68,8 @@ def test_what_is_no_amount_of_units_is_refused(memory: str, code: str, message: 
 
 
 def test_one_tib_is_the_most_in_either_unit() -> None:
-    assert isinstance(pod(1 << 20, unit="MiB").claim, Request)
-    assert isinstance(pod(1 << 10, unit="GiB").claim, Request)
+    assert isinstance(pod(1 << 20, unit="MiB").request, Request)
+    assert isinstance(pod(1 << 10, unit="GiB").request, Request)
     assert refused(containers=[container("a", 1025)], unit="GiB").code == "NotMemory"
 
 
@@ -86,7 +86,7 @@ def test_an_uneven_split_is_refused_with_numbers_that_would_do() -> None:
 
 def test_both_limits_on_one_container_are_refused_but_not_on_two() -> None:
     assert refused(containers=[container("a", 5, whole=1)]).code == "BothLimits"
-    assert isinstance(pod(5, whole=1).claim, Request)
+    assert isinstance(pod(5, whole=1).request, Request)
 
 
 def test_unknown_policies_and_units_are_refused() -> None:
@@ -134,7 +134,7 @@ def test_what_else_counts_of_a_pod_is_read_from_its_status() -> None:
 
 def test_only_the_annotations_that_choose_gpus_are_kept() -> None:
     notes = {names.ALIYUN_IDX: "0", "kubectl.kubernetes.io/last-applied-configuration": "x" * 9999}
-    assert pod(5, notes=notes).notes == ((names.ALIYUN_IDX, "0"),)
+    assert pod(5, notes=notes).annotations == ((names.ALIYUN_IDX, "0"),)
 
 
 def test_null_lists_are_no_containers() -> None:

@@ -38,8 +38,8 @@ def moved(before: NodeFacts, after: NodeFacts, *memory: int, places: Any, **more
 def test_what_a_user_writes_on_a_bound_pod_changes_nothing(direct: bool, later: dict[str, Any]) -> None:
     where = facts(8, 8, pin="direct" if direct else "plugin")
     there = bound(pod(6, name="p", direct=direct), where, ((1,),))
-    seen = request.facts(api_pod(6, name="p", direct=direct, on="n", notes=dict(there.notes), **later), "MiB")
-    assert seen.claim == there.claim
+    seen = request.facts(api_pod(6, name="p", direct=direct, on="n", notes=dict(there.annotations), **later), "MiB")
+    assert seen.request == there.request
     assert pod_gpus.read(seen, where) == ((1, 6),)
 
 
@@ -49,7 +49,7 @@ def test_a_binding_reads_back_as_it_was_confirmed(direct: bool, wrote: dict[str,
     """Else every pod would seem to change just after it was bound, and others would be woken for nothing."""
     where = facts(8, 8, 8, pin="direct" if direct else "plugin")
     there = bound(pod(6, 2, name="p", direct=direct, **wrote), where, ((1, 2), (0, 1)))
-    shown = api_pod(6, 2, name="p", direct=direct, on="n", notes=dict(there.notes), **wrote)
+    shown = api_pod(6, 2, name="p", direct=direct, on="n", notes=dict(there.annotations), **wrote)
     assert request.facts(shown, None) == there
     assert pod_gpus.read(there, where) == ((0, 1), (1, 4), (2, 3))
 
@@ -61,8 +61,8 @@ def test_a_binding_reads_back_as_it_was_confirmed(direct: bool, wrote: dict[str,
 def test_a_split_that_does_not_match_the_amount_is_none(direct: bool, written: str) -> None:
     notes = {names.ALLOCATION: written, f"{names.VISIBLE_PREFIX}0": "GPU-n-0,GPU-n-1,GPU-n-2,GPU-n-3"}
     seen = pod(6, direct=direct, on="n", split=2, notes=notes)
-    assert isinstance(seen.claim, Request)
-    assert [share.gpus for share in seen.claim.shares] == [1]
+    assert isinstance(seen.request, Request)
+    assert [share.gpus for share in seen.request.shares] == [1]
     assert pod_gpus.read(seen, facts(8, 8, 8, 8, pin="direct" if direct else "plugin")) is None
 
 

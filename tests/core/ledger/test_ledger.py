@@ -31,13 +31,13 @@ def bind(of: Ledger, who: PodFacts, node: NodeFacts) -> PodFacts:
 
 
 def fits(of: Ledger, who: PodFacts, *nodes: str) -> list[str]:
-    assert isinstance(who.claim, Request)
-    return of.fitting(who.claim, who, nodes or ("n",))
+    assert isinstance(who.request, Request)
+    return of.fitting(who.request, who, nodes or ("n",))
 
 
 def refusal(of: Ledger, who: PodFacts, node: str = "n") -> Refusal | None:
-    assert isinstance(who.claim, Request)
-    return of.refusal(Question(who.claim), node, who)
+    assert isinstance(who.request, Request)
+    return of.refusal(Question(who.request), node, who)
 
 
 # A decision counts from the moment it is made
@@ -617,7 +617,7 @@ def test_a_rest_ends_when_such_a_pod_starts_there_and_wakes_others(pin: str) -> 
     node, direct = facts(8, 8, pin=pin), pin == "direct"
     books = ledger(node)
     there = bind(books, pod(5, name="p", direct=direct), node)
-    assigned = {**dict(there.notes), names.ALIYUN_ASSIGNED: "true"}
+    assigned = {**dict(there.annotations), names.ALIYUN_ASSIGNED: "true"}
     books.observe(pod(5, name="p", direct=direct, on="n", notes=assigned), 0.0)
     refuse(books, node, 0.0, direct=direct)
     books.grown.clear()
@@ -708,7 +708,7 @@ def test_it_waits_until_kubelet_has_given_the_other_its_units_and_is_woken(split
     assert fits(books, second) == []
     books.grown.clear()
     assigned = {names.ALIYUN_ASSIGNED: "true"} if news == "assigned" else {names.ALIYUN_ASSIGNED: "false"}
-    notes = {**dict(there.notes), **assigned}
+    notes = {**dict(there.annotations), **assigned}
     phase = "Running" if news == "running" else "Pending"
     books.observe(pod(4, direct=False, name=first.name, split=splits[0], on="n", notes=notes, phase=phase), 1.0)
     assert fits(books, second) == ["n"]
@@ -765,7 +765,7 @@ def test_a_gpu_that_is_well_again_may_wake_somebody() -> None:
 
 
 def test_pods_of_either_kind_see_only_nodes_that_pin_so() -> None:
-    books = ledger(facts(8, name="direct"), facts(8, name="plugin", pin="plugin"), facts(8, name="old", pin="original"))
+    books = ledger(facts(8, name="direct"), facts(8, name="plugin", pin="plugin"), facts(8, name="old", pin="aliyun"))
     every = ("direct", "plugin", "old", "nowhere")
     assert fits(books, pod(5), *every) == ["direct"]
     assert fits(books, pod(5, direct=False), *every) == ["plugin", "old"]

@@ -52,8 +52,8 @@ def probes() -> Iterator[tuple[PodFacts, Question]]:
         for direct in (True, False):
             uid, namespace = f"probe-{i}-{direct}", f"probes-{i % 2}"
             pod = builders.pod(*memory, uid=uid, namespace=namespace, priority=i % 3, direct=direct, **more)
-            assert isinstance(pod.claim, Request)
-            yield pod, Question(pod.claim)
+            assert isinstance(pod.request, Request)
+            yield pod, Question(pod.request)
 
 
 PROBES = list(probes())
@@ -67,7 +67,7 @@ def mostly(usual: object, *others: object) -> st.SearchStrategy[Any]:
 def nodes(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "totals": draw(st.lists(st.sampled_from([4, 6, 8, 10]), min_size=1, max_size=3)),
-        "pin": draw(st.sampled_from(["ours", "ours", "ours", "ours", "ours", "ours", "direct", "plugin", "original"])),
+        "pin": draw(st.sampled_from(["ours", "ours", "ours", "ours", "ours", "ours", "direct", "plugin", "aliyun"])),
         "unit": draw(mostly("MiB", "GiB")),
         "sick": draw(mostly((), (0,), (1,))),
         "backwards": draw(mostly(False, True)),
@@ -134,8 +134,8 @@ class Grant:
     """A decision of ours: what it gave, and what the node looked like then."""
 
     def __init__(self, node: NodeFacts, pod: PodFacts, places: Places) -> None:
-        assert isinstance(pod.claim, Request)
-        charges = gpu_choice.charges(pod.claim.shares, node.gpus, places)
+        assert isinstance(pod.request, Request)
+        charges = gpu_choice.charges(pod.request.shares, node.gpus, places)
         self.node, self.layout = node.name, world.layout(node)
         self.amounts = {node.gpus[gpu].key: amount for gpu, amount in charges}
 
@@ -195,7 +195,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if shape["backwards"]:
             uuids.reverse()
         pin = shape["pin"] if shape["pin"] != "ours" else "direct" if self.direct else "plugin"
-        totals = [shape["totals"][0]] * len(uuids) if pin == "original" else shape["totals"]
+        totals = [shape["totals"][0]] * len(uuids) if pin == "aliyun" else shape["totals"]
         more = {key: shape[key] for key in ("unit", "sick", "state")}
         self.api.put_node(builders.node(*totals, name=name, pin=pin, uuids=uuids, **more))
 
@@ -275,7 +275,7 @@ class LedgerMachine(RuleBasedStateMachine):
     # Others write too
 
     def some_places(self, pod: objects.Pod, node: str, number: int) -> tuple[NodeFacts, Places] | None:
-        facts, claim = world.node_facts(self.api.nodes.get(node)), world.facts_of(pod).claim
+        facts, claim = world.node_facts(self.api.nodes.get(node)), world.facts_of(pod).request
         if facts is None or not isinstance(claim, Request) or any(s.gpus > len(facts.gpus) for s in claim.shares):
             return None
         count = len(facts.gpus)
@@ -385,7 +385,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if uid in self.flights or uid not in self.api.unbound:
             return None
         pod = world.facts_of(self.api.unbound[uid])
-        return pod if isinstance(pod.claim, Request) and not pod.terminating else None
+        return pod if isinstance(pod.request, Request) and not pod.terminating else None
 
     def pick_for_scheduler(self, number: int, *, pending: bool = False) -> PodFacts | None:
         found = [self.as_a_scheduler_sees_it(uid) for uid in self.api.unbound]
@@ -403,11 +403,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def filter_and_prioritize(self, pod: PodFacts, policy: str) -> None:
         """The best node is held."""
-        assert isinstance(pod.claim, Request)
+        assert isinstance(pod.request, Request)
         self.ledger.release(pod.uid)
         self.mirror.end_hold(pod.uid)
-        fits = self.ledger.fitting(pod.claim, pod, NODES)
-        scores = ranking.best(self.ledger, pod.claim, pod, fits, policy)
+        fits = self.ledger.fitting(pod.request, pod, NODES)
+        scores = ranking.best(self.ledger, pod.request, pod, fits, policy)
         assert {node for node, _ in scores} == set(fits)
         if scores:
             self.check_decision(pod, scores[0][0], self.ledger.hold(pod, scores[0][0], policy, self.now), True, True)
@@ -419,11 +419,11 @@ class LedgerMachine(RuleBasedStateMachine):
         pod = self.pick_for_scheduler(number)
         if pod is None:
             return
-        assert isinstance(pod.claim, Request)
+        assert isinstance(pod.request, Request)
         self.ledger.release(pod.uid)
         self.mirror.end_hold(pod.uid)
         if node:
-            fits = node in self.ledger.fitting(pod.claim, pod, [node])
+            fits = node in self.ledger.fitting(pod.request, pod, [node])
             self.check_decision(pod, node, self.ledger.hold(pod, node, policy, self.now), fits, True)
 
     @when()
@@ -454,22 +454,22 @@ class LedgerMachine(RuleBasedStateMachine):
             self.reserve(pod, node, policy)
 
     def reserve(self, pod: PodFacts, node: str, policy: str) -> None:
-        assert isinstance(pod.claim, Request)
+        assert isinstance(pod.request, Request)
         expected = self.can_reserve(pod, node)
         places = self.ledger.reserve(pod, node, policy)
         self.check_decision(pod, node, places, expected, False)
         if not isinstance(places, Refusal):
             facts = self.mirror.facts[node]
-            notes = pod_gpus.write(pod.claim, facts, places, extender="0a1b2c3d", nanoseconds=1)
+            notes = pod_gpus.write(pod.request, facts, places, extender="0a1b2c3d", nanoseconds=1)
             self.flights[pod.uid] = Flight(pod, node, notes)
 
     def can_reserve(self, pod: PodFacts, node: str) -> bool | None:
         """None: what is held there may or may not be had; both are right as long as nothing is given out twice."""
-        assert isinstance(pod.claim, Request)
+        assert isinstance(pod.request, Request)
         held = self.mirror.decided.get(pod.uid)
         if held is not None and held.node == node:
             return None
-        return pod.uid not in self.mirror.bound and node in self.ledger.fitting(pod.claim, pod, [node])
+        return pod.uid not in self.mirror.bound and node in self.ledger.fitting(pod.request, pod, [node])
 
     def check_decision(
         self, pod: PodFacts, node: str, answer: Places | Refusal, expected: bool | None, held: bool
@@ -489,8 +489,8 @@ class LedgerMachine(RuleBasedStateMachine):
         for gpu in {gpu for chosen in answer for gpu in chosen}:
             assert used[gpu] <= facts.gpus[gpu].total
             assert facts.gpus[gpu].healthy
-        assert isinstance(pod.claim, Request)
-        assert world.may_go(pod.claim, facts)
+        assert isinstance(pod.request, Request)
+        assert world.may_go(pod.request, facts)
 
     @when(on_node=False)
     @rule(number=NUMBERS, policy=POLICIES, steps=st.integers(1, 4))
@@ -588,7 +588,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert state.room is not None
             assert list(state.room.free) == [gpu.total for gpu in state.room.facts.gpus]
             assert all(state.room.empty)
-            assert (state.vague, state.split, state.pledges, state.ghosts) == (0, 0, {}, {})
+            assert (state.unlocated, state.split, state.pledges, state.old_places) == (0, 0, {}, {})
 
     # What is always true
 
@@ -672,9 +672,18 @@ def picture(ledger: Ledger) -> dict[str, object]:
         "spots": {lane: there for lane, there in ledger.spots.items() if there},
     }
     for name, s in ledger.nodes.items():
-        seen[name] = (s.facts, s.used, s.vague, s.split, sorted(s.pledges), s.room, s.ghosts, sorted(s.holdings))
+        seen[name] = (
+            s.facts,
+            s.used,
+            s.unlocated,
+            s.split,
+            sorted(s.pledges),
+            s.room,
+            s.old_places,
+            sorted(s.holdings),
+        )
     for uid, h in ledger.holdings.items():
-        seen[uid] = (h.pod, h.node, h.state, h.charges, h.vague, h.splits)
+        seen[uid] = (h.pod, h.node, h.state, h.charges, h.unlocated, h.splits)
     return seen
 
 

@@ -85,14 +85,14 @@ def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
 
 
 def wire(pod: PodFacts) -> dict[str, Any]:
-    assert isinstance(pod.claim, Request)
+    assert isinstance(pod.request, Request)
     containers: dict[Role, list[dict[str, Any]]] = {Role.INIT: [], Role.APP: []}
-    for share in pod.claim.shares:
+    for share in pod.request.shares:
         path = f"metadata.annotations['gpushare.io/visible-{share.visible}']"
         env = {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": path}}}
         limits = {"aliyun.com/gpu-mem": str(share.units)}
         made = {"name": share.container, "resources": {"limits": limits}}
-        containers[share.role].append({**made, "env": [env]} if pod.claim.pin is Pin.DIRECT else made)
+        containers[share.role].append({**made, "env": [env]} if pod.request.pin is Pin.DIRECT else made)
     meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     return {"metadata": meta, "spec": {"containers": containers[Role.APP], "initContainers": containers[Role.INIT]}}
 
@@ -101,7 +101,7 @@ def wire(pod: PodFacts) -> dict[str, Any]:
 def test_neither_its_reasons_nor_its_explanation_cost_more(name: str) -> None:
     pin, pod = HARD[name]
     ledger = nodes(pin)
-    claim = pod.claim
+    claim = pod.request
     assert isinstance(claim, Request)
     assert calls(lambda: ledger.refusals(claim, pod, list(ledger.nodes), Budget(CALL_LOOKS))) < MOST_CALLS
     for step in steps_of(verdict.explaining(ledger, pod, looks=CALL_LOOKS)):
@@ -136,13 +136,13 @@ def test_what_the_call_has_no_time_for_is_found_out_beside_it() -> None:
     ledger = nodes(Pin.PLUGIN, 60)
     dice = random.Random(3)
     pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])
-    assert isinstance(pod.claim, Request)
+    assert isinstance(pod.request, Request)
     everywhere = list(ledger.nodes)
-    reasons = ledger.refusals(pod.claim, pod, everywhere, Budget(40))
+    reasons = ledger.refusals(pod.request, pod, everywhere, Budget(40))
     assert {refused.code for refused in reasons.values()} == {"TooHard"}
     for _ in range(60):
         ledger.study(Budget(CALL_LOOKS))
-    fits = [node for node in everywhere if _fits(ledger, node, pod.claim)]
+    fits = [node for node in everywhere if _fits(ledger, node, pod.request)]
     assert 0 < len(fits) < 60
     assert ledger.grown == set(fits)
     assert not ledger.shapes.wanted()
@@ -153,8 +153,8 @@ def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
     for seed in range(12):
         dice = random.Random(seed)
         pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])
-        assert isinstance(pod.claim, Request)
-        ledger.refusals(pod.claim, pod, everywhere, Budget(40))
+        assert isinstance(pod.request, Request)
+        ledger.refusals(pod.request, pod, everywhere, Budget(40))
     assert len(ledger.shapes.wanted()) == 12
     for _ in range(40):
         ledger.study(Budget(CALL_LOOKS))
@@ -171,8 +171,8 @@ def test_a_pod_that_is_too_hard_is_told_so() -> None:
     dice = random.Random(3)
     pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])  # three to a GPU, with next to no slack
     ledger = nodes(Pin.PLUGIN, 1)
-    assert isinstance(pod.claim, Request)
-    refused = ledger.refusals(pod.claim, pod, ["n0"])["n0"]
+    assert isinstance(pod.request, Request)
+    refused = ledger.refusals(pod.request, pod, ["n0"])["n0"]
     assert refused == Refusal("TooHard", "placing 24 containers takes too long to work out")
 
 
@@ -182,7 +182,7 @@ def test_nodes_that_look_the_same_are_looked_at_once() -> None:
         gpus = tuple(Gpu(i, f"G{number}-{i}", 16_000) for i in range(8))
         ledger.set_node(NodeFacts(f"n{number}", "MiB", Pin.PLUGIN, gpus))
     pod = asks(Pin.PLUGIN, [3_300] * 31)
-    assert isinstance(pod.claim, Request)
+    assert isinstance(pod.request, Request)
     budget = Budget(CALL_LOOKS)
-    assert len(ledger.fitting(pod.claim, pod, list(ledger.nodes), budget)) == 500
+    assert len(ledger.fitting(pod.request, pod, list(ledger.nodes), budget)) == 500
     assert CALL_LOOKS - budget.left < 3_000

@@ -75,8 +75,8 @@ class Room:
 
 
 def refusal(books: Ledger, asked: PodFacts, node: str = "n") -> Refusal | None:
-    assert isinstance(asked.claim, Request)
-    return books.refusal(Question(asked.claim), node, asked)
+    assert isinstance(asked.request, Request)
+    return books.refusal(Question(asked.request), node, asked)
 
 
 # Whose turn it is
@@ -414,7 +414,7 @@ def test_a_pod_on_its_way_keeps_its_turn_however_long_its_volumes_take() -> None
 
 
 def written(kept: Kept) -> PodFacts:
-    return msgspec.structs.replace(kept.pod, notes=((names.KEPT, patience.write(kept)),))
+    return msgspec.structs.replace(kept.pod, annotations=((names.KEPT, patience.write(kept)),))
 
 
 def test_an_extender_that_starts_goes_on_where_the_one_before_stood() -> None:
@@ -487,7 +487,7 @@ def test_the_nodes_open_to_a_pod_are_listed_to_choose_one_and_not_while_its_turn
      '{"node": "z", "gpus": [["GPU-n-0"]]}', '{"node": "n", "gpus": [["GPU-n-0", "GPU-n-1"]]}', "\ud800"],
 )  # fmt: skip
 def test_a_note_that_means_nothing_is_passed_over(note: str) -> None:
-    forged = msgspec.structs.replace(waits(7, name="p"), notes=((names.KEPT, note),))
+    forged = msgspec.structs.replace(waits(7, name="p"), annotations=((names.KEPT, note),))
     assert Room(world(facts(8, 8), 6, 5), forged).at() == [("p", "n", (("GPU-n-1",),))]
     books = world(facts(8, 8), 6, 5)
     patience.show(books, [forged])

@@ -17,8 +17,8 @@ from tests.support.builders import bound, facts, pod
 def best(
     made: Ledger, asked: PodFacts, policy: str = "binpack", *, among: list[str] | None = None
 ) -> list[tuple[str, int]]:
-    assert isinstance(asked.claim, Request)
-    return ranking.best(made, asked.claim, asked, list(made.nodes) if among is None else among, policy)
+    assert isinstance(asked.request, Request)
+    return ranking.best(made, asked.request, asked, list(made.nodes) if among is None else among, policy)
 
 
 def world(**free: tuple[int, ...]) -> Ledger:
@@ -95,9 +95,9 @@ def leftover(made: Ledger, request: Request, node: str, policy: str) -> tuple[in
 @settings(max_examples=150)
 def test_scores_follow_what_the_plan_leaves(case: tuple[Ledger, PodFacts], policy: str) -> None:
     made, asked = case
-    assert isinstance(asked.claim, Request)
-    fits = made.fitting(asked.claim, asked, list(made.nodes))
-    left = {node: leftover(made, asked.claim, node, policy) for node in fits}
+    assert isinstance(asked.request, Request)
+    fits = made.fitting(asked.request, asked, list(made.nodes))
+    left = {node: leftover(made, asked.request, node, policy) for node in fits}
     order = sorted(left.values(), reverse=policy == "spread")[: ranking.BEST]
     scored = best(made, asked, policy)
     assert [left[node] for node, _ in scored] == order

@@ -117,7 +117,7 @@ def test_what_is_said_to_help_helps(cluster: Cluster) -> None:
         helped = _after(cluster, way)
         if helped is not None:
             ledger, claim = helped
-            facts = msgspec.structs.replace(_facts(cluster), claim=claim)
+            facts = msgspec.structs.replace(_facts(cluster), request=claim)
             assert not isinstance(ledger.hold(facts, way["node"], "binpack", NOW), Refusal), way
 
 
@@ -127,7 +127,7 @@ def _facts(cluster: Cluster) -> PodFacts:
 
 def _after(cluster: Cluster, way: Words) -> tuple[Ledger, Request] | None:
     """The ledger and the request once somebody has done what a way says; None for those that need no proof here."""
-    ledger, claim = snapshot.read(cluster, NOW).ledger, _facts(cluster).claim
+    ledger, claim = snapshot.read(cluster, NOW).ledger, _facts(cluster).request
     assert isinstance(claim, Request)
     share = claim.shares[0]
     if way["way"] == "shrink":

@@ -42,8 +42,8 @@ def pod(
     made["metadata"] |= {"uid": f"uid-{name}", "annotations": dict(changes.pop("annotations", {}))}
     if not made["metadata"]["annotations"]:
         facts = request.facts(msgspec.convert(made, objects.Pod), None)
-        node = DIRECT if isinstance(facts.claim, Request) and facts.claim.pin == "direct" else PLUGIN
-        made["metadata"]["annotations"] = dict(builders.bound(facts, node, ((gpu,),)).notes)
+        node = DIRECT if isinstance(facts.request, Request) and facts.request.pin == "direct" else PLUGIN
+        made["metadata"]["annotations"] = dict(builders.bound(facts, node, ((gpu,),)).annotations)
     if started:
         state = {"name": "c0", "containerID": f"containerd://{started}", "state": {"running": {"startedAt": started}}}
         made["status"] = {"phase": "Running", "containerStatuses": [state]}

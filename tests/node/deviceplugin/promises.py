@@ -58,8 +58,8 @@ def annotations_are_true(world: World, unplanned: Collection[str]) -> None:
     """Of pods kubelet has taken. `unplanned`: those that were bound by hand."""
     for uid in world.running():
         seen = world.seen(uid)
-        assert isinstance(seen.claim, Request)
-        lasting = [share for share in seen.claim.shares if share.role is not Role.INIT]
+        assert isinstance(seen.request, Request)
+        lasting = [share for share in seen.request.shares if share.role is not Role.INIT]
         if not lasting or (unplanned and any(len(_gpus(world, uid, share)) != share.gpus for share in lasting)):
             # kubelet never says what init containers hold. A pod bound by hand may get what was planned for a split
             # one of its amount: no annotation can say that, and such a pod counts on every GPU.

@@ -140,7 +140,7 @@ class World:
         return claim.shares
 
     def claim(self, uid: str) -> Request:
-        claim = self.seen(uid).claim
+        claim = self.seen(uid).request
         assert isinstance(claim, Request)
         return claim
 
@@ -151,11 +151,11 @@ class World:
         made["metadata"] |= {"uid": f"uid-{number}", "name": made["metadata"]["name"] or f"pod-{number}"}
         uid, notes = f"uid-{number}", made["metadata"]["annotations"]
         wide = request.facts(msgspec.convert(made, objects.Pod), self.facts.unit)
-        if planned and isinstance(wide.claim, Request):
+        if planned and isinstance(wide.request, Request):
             places = tuple(map(tuple, on)) if on is not None else self.ledger.reserve(wide, NODE, "binpack")
             if isinstance(places, Refusal):
                 return None
-            notes |= pod_gpus.write(wide.claim, self.facts, places, extender="0a1b2c3d", nanoseconds=1)
+            notes |= pod_gpus.write(wide.request, self.facts, places, extender="0a1b2c3d", nanoseconds=1)
         made["spec"]["nodeName"] = NODE
         self.server.pods[uid] = made
         if planned and on is None:

@@ -169,7 +169,7 @@ def test_only_what_is_wrong_is_written(
         (builders.node(10000, 6000), ["GPU-n-0", "GPU-n-1"]),
         (builders.node(10000, 6000, pin="plugin"), ["GPU-n-0", "GPU-n-1"]),
         (builders.node(10, 6, unit="GiB"), ["GPU-n-0", "GPU-n-1"]),
-        (builders.node(10000, 6000, pin="original"), []),
+        (builders.node(10000, 6000, pin="aliyun"), []),
         (objects.Node(), []),
         (objects.Node(objects.Metadata("n", annotations={names.NODE_GPUS: "nonsense"})), []),
     ],

@@ -53,7 +53,7 @@ def node_facts(node: objects.Node, sick: frozenset[int], *, as_original: bool = 
         unit, pin, draining = published.unit, published.pin, published.state != "ready"
     else:
         gpus, unit = _equal_gpus(node, sick)
-        pin, draining = Pin.ORIGINAL, False
+        pin, draining = Pin.ALIYUN, False
     if not gpus:
         return None
     return NodeFacts(node.metadata.name, unit, pin, gpus, _blocked(node, draining))
@@ -146,7 +146,7 @@ def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
     """Whether a pod was bound to a directly pinned node by somebody who wrote none of the annotations its containers
     learn their GPUs from. If any annotation of ours is there, we did bind it: then its containers may have started
     with others than there are now, and it counts."""
-    return facts.pin is Pin.DIRECT and pod.pinned and not pod.notes
+    return facts.pin is Pin.DIRECT and pod.pinned and not pod.annotations
 
 
 def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: Unit) -> Charges:
@@ -167,17 +167,17 @@ def counted_in(pod: PodFacts, facts: NodeFacts) -> Unit:
     if unit == "GiB" or unit == facts.unit:
         return unit
     # Read as MiB it counts as less, so its amount must say so as well: no GPU here has that many GiB.
-    asked = max([share.each for share in pod.claim.shares]) if isinstance(pod.claim, Request) else pod.spec_units
+    asked = max([share.each for share in pod.request.shares]) if isinstance(pod.request, Request) else pod.spec_units
     return unit if asked > max([gpu.total for gpu in facts.gpus], default=0) else facts.unit
 
 
 def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
     """The unit that the node counted in when a pod was bound, as far as its annotations tell: they say how large its
     first GPU was. None if they do not."""
-    said = pod.note(names.ALIYUN_DEV)
+    said = pod.annotation(names.ALIYUN_DEV)
     if said is None or not (said.isascii() and said.isdigit() and len(said) < 10):
         return None
-    first = _position(pod.note(names.ALIYUN_IDX), facts)
+    first = _position(pod.annotation(names.ALIYUN_IDX), facts)
     size, now = int(said), facts.gpus[first].total if first is not None else 0
     now = now or max([gpu.total for gpu in facts.gpus], default=0)
     if not size or not now:
@@ -189,18 +189,18 @@ def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
 
 def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places] | None:
     """The GPUs of each share of a bound pod, and its shares as they are placed: the original splits none."""
-    if not isinstance(pod.claim, Request):
+    if not isinstance(pod.request, Request):
         return None
-    shares = pod.claim.shares
-    if facts.pin is Pin.DIRECT and pod.claim.pin is Pin.DIRECT:
+    shares = pod.request.shares
+    if facts.pin is Pin.DIRECT and pod.request.pin is Pin.DIRECT:
         places = _from_visible(pod, shares, facts)
         return None if places is None else (shares, places)
-    index = _position(pod.note(names.ALIYUN_IDX), facts)
-    written = pod.note(names.ALLOCATION)
+    index = _position(pod.annotation(names.ALIYUN_IDX), facts)
+    written = pod.annotation(names.ALLOCATION)
     if written is None:
         return None if index is None else _all_on_one(shares, index)
     places = _from_allocation(written, shares, facts)
-    if places is None or (pod.note(names.ALIYUN_IDX) is not None and index not in places[_first(shares)]):
+    if places is None or (pod.annotation(names.ALIYUN_IDX) is not None and index not in places[_first(shares)]):
         return None
     return shares, places
 
@@ -268,7 +268,7 @@ def _from_visible(pod: PodFacts, shares: tuple[Share, ...], facts: NodeFacts) ->
     known = {gpu.uuid: position for position, gpu in enumerate(facts.gpus)}
     places = []
     for share in shares:
-        chosen = [known.get(uuid, -1) for uuid in (pod.note(share.visible) or "").split(",")]
+        chosen = [known.get(uuid, -1) for uuid in (pod.annotation(share.visible) or "").split(",")]
         if -1 in chosen or len(set(chosen)) != share.gpus or len(chosen) != share.gpus:
             return None
         places.append(tuple(chosen))

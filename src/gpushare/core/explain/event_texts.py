@@ -88,9 +88,11 @@ def waiting(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None)
 def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks: int) -> Steps[tuple[str, str] | None]:
     """Reason and text of the Warning a waiting pod deserves; None if GPU memory is not what it waits for. `among`: the
     nodes it may use, GPUs aside; the reason is theirs, and says so where there are others."""
-    if isinstance(pod.claim, Refusal):
-        return INVALID, cut(f"{pod.claim.message}: {pod.claim.detail}" if pod.claim.detail else f"{pod.claim.message}.")
-    if not isinstance(pod.claim, Request):
+    if isinstance(pod.request, Refusal):
+        return INVALID, cut(
+            f"{pod.request.message}: {pod.request.detail}" if pod.request.detail else f"{pod.request.message}."
+        )
+    if not isinstance(pod.request, Request):
         return None
     found = yield from verdict.surveying(ledger, pod, among, looks)
     outcome, refused = verdict.judge(found)
@@ -108,7 +110,7 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
         never = outcome == "never" and verdict.judge(everywhere)[0] == "never"
         reason = NEVER_FITS if never else NO_GPU_FITS
     if outcome == "never":
-        return reason, cut(f"{said}{_largest(ledger, pod.claim, refused, [name for name, _ in found])}")
+        return reason, cut(f"{said}{_largest(ledger, pod.request, refused, [name for name, _ in found])}")
     text = f"{said}.{_closest(ledger, pod, found[0][0], refused)}"
     return reason, text + more if len(text + more) <= LONGEST else cut(text)
 
@@ -132,10 +134,10 @@ def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
     """Nothing, if that is not so any more: nodes change while all of them are looked at."""
     state = ledger.nodes.get(node)
     room = state.room_for(pod) if state is not None else None
-    assert isinstance(pod.claim, Request)
-    if room is None or not pod.claim.one_share:
+    assert isinstance(pod.request, Request)
+    if room is None or not pod.request.one_share:
         return ""
-    need = pod.claim.shares[0].units
+    need = pod.request.shares[0].units
     if refused.code == "NoHealthyGpu":
         return _sick(room, need)
     if not room.rising:

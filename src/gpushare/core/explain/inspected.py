@@ -41,20 +41,20 @@ def gpus_of(pod: PodFacts, facts: NodeFacts) -> dict[str, list[int]]:
 
     On plugin nodes an init container that holds nothing beyond the others is written down nowhere; it is left out.
     """
-    if not isinstance(pod.claim, Request):
+    if not isinstance(pod.request, Request):
         return {}
-    direct = facts.pin is Pin.DIRECT and pod.claim.pin is Pin.DIRECT
+    direct = facts.pin is Pin.DIRECT and pod.request.pin is Pin.DIRECT
     index_of = {gpu.uuid: gpu.index for gpu in facts.gpus}
-    written = pod.note(names.ALLOCATION)
+    written = pod.annotation(names.ALLOCATION)
     said = msgspec.json.decode(written, type=Allocation) if written is not None and not direct else None
     gpus: dict[str, list[int]] = {}
-    for share in pod.claim.shares:
+    for share in pod.request.shares:
         if direct:
-            chosen = [index_of[uuid] for uuid in (pod.note(share.visible) or "").split(",") if uuid in index_of]
+            chosen = [index_of[uuid] for uuid in (pod.annotation(share.visible) or "").split(",") if uuid in index_of]
         elif said is not None:
             chosen = [int(index) for index in said.get(str(share.position), {})]
         else:
-            chosen = [int(pod.note(names.ALIYUN_IDX) or 0)]
+            chosen = [int(pod.annotation(names.ALIYUN_IDX) or 0)]
         if chosen:
             gpus[share.container] = sorted(chosen)
     return gpus

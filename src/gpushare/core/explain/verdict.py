@@ -71,14 +71,14 @@ def explaining(
     looks: int = cost.UNHURRIED_LOOKS,
 ) -> Steps[Explanation]:
     """The same in short steps, for those who have other things to do between them. `looks`: what one may cost."""
-    if pod.claim is None:
+    if pod.request is None:
         return answer(pod, "fits", report.NO_REQUEST, NO_REQUEST)
     if pod.node or pod.finished:
-        return _bound(ledger, pod, pod.claim)
-    if isinstance(pod.claim, Refusal):
-        return answer(pod, "invalid", pod.claim.code, pod.claim.message, detail=pod.claim.detail)
+        return _bound(ledger, pod, pod.request)
+    if isinstance(pod.request, Refusal):
+        return answer(pod, "invalid", pod.request.code, pod.request.message, detail=pod.request.detail)
     found = yield from surveying(ledger, pod, among, looks)
-    views, need = [], largest_need(pod.claim)
+    views, need = [], largest_need(pod.request)
     for part in _parts(found):
         views += [_view(ledger.nodes[name], need, pod, refused) for name, refused in part if name in ledger.nodes]
         yield
@@ -92,7 +92,7 @@ def explaining(
         said.before = patience.served_before(ledger, pod, full)
         return said
     open_to_it = [name for name, refused in found if refused is None and name not in barred]
-    best = [_wait(ledger, pod, pod.claim, open_to_it, policy)] if open_to_it else []
+    best = [_wait(ledger, pod, pod.request, open_to_it, policy)] if open_to_it else []
     said = answer(pod, "fits", report.FITS, FITS, nodes=views, ways=best)
     return said if open_to_it else kept_off(said)
 
@@ -108,15 +108,15 @@ def kept_off(said: Explanation) -> Explanation:
     return msgspec.structs.replace(said, verdict="refused", ways=[], **changes)
 
 
-def _bound(ledger: Ledger, pod: PodFacts, claim: Request | Refusal) -> Explanation:
+def _bound(ledger: Ledger, pod: PodFacts, request: Request | Refusal) -> Explanation:
     if pod.finished:
         return answer(pod, "runs", report.ENDED, ENDED.format(phase=pod.phase))
     state = ledger.nodes.get(pod.node)
     owner = report.GPUSHARE if pod.running else report.KUBELET
-    if state is None or isinstance(claim, Refusal):
-        why = claim.message if isinstance(claim, Refusal) else ""
+    if state is None or isinstance(request, Refusal):
+        why = request.message if isinstance(request, Refusal) else ""
         return answer(pod, "runs", report.BOUND, f"has {pod.node}", owner=owner, detail=why)
-    views, where = [_view(state, largest_need(claim), pod, None)], _where(state, pod)
+    views, where = [_view(state, largest_need(request), pod, None)], _where(state, pod)
     said = answer(pod, "runs", report.BOUND, f"has {where}", owner=owner, nodes=views)
     holding = state.holdings.get(pod.uid)
     if holding is not None and holding.charges is not None and state.room is not None:
@@ -154,10 +154,10 @@ Row = tuple[tuple[bool, bool, bool, bool, int, str], Refusal | None]
 def _closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget) -> list[Row]:
     """How close each of the named nodes is to taking a pod: one that only a sick GPU keeps from fitting first, then by
     how much is missing."""
-    assert isinstance(pod.claim, Request)
-    question, need, rows = Question(pod.claim), largest_need(pod.claim), []
+    assert isinstance(pod.request, Request)
+    question, need, rows = Question(pod.request), largest_need(pod.request), []
     with_gpus = [name for name in among if name in ledger.nodes and ledger.nodes[name].room is not None]
-    for name, refused in ledger.judged(pod.claim, pod, with_gpus, budget):
+    for name, refused in ledger.judged(pod.request, pod, with_gpus, budget):
         room = ledger.nodes[name].room
         assert room is not None
         short = need - (room.rising[-1] if room.rising else 0)
@@ -232,23 +232,23 @@ def _over(state: NodeState) -> list[int]:
     """By how much each GPU is more than full: that has to come free as well. Whole GPUs of which nobody knows which
     they are fill all of them, but no more."""
     totals = [gpu.total for gpu in state.facts.gpus] if state.facts else []
-    if state.vague >= EVERY_GPU_WHOLLY:
+    if state.unlocated >= EVERY_GPU_WHOLLY:
         return [0] * len(totals)
     return [max(used - total, 0) for used, total in zip(state.effective(), totals, strict=True)]
 
 
-def _wait(ledger: Ledger, pod: PodFacts, claim: Request, among: Sequence[str], policy: str) -> Way:
+def _wait(ledger: Ledger, pod: PodFacts, request: Request, among: Sequence[str], policy: str) -> Way:
     """Where the pod would be sent: nothing is in its way."""
-    policy = claim.policy or policy
-    best = ranking.best(ledger, claim, pod, among, policy)
+    policy = request.policy or policy
+    best = ranking.best(ledger, request, pod, among, policy)
     node = best[0][0] if best else among[0]
     room = ledger.nodes[node].room_for(pod)
-    places = gpu_choice.plan(claim, room, policy) if room is not None else None
+    places = gpu_choice.plan(request, room, policy) if room is not None else None
     if room is None or places is None:
         return Way("wait", node=node)
     gpus = room.facts.gpus
-    seen = {share.container: [gpus[gpu].index for gpu in at] for share, at in zip(claim.shares, places, strict=True)}
-    return Way("wait", node=node, spots=_spots(room, gpu_choice.charges(claim.shares, gpus, places), seen))
+    seen = {share.container: [gpus[gpu].index for gpu in at] for share, at in zip(request.shares, places, strict=True)}
+    return Way("wait", node=node, spots=_spots(room, gpu_choice.charges(request.shares, gpus, places), seen))
 
 
 def _spots(room: Room, charges: Sequence[tuple[int, int]], seen: Mapping[str, Sequence[int]]) -> list[Spot]:
@@ -286,9 +286,9 @@ def answer(
     ways: list[Way] | None = None,
 ) -> Explanation:
     """An explanation with what is always in it."""
-    claim = pod.claim
+    request = pod.request
     asked = None
-    if isinstance(claim, Request):
-        asked = RequestView(claim.unit, [ShareView(s.container, s.units, s.gpus, s.whole) for s in claim.shares])
+    if isinstance(request, Request):
+        asked = RequestView(request.unit, [ShareView(s.container, s.units, s.gpus, s.whole) for s in request.shares])
     view = PodView(pod.namespace, pod.name, pod.phase, pod.node or None, pod.priority)
     return Explanation(VERSION, verdict, owner, code, message, detail, view, asked, nodes or [], ways or [], None)

@@ -33,16 +33,16 @@ def ways(
     budget: Budget,
 ) -> list[Way]:
     """`found`: what each node says, the closest first. `barred`: nodes kube-scheduler keeps the pod off."""
-    assert isinstance(pod.claim, Request)
+    assert isinstance(pod.request, Request)
     near = [(ledger.nodes[name], refused) for name, refused in found if refused is not None and name not in barred]
     if not near:
         return []
     result: list[Way] = []
-    if pod.claim.one_share and near[0][1].code in _ABOUT_ONE_GPU:
-        result += _shrink(pod, near) + _split(pod, pod.claim, near, budget)
+    if pod.request.one_share and near[0][1].code in _ABOUT_ONE_GPU:
+        result += _shrink(pod, near) + _split(pod, pod.request, near, budget)
     for state, refused in near[:MOST_NODES]:
         if refused.code == "NoHealthyGpu":
-            result += _heal(state, pod, pod.claim, budget)
+            result += _heal(state, pod, pod.request, budget)
         if refused.forever:
             continue
         if preempt.would_fit(
@@ -146,7 +146,7 @@ def _evict(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
 
 def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:
     """On which GPUs a request of one share would have room if these were gone; for other shapes it is no single one."""
-    request, room = pod.claim, state.room_for(pod, gone)
+    request, room = pod.request, state.room_for(pod, gone)
     if room is None or not isinstance(request, Request) or not request.one_share:
         return set()
     need = request.shares[0].units
@@ -154,7 +154,7 @@ def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:
 
 
 def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | None:
-    request, room = pod.claim, state.room_for(pod, gone)
+    request, room = pod.request, state.room_for(pod, gone)
     if room is None or not isinstance(request, Request) or not request.one_share:
         return None
     places = gpu_choice.plan(request, room, gpu_choice.BINPACK)

@@ -31,7 +31,7 @@ class Pin(StrEnum):
 
     DIRECT = "direct"  # the binding itself, through an env taken from an annotation
     PLUGIN = "plugin"  # our device plugin
-    ORIGINAL = "original"  # Aliyun's device plugin
+    ALIYUN = "aliyun"  # Aliyun's device plugin
 
 
 class Gpu(Data, frozen=True):
@@ -129,13 +129,13 @@ class Rules(Data, frozen=True):
 
 
 class PodFacts(Data, frozen=True):
-    """A pod as the API server shows it, reduced to what counts. `claim` is what it asks: the request,
-    why there can be none, or None for a pod that asks no GPU."""
+    """A pod as the API server shows it, reduced to what counts. `request` is what it asks: the
+    request, why there can be none, or None for a pod that asks no GPU."""
 
     uid: str
     namespace: str
     name: str
-    claim: Request | Refusal | None
+    request: Request | Refusal | None
     node: str = ""
     priority: int = 0
     created: str = ""
@@ -150,15 +150,15 @@ class PodFacts(Data, frozen=True):
     spec_units: int = 0  # gpu-mem of all containers, whatever is wrong with the request
     spec_whole: bool = False
     pinned: bool = False  # every container that asks learns its GPUs from an annotation of ours, and from nothing else
-    notes: tuple[tuple[str, str], ...] = ()  # the annotations only gpushare writes, as they stand
+    annotations: tuple[tuple[str, str], ...] = ()  # the annotations only gpushare writes, as they stand
     rules: Rules | None = None  # of a pod that is not bound: what keeps it to some nodes; None: it says nothing
 
     @property
     def running(self) -> bool:
         return self.phase == "Running"
 
-    def note(self, key: str) -> str | None:
-        for name, value in self.notes:
+    def annotation(self, key: str) -> str | None:
+        for name, value in self.annotations:
             if name == key:
                 return value
         return None

@@ -39,10 +39,10 @@ class _Wishes(NamedTuple):
 
 
 def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
-    """All that counts of a pod. One that asks no GPU has `claim` None."""
+    """All that counts of a pod. One that asks no GPU has `request` None."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    claim = parse(pod, default_unit)
-    if claim is None:
+    request = parse(pod, default_unit)
+    if request is None:
         return PodFacts(meta.uid, meta.namespace, meta.name, None, spec.node_name or "")
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
     condition = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
@@ -51,7 +51,7 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        claim=claim,
+        request=request,
         node=spec.node_name or "",
         priority=spec.priority or 0,
         created=meta.creation_timestamp or "",
@@ -66,24 +66,24 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         spec_units=sum(units.number(_limits(c), names.GPU_MEM) for c in containers),
         spec_whole=any(units.number(_limits(c), names.GPU_COUNT) for c in containers),
         pinned=all(_visible(container) for container in containers if _asks(container)),
-        notes=_notes(meta.annotations, bound=bool(spec.node_name)),
+        annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else _rules(spec),
     )
 
 
 def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     """The pod as it stands once a binding with these annotations was made: as `facts` will read it."""
-    notes = {key: value for key, value in pod.notes if key != names.KEPT} | dict(_notes(annotations, bound=True))
-    claim = Request(pod.claim.shares, pod.claim.pin) if isinstance(pod.claim, Request) else pod.claim
-    return msgspec.structs.replace(pod, node=node, notes=tuple(notes.items()), claim=claim, rules=None)
+    kept = {key: value for key, value in pod.annotations if key != names.KEPT} | dict(_guarded(annotations, bound=True))
+    request = Request(pod.request.shares, pod.request.pin) if isinstance(pod.request, Request) else pod.request
+    return msgspec.structs.replace(pod, node=node, annotations=tuple(kept.items()), request=request, rules=None)
 
 
-def sharing(pod: PodFacts, claim: Request | Refusal | None, rules: Rules | None, strings: dict[str, str]) -> PodFacts:
+def sharing(pod: PodFacts, request: Request | Refusal | None, rules: Rules | None, strings: dict[str, str]) -> PodFacts:
     """The same pod, with what many pods have in common kept once: its request, its rules, and names of namespaces and
     nodes."""
     namespace = strings.setdefault(pod.namespace, pod.namespace)
     node = strings.setdefault(pod.node, pod.node)
-    return msgspec.structs.replace(pod, claim=claim, rules=rules, namespace=namespace, node=node)
+    return msgspec.structs.replace(pod, request=request, rules=rules, namespace=namespace, node=node)
 
 
 def parse(pod: objects.Pod, default_unit: Unit | None) -> Request | Refusal | None:
@@ -290,7 +290,7 @@ def _is_short(rules: Rules) -> bool:
 _CHOOSING = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.EXTENDER)
 
 
-def _notes(annotations: dict[str, str] | None, *, bound: bool) -> tuple[tuple[str, str], ...]:
+def _guarded(annotations: dict[str, str] | None, *, bound: bool) -> tuple[tuple[str, str], ...]:
     """What was kept for a pod while it waited says nothing about one that is bound."""
     return tuple(
         (key, value)

@@ -57,7 +57,7 @@ class Ledger(Questions):
         state.begin_anew(facts)
         for holding in holdings:
             holding.charges = self._charges(holding, facts) if facts else None
-            holding.vague = 0 if holding.charges is not None else holding.somewhere(facts)
+            holding.unlocated = 0 if holding.charges is not None else holding.somewhere(facts)
             if holding.charges is None and holding.state is State.HELD:
                 del self.holdings[holding.pod.uid], self._held[holding.pod.uid]  # its GPU is gone; nothing is promised
             else:
@@ -68,18 +68,20 @@ class Ledger(Questions):
         if holding.state is State.BOUND:
             return pod_gpus.read(holding.pod, facts)
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
-        if not isinstance(holding.pod.claim, Request) or any(k not in position for keys in holding.keys for k in keys):
+        if not isinstance(holding.pod.request, Request) or any(
+            k not in position for keys in holding.keys for k in keys
+        ):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
         if holding.unit != facts.unit and holding.state is State.HELD:
             return None  # it was found to fit in another unit
-        return pod_gpus.charges(holding.pod.claim.shares, facts, places, holding.unit_on(facts))
+        return pod_gpus.charges(holding.pod.request.shares, facts, places, holding.unit_on(facts))
 
     # Pods, as the API server shows them
 
     def observe(self, pod: PodFacts, now: float) -> None:
         """A pod appeared or changed."""
-        if pod.claim is None or pod.finished:
+        if pod.request is None or pod.finished:
             if pod.failed_reason == REFUSED_BY_KUBELET:
                 self._observe_refused(pod, now)
             self.forget(pod.uid)
@@ -125,8 +127,8 @@ class Ledger(Questions):
 
     def _observe_refused(self, pod: PodFacts, now: float) -> None:
         holding = self.holdings.get(pod.uid)
-        if holding is not None and holding.node == pod.node and isinstance(pod.claim, Request):
-            self.nodes[pod.node].rest(pod.claim, now)
+        if holding is not None and holding.node == pod.node and isinstance(pod.request, Request):
+            self.nodes[pod.node].rest(pod.request, now)
             self._timed.add(pod.node)
 
     def _observe_waiting(self, pod: PodFacts) -> None:
@@ -134,15 +136,15 @@ class Ledger(Questions):
         if holding is not None and holding.state is State.BOUND:
             return  # an unbound sight of a bound pod is an old one, unless a complete list ends with it: `relisted`
         if holding is not None and holding.state is State.HELD:
-            if pod.terminating or pod.claim != holding.pod.claim:
+            if pod.terminating or pod.request != holding.pod.request:
                 self._remove(pod.uid)
             else:
                 holding.pod = pod
                 holding.until = holding.since + hold_seconds(pod, holding.node)
         kept = self.kept.get(pod.uid)
-        if kept is not None and (pod.terminating or pod.claim != kept.pod.claim):
+        if kept is not None and (pod.terminating or pod.request != kept.pod.request):
             self.keep_no_longer(pod.uid)
-        if pod.nominated and not pod.terminating and isinstance(pod.claim, Request):
+        if pod.nominated and not pod.terminating and isinstance(pod.request, Request):
             self._pledge(pod)
         else:
             self._unpledge(pod.uid)
@@ -160,7 +162,7 @@ class Ledger(Questions):
         others_may_go = state.is_news(old.pod if old is not None else None, pod)
         if old is not None:
             self._take(self.nodes[old.node], old)
-            if old.node == pod.node and old.state is State.BOUND and state.leave_ghost(old, holding, now):
+            if old.node == pod.node and old.state is State.BOUND and state.keep_old_place(old, holding, now):
                 self._timed.add(state.name)
         self._put(state, holding)
         if old is not None and old.node != pod.node:
@@ -194,7 +196,7 @@ class Ledger(Questions):
         if self._is_decided(pod.uid):
             return DECIDED
         holding = self.holdings.get(pod.uid)
-        if holding is not None and holding.node == node and holding.pod.claim == pod.claim:
+        if holding is not None and holding.node == node and holding.pod.request == pod.request:
             places = self._still(holding)
             if places is not None:
                 holding.state = State.RESERVED
@@ -249,20 +251,20 @@ class Ledger(Questions):
             self._drop_if_empty(state)
 
     def expire(self, now: float) -> None:
-        """What ends by time: holds, ghosts of moved pods, rests."""
+        """What ends by time: holds, old places of moved pods, rests."""
         for uid in [uid for uid, holding in self._held.items() if holding.until <= now]:
             self._remove(uid)
         for state in [self.nodes[name] for name in self._timed if name in self.nodes]:
             if state.expire(now):
                 self._refresh(state, changed=True)
-            if not state.ghosts and not state.rests:
+            if not state.old_places and not state.rests:
                 self._timed.discard(state.name)
 
     # What decisions are made of
 
     def _plan(self, pod: PodFacts, node: str, policy: str) -> Places | Refusal:
-        assert isinstance(pod.claim, Request)
-        question = Question(pod.claim)
+        assert isinstance(pod.request, Request)
+        question = Question(pod.request)
         refused = self.refusal(question, node, pod)
         if refused is not None:
             return refused
@@ -270,7 +272,7 @@ class Ledger(Questions):
         if room is None:
             return NO_SHARED_GPU
         # A long search may give up in one order and not in the other; that there is room was found by binpack.
-        places = gpu_choice.plan(pod.claim, room, policy) or gpu_choice.plan(pod.claim, room, gpu_choice.BINPACK)
+        places = gpu_choice.plan(pod.request, room, policy) or gpu_choice.plan(pod.request, room, gpu_choice.BINPACK)
         return question.too_hard if places is None else places
 
     def _is_decided(self, uid: str) -> bool:
@@ -279,9 +281,9 @@ class Ledger(Questions):
 
     def _still(self, holding: Holding) -> Places | None:
         """The GPUs of a hold, if they can be had: the node may have changed since, and others come unasked."""
-        state, claim = self.nodes[holding.node], holding.pod.claim
+        state, request = self.nodes[holding.node], holding.pod.request
         facts = state.facts
-        if facts is None or not isinstance(claim, Request) or Question(claim).off_limits(facts) is not None:
+        if facts is None or not isinstance(request, Request) or Question(request).off_limits(facts) is not None:
             return None
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus) if gpu.healthy}
         if any(key not in position for keys in holding.keys for key in keys):
@@ -296,8 +298,8 @@ class Ledger(Questions):
     def _decide(self, pod: PodFacts, node: str, places: Places, to: State) -> Holding:
         state = self.nodes[node]
         assert state.facts is not None
-        assert isinstance(pod.claim, Request)
-        held = gpu_choice.charges(pod.claim.shares, state.facts.gpus, places)
+        assert isinstance(pod.request, Request)
+        held = gpu_choice.charges(pod.request.shares, state.facts.gpus, places)
         holding = Holding(pod, node, to, held, state.facts)
         holding.keys = tuple([tuple([state.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
         self._put(state, holding)
@@ -309,7 +311,7 @@ class Ledger(Questions):
         if holding is not None:
             state = self.nodes[holding.node]
             self._take(state, holding)
-            state.lay_ghost(uid)
+            state.drop_old_place(uid)
             self._refresh(state, changed=True)
             self._drop_if_empty(state)
 

@@ -41,7 +41,7 @@ class State(Enum):
 class Holding:
     """One pod on one node. `charges` None: it holds something there, but nobody says on which GPU."""
 
-    __slots__ = ("charges", "keys", "node", "pod", "seen", "since", "splits", "state", "unit", "until", "vague")
+    __slots__ = ("charges", "keys", "node", "pod", "seen", "since", "splits", "state", "unit", "unlocated", "until")
 
     def __init__(
         self, pod: PodFacts, node: str, state: State, charges: Charges | None, facts: NodeFacts | None
@@ -52,7 +52,7 @@ class Holding:
         self.charges = charges
         self.unit = facts.unit if facts is not None else None  # that the node counted in when this was decided
         self.keys: tuple[tuple[str, ...], ...] = ()  # GPUs by share, by uuid: how it is found again if indices shift
-        self.vague = 0 if charges is not None else self.somewhere(facts)
+        self.unlocated = 0 if charges is not None else self.somewhere(facts)
         self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in _shares(pod))
         self.since = self.until = 0.0
         self.seen = False  # the API server has shown it bound
@@ -68,7 +68,7 @@ class Holding:
         return pod_gpus.counted_in(self.pod, facts) if self.state is State.BOUND else self.unit or facts.unit
 
 
-class Ghost(Data, frozen=True):
+class OldPlace(Data, frozen=True):
     """What a pod held before it moved, beyond what it holds now: still charged for a while."""
 
     charges: tuple[tuple[str, int], ...]  # by key of the GPU: the node may change meanwhile
@@ -97,30 +97,42 @@ class Kept(Data, frozen=True):
     def charges(self, facts: NodeFacts) -> Charges | None:
         """What it is to get on each GPU; None if the node lacks one of them."""
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
-        if not isinstance(self.pod.claim, Request) or any(key not in position for keys in self.keys for key in keys):
+        if not isinstance(self.pod.request, Request) or any(key not in position for keys in self.keys for key in keys):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in self.keys])
-        return gpu_choice.charges(self.pod.claim.shares, facts.gpus, places)
+        return gpu_choice.charges(self.pod.request.shares, facts.gpus, places)
 
 
 class NodeState:
     """One node: what it offers, who holds what there. Exists as long as either is known."""
 
     __slots__ = (
-        "_known", "_rooms", "_under_way", "facts", "ghosts", "holdings", "kept", "name", "pledges", "rests", "room",
-        "split", "used", "vague",
+        "_known",
+        "_rooms",
+        "_under_way",
+        "facts",
+        "holdings",
+        "kept",
+        "name",
+        "old_places",
+        "pledges",
+        "rests",
+        "room",
+        "split",
+        "unlocated",
+        "used",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.facts: NodeFacts | None = None
         self.holdings: dict[str, Holding] = {}
-        self.ghosts: dict[str, Ghost] = {}
+        self.old_places: dict[str, OldPlace] = {}
         self.pledges: dict[str, PodFacts] = {}
         self.kept: dict[str, Kept] = {}
         self.rests: dict[Shares, Rest] = {}
-        self.used: list[int] = []  # by GPU: units of holdings and ghosts that say where
-        self.vague = 0  # units of those that do not, counted on every GPU
+        self.used: list[int] = []  # by GPU: units of holdings and old places that say where
+        self.unlocated = 0  # units of those that do not, counted on every GPU
         self.split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
         self.room: Room | None = None
         self._known: dict[Asker, Sequence[int]] = {}  # what is taken from whom, until something changes
@@ -143,43 +155,43 @@ class NodeState:
         if self.facts is None or facts is None or _published(self.facts) != _published(facts):
             self.rests.clear()
         self.facts, self.used = facts, [0] * len(facts.gpus) if facts else []
-        self.vague = self.split = 0
+        self.unlocated = self.split = 0
         self.holdings.clear()
-        for ghost in self.ghosts.values():
-            self._haunt(ghost, 1)
+        for old_place in self.old_places.values():
+            self._charge_old_place(old_place, 1)
 
     def charge(self, holding: Holding, sign: int) -> None:
-        self.vague += sign * holding.vague
+        self.unlocated += sign * holding.unlocated
         self.split += sign * holding.splits
         for gpu, amount in holding.charges or ():
             self.used[gpu] += sign * amount
 
-    def leave_ghost(self, old: Holding, new: Holding, now: float) -> bool:
+    def keep_old_place(self, old: Holding, new: Holding, now: float) -> bool:
         """If a pod moved, charge what it had before for a while as well."""
         if self.facts is None or old.charges is None or new.charges is None or old.charges == new.charges:
             return False
         keys = [gpu.key for gpu in self.facts.gpus]
         left = {keys[gpu]: amount for gpu, amount in old.charges}
-        before = self.lay_ghost(new.pod.uid)
+        before = self.drop_old_place(new.pod.uid)
         for key, amount in before.charges if before else ():
             left[key] = left.get(key, 0) + amount
         for gpu, amount in new.charges:
             left[keys[gpu]] = left.get(keys[gpu], 0) - amount
-        ghost = Ghost(tuple([(key, amount) for key, amount in left.items() if amount > 0]), now + MOVE_SECONDS)
-        self.ghosts[new.pod.uid] = ghost
-        self._haunt(ghost, 1)
+        old_place = OldPlace(tuple([(key, amount) for key, amount in left.items() if amount > 0]), now + MOVE_SECONDS)
+        self.old_places[new.pod.uid] = old_place
+        self._charge_old_place(old_place, 1)
         return True
 
-    def lay_ghost(self, uid: str) -> Ghost | None:
+    def drop_old_place(self, uid: str) -> OldPlace | None:
         """What a pod has left is charged no longer."""
-        ghost = self.ghosts.pop(uid, None)
-        if ghost is not None:
-            self._haunt(ghost, -1)
-        return ghost
+        old_place = self.old_places.pop(uid, None)
+        if old_place is not None:
+            self._charge_old_place(old_place, -1)
+        return old_place
 
-    def _haunt(self, ghost: Ghost, sign: int) -> None:
+    def _charge_old_place(self, old_place: OldPlace, sign: int) -> None:
         position = {gpu.key: i for i, gpu in enumerate(self.facts.gpus)} if self.facts else {}
-        for key, amount in ghost.charges:
+        for key, amount in old_place.charges:
             if key in position:
                 self.used[position[key]] += sign * amount
 
@@ -199,9 +211,9 @@ class NodeState:
 
     def expire(self, now: float) -> bool:
         """End what ends by time, and say whether there was anything."""
-        over = [uid for uid, ghost in self.ghosts.items() if ghost.until <= now]
+        over = [uid for uid, old_place in self.old_places.items() if old_place.until <= now]
         for uid in over:
-            self.lay_ghost(uid)
+            self.drop_old_place(uid)
         ended = [rest for rest in self.rests.values() if rest.active and rest.until <= now]
         for rest in ended:
             rest.active = False  # remembered for a while, so that the next refusal rests longer
@@ -213,20 +225,20 @@ class NodeState:
         """Whether what is seen of a pod ends a refusal that was not for want of room: its like was refused here and
         it has started, or kubelet cannot mistake it for another any more."""
         proven = False
-        if isinstance(now.claim, Request) and now.running and not (before is not None and before.running):
-            proven = self.rests.pop(_shape(now.claim), None) is not None
+        if isinstance(now.request, Request) and now.running and not (before is not None and before.running):
+            proven = self.rests.pop(_shape(now.request), None) is not None
         if before is None or self.facts is None or self.facts.pin is not Pin.PLUGIN:
             return proven
-        told_apart = not waits_for_kubelet(now) or before.claim != now.claim
+        told_apart = not waits_for_kubelet(now) or before.request != now.request
         return proven or (waits_for_kubelet(before) and told_apart)
 
     def effective(self, without: Collection[str] = ()) -> list[int]:
         """Units taken on each GPU, as if the pods `without` were gone."""
-        used = [taken + self.vague for taken in self.used]
+        used = [taken + self.unlocated for taken in self.used]
         for uid in without:
             holding = self.holdings[uid]
             if holding.charges is None:
-                used = [taken - holding.vague for taken in used]
+                used = [taken - holding.unlocated for taken in used]
             for gpu, amount in holding.charges or ():
                 used[gpu] -= amount
         return used
@@ -297,7 +309,7 @@ class NodeState:
 
     def _pledged(self, facts: NodeFacts, pod: PodFacts, used: Sequence[int], gone: Collection[str]) -> Charges:
         """Which GPUs a nominated pod will get: where those that end leave room, else where it could evict."""
-        if not isinstance(pod.claim, Request):
+        if not isinstance(pod.request, Request):
             return ()
         ending = {uid for uid, holding in self.holdings.items() if holding.pod.terminating}.union(gone)
         lower = {uid for uid, holding in self.holdings.items() if holding.pod.priority < pod.priority}
@@ -305,9 +317,9 @@ class NodeState:
         for without in (ending, ending | lower):
             after = self.effective(without)
             later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
-            places = gpu_choice.plan(pod.claim, Room.of(facts, later), gpu_choice.BINPACK, Budget(PLEDGE_LOOKS))
+            places = gpu_choice.plan(pod.request, Room.of(facts, later), gpu_choice.BINPACK, Budget(PLEDGE_LOOKS))
             if places is not None:
-                return gpu_choice.charges(pod.claim.shares, facts.gpus, places)
+                return gpu_choice.charges(pod.request.shares, facts.gpus, places)
         return ()
 
     def like_under_way(self, request: Request, uid: str, budget: Budget) -> Refusal | None:
@@ -352,11 +364,11 @@ def _turn(pod: PodFacts) -> tuple[int, str, str]:
 
 def waits_for_kubelet(pod: PodFacts) -> bool:
     """Its containers have not got their GPUs from a device plugin yet."""
-    return not pod.running and not (pod.node and pod.note(names.ALIYUN_ASSIGNED) == "true")
+    return not pod.running and not (pod.node and pod.annotation(names.ALIYUN_ASSIGNED) == "true")
 
 
 def _shares(pod: PodFacts) -> tuple[Share, ...]:
-    return pod.claim.shares if isinstance(pod.claim, Request) else ()
+    return pod.request.shares if isinstance(pod.request, Request) else ()
 
 
 def _shape(request: Request) -> Shares:

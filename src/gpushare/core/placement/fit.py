@@ -57,7 +57,7 @@ class Question:
             return PINS_BY_PLUGIN
         if self.request.unit is not None and facts.unit != self.request.unit:
             return self._say("CountsOtherwise", COUNTS_OTHERWISE, facts.unit, forever=True)
-        if facts.pin is Pin.ORIGINAL and not self._one_app:
+        if facts.pin is Pin.ALIYUN and not self._one_app:
             return ONE_CONTAINER
         return None
 

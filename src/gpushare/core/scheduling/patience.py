@@ -117,7 +117,7 @@ class Patience:
         told once for each time that it is written."""
         seen, told = {}, {pod.uid for pod in changes.ended}
         for pod in pending:
-            note = pod.note(names.KEPT) if pod.notes and pod.uid not in self.turns else None
+            note = pod.annotation(names.KEPT) if pod.annotations and pod.uid not in self.turns else None
             if note:
                 seen[pod.uid] = note
                 if pod.uid not in told and self._wiped.get(pod.uid) != note:
@@ -215,7 +215,7 @@ class Patience:
 
 def _may_wait(pod: PodFacts) -> bool:
     """A nominated pod is pledged what its victims leave already."""
-    return bool(pod.unschedulable and isinstance(pod.claim, Request) and not pod.nominated and not pod.terminating)
+    return bool(pod.unschedulable and isinstance(pod.request, Request) and not pod.nominated and not pod.terminating)
 
 
 def most_gpus(ledger: Ledger) -> int:
@@ -226,11 +226,11 @@ def most_gpus(ledger: Ledger) -> int:
 
 def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> int | None:
     """The units that must still come free on the GPUs kept for a pod; None if it can no longer be placed there."""
-    state, claim = ledger.nodes.get(kept.node), kept.pod.claim
-    if state is None or state.facts is None or not isinstance(claim, Request):
+    state, request = ledger.nodes.get(kept.node), kept.pod.request
+    if state is None or state.facts is None or not isinstance(request, Request):
         return None
     facts, charges = state.facts, kept.charges(state.facts)
-    if charges is None or Question(claim).off_limits(facts) is not None or not reach.open_to(kept.pod, kept.node):
+    if charges is None or Question(request).off_limits(facts) is not None or not reach.open_to(kept.pod, kept.node):
         return None
     if any(not facts.gpus[gpu].healthy or amount > facts.gpus[gpu].total for gpu, amount in charges):
         return None
@@ -242,8 +242,13 @@ def closest(
 ) -> Place | None:
     """Where least must come free for a pod; None if it has no place anywhere, whatever came free. Nodes where that was
     waited for in vain come last."""
-    assert isinstance(pod.claim, Request)
-    question, able, need, near = Question(pod.claim), _ability(pod.claim), max(s.each for s in pod.claim.shares), []
+    assert isinstance(pod.request, Request)
+    question, able, need, near = (
+        Question(pod.request),
+        _ability(pod.request),
+        max(s.each for s in pod.request.shares),
+        [],
+    )
     for name in ledger.nodes if nodes is None else nodes:
         state = ledger.nodes.get(name)
         room = state.room if state is not None else None
@@ -254,23 +259,23 @@ def closest(
     for was_tried, least, name in nsmallest(MOST_NODES, near):
         if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
             break
-        found = _on(ledger.nodes[name], pod, pod.claim, budget)
+        found = _on(ledger.nodes[name], pod, pod.request, budget)
         if found is not None:
             place = Place(was_tried, found[0], name, found[1])
             best = place if best is None else min(best, place)
     return best
 
 
-def _ability(claim: Request) -> Callable[[Room], bool]:
+def _ability(request: Request) -> Callable[[Room], bool]:
     """Whether a node might ever take it, by the sizes of its GPUs alone: there are too many nodes to look closer."""
-    each, gpus = max(share.each for share in claim.shares), max(share.gpus for share in claim.shares)
-    stays = [share for share in claim.shares if share.role is not Role.INIT]
+    each, gpus = max(share.each for share in request.shares), max(share.gpus for share in request.shares)
+    stays = [share for share in request.shares if share.role is not Role.INIT]
     gpus, units = max(gpus, sum(s.gpus for s in stays if s.whole)), sum(s.units for s in stays)
     return lambda room: each <= room.largest and gpus <= len(room.rising) and units <= room.facts.capacity
 
 
 def _on(
-    state: NodeState, pod: PodFacts, claim: Request, budget: Budget
+    state: NodeState, pod: PodFacts, request: Request, budget: Budget
 ) -> tuple[int, tuple[tuple[str, ...], ...]] | None:
     """What must come free on a node, and on which GPUs. As few GPUs as possible are thought of as emptied, those first
     that need least: for one container that is exactly the least, for several it is near."""
@@ -278,7 +283,7 @@ def _on(
     assert facts is not None
     taken = state.taken_for(pod, facts)
     promised = [all_ - held for all_, held in zip(taken, state.effective(), strict=True)]
-    whole = any(share.whole for share in claim.shares)
+    whole = any(share.whole for share in request.shares)
     well = [i for i, gpu in enumerate(facts.gpus) if gpu.healthy]
     well.sort(key=lambda i: (taken[i] if whole else taken[i] - facts.gpus[i].total, i))
     then = list(taken)
@@ -286,9 +291,9 @@ def _on(
         if emptied is not None:
             then[emptied] = promised[emptied]
         budget.left -= 4 * cost.NODE_LOOKS
-        places = gpu_choice.plan(claim, Room.of(facts, then), gpu_choice.BINPACK, budget)
+        places = gpu_choice.plan(request, Room.of(facts, then), gpu_choice.BINPACK, budget)
         if places is not None:
-            charges = gpu_choice.charges(claim.shares, facts.gpus, places)
+            charges = gpu_choice.charges(request.shares, facts.gpus, places)
             return _short(facts, charges, taken), _keys(facts, places)
     return None
 
@@ -340,14 +345,14 @@ def write(kept: Kept) -> str:
 def read(pod: PodFacts, since: float) -> Kept | None:
     """What the annotation says; None if there is none, or none that means anything for this pod. Whoever acts on it
     finds out for himself whether the pod's turn has come."""
-    claim, written = pod.claim, pod.note(names.KEPT)
-    if written is None or not isinstance(claim, Request) or pod.node or pod.terminating or pod.finished:
+    request, written = pod.request, pod.annotation(names.KEPT)
+    if written is None or not isinstance(request, Request) or pod.node or pod.terminating or pod.finished:
         return None
     try:
         note = msgspec.json.decode(written, type=_Note)
     except (msgspec.MsgspecError, UnicodeError):
         return None
-    wanted = [share.gpus for share in claim.shares]
+    wanted = [share.gpus for share in request.shares]
     if [len(set(keys)) for keys in note.gpus] != wanted or [len(keys) for keys in note.gpus] != wanted:
         return None
     return Kept(pod, note.node, tuple([tuple(keys) for keys in note.gpus]), since)

@@ -50,7 +50,7 @@ def _spared(state: NodeState, pod: PodFacts, gone: set[str], added: list[str], b
 def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str], budget: Budget) -> bool:
     """Whether the pod had room if these were gone, and others that wait for their room before it had theirs. What the
     budget does not allow to find out is no."""
-    request, facts = pod.claim, state.facts
+    request, facts = pod.request, state.facts
     if facts is None or not isinstance(request, Request) or Question(request).off_limits(facts) is not None:
         return False
     if budget.left <= 0:

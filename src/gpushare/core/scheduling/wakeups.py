@@ -38,13 +38,13 @@ class Refused:
 
     __slots__ = ("most", "names", "offered", "pod", "question", "shape", "taken", "total", "turn", "woken")
 
-    def __init__(self, pod: PodFacts, claim: Request, names: frozenset[str] | None) -> None:
+    def __init__(self, pod: PodFacts, request: Request, names: frozenset[str] | None) -> None:
         self.pod = pod
-        self.question = Question(claim)
-        self.shape = claim.shape
+        self.question = Question(request)
+        self.shape = request.shape
         self.turn: Turn = (-pod.priority, pod.created, pod.uid)
-        self.most = max(share.each for share in claim.shares)  # on one GPU
-        self.total = sum(share.units for share in claim.shares if share.role is not Role.INIT)
+        self.most = max(share.each for share in request.shares)  # on one GPU
+        self.total = sum(share.units for share in request.shares if share.role is not Role.INIT)
         self.names = names  # the nodes that passed all other checks of the scheduler; None: not known
         self.offered = ""
         self.taken: Charges = ()  # what it would get there
@@ -106,8 +106,8 @@ class Waiting:
         """The scheduler was told that none of these nodes fits. If the pod had been woken, its offer goes on."""
         self._decline(pod.uid)
         self._forget(pod.uid)
-        if isinstance(pod.claim, Request):
-            entry = self.refused[pod.uid] = Refused(pod, pod.claim, self._kept(names))
+        if isinstance(pod.request, Request):
+            entry = self.refused[pod.uid] = Refused(pod, pod.request, self._kept(names))
             insort(self._order, entry.turn)
 
     def gone(self, uid: str) -> None:

@@ -64,19 +64,19 @@ def who(seen: Snapshot) -> list[PodFacts]:
 
 def pods(seen: Snapshot, asked: Sequence[PodFacts]) -> list[Waiting]:
     """What these pods wait for."""
-    odd = {pod.uid for pod in asked if not isinstance(pod.claim, Request)}
+    odd = {pod.uid for pod in asked if not isinstance(pod.request, Request)}
     written = {pod.metadata.uid: pod for pod in seen.pods if pod.metadata.uid in odd} if odd else {}
     answers: dict[tuple[object, ...], Answer] = {}
     found = []
     for pod in asked:
-        if isinstance(pod.claim, Request):
+        if isinstance(pod.request, Request):
             key = _key(seen.ledger, pod)
             if key not in answers:
-                answers[key] = _answer(seen.ledger, pod, pod.claim)
+                answers[key] = _answer(seen.ledger, pod, pod.request)
             answer = answers[key]
         else:
-            assert pod.claim is not None
-            answer = _invalid(pod.claim, written[pod.uid])
+            assert pod.request is not None
+            answer = _invalid(pod.request, written[pod.uid])
         found.append(Waiting(pod.namespace, pod.name, pod.created, answer))
     return found
 
@@ -121,33 +121,33 @@ def view(one: Waiting) -> dict[str, object]:
 
 def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
     """All that decides the answer. Pledges make it depend on who asks."""
-    assert isinstance(pod.claim, Request)
+    assert isinstance(pod.request, Request)
     if not ledger.pledged and not ledger.kept:
-        return (pod.claim.shape,)
-    return pod.claim.shape, pod.priority, pod.uid if pod.uid in ledger.pledged or pod.uid in ledger.kept else ""
+        return (pod.request.shape,)
+    return pod.request.shape, pod.priority, pod.uid if pod.uid in ledger.pledged or pod.uid in ledger.kept else ""
 
 
-def _answer(ledger: Ledger, pod: PodFacts, claim: Request) -> Answer:
+def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
     found = verdict.survey(ledger, pod)
     outcome, refused = verdict.judge(found)
     if not found:
-        return Answer(outcome, fit.NO_SHARED_GPU.code, NO_NODE, _asks(claim, claim.unit or "MiB"))
+        return Answer(outcome, fit.NO_SHARED_GPU.code, NO_NODE, _asks(request, request.unit or "MiB"))
     first = ledger.nodes[found[0][0]]
     assert first.facts is not None
-    asks = _asks(claim, claim.unit or first.facts.unit)
+    asks = _asks(request, request.unit or first.facts.unit)
     if refused is None:
         return Answer(outcome, "Fits", NOT_GPU_MEMORY.format(node=first.name), asks)
     if refused.code == "TooLarge":
         return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, found, refused))
-    closest = _closest(first, pod, claim) if refused.code == "NoSingleGpu" else None
+    closest = _closest(first, pod, request) if refused.code == "NoSingleGpu" else None
     return Answer(outcome, refused.code, refused.message, asks, closest, patience.view(ledger, pod))
 
 
-def _closest(state: NodeState, pod: PodFacts, claim: Request) -> Closest | None:
+def _closest(state: NodeState, pod: PodFacts, request: Request) -> Closest | None:
     room = state.room_for(pod)
-    if not claim.one_share or room is None or not room.rising:
+    if not request.one_share or room is None or not room.rising:
         return None
-    free, need = room.rising[-1], claim.shares[0].units
+    free, need = room.rising[-1], request.shares[0].units
     gpu = next(g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == free and g.healthy)
     return Closest(state.name, gpu.index, free, need - free) if free < need else None
 
@@ -160,28 +160,28 @@ def _largest(ledger: Ledger, found: Sequence[tuple[str, Refusal | None]], refuse
     return f"the largest is {size} {facts.unit} ({facts.name})"
 
 
-def _asks(claim: Request, unit: Unit) -> str:
-    if len(claim.shares) > 1:
-        return fit.parts(claim, unit)
-    share = claim.shares[0]
+def _asks(request: Request, unit: Unit) -> str:
+    if len(request.shares) > 1:
+        return fit.parts(request, unit)
+    share = request.shares[0]
     if share.whole:
         return "a whole GPU" if share.gpus == 1 else f"{share.gpus} whole GPUs"
     return f"{share.units} {unit} over {share.gpus} GPUs" if share.gpus > 1 else f"{share.units} {unit}"
 
 
-def _invalid(claim: Refusal, pod: objects.Pod) -> Answer:
+def _invalid(request: Refusal, pod: objects.Pod) -> Answer:
     """A request that means nothing: as it was written, and what to write instead."""
     containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
     limits = [container.resources.limits or {} for container in containers if container.resources]
     written = [limit[name] for limit in limits for name in (names.GPU_MEM, names.GPU_COUNT) if name in limit]
-    hint = claim.detail.removesuffix(".")
-    if claim.code == "NotMemory":
+    hint = request.detail.removesuffix(".")
+    if request.code == "NotMemory":
         unit = (pod.metadata.annotations or {}).get(names.MEMORY_UNIT, names.MIB)
         meant = [(quantity, amount) for quantity in written if (amount := units.parse(quantity)) and amount.value]
         wrong = next(((q, a) for q, a in meant if a.binary or a.value > units.TIB_IN[unit]), None)
         hint = f"for {_short(wrong[0])} write {units.in_unit(wrong[1].value, unit)}" if wrong else hint
     asks = " + ".join(map(_short, written))
-    return Answer("invalid", claim.code, claim.message, asks, hint=printable(hint))
+    return Answer("invalid", request.code, request.message, asks, hint=printable(hint))
 
 
 def _short(quantity: objects.Quantity) -> str:

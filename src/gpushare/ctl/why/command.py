@@ -99,7 +99,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     waits = not pod.spec.node_name and pod.status.phase not in request.FINISHED
     events = pod_details.events(source, pod) if waits else []
     quote = pod_details.quote(pod, events)
-    if not isinstance(facts.claim, Request) or facts.finished:
+    if not isinstance(facts.request, Request) or facts.finished:
         # Whatever the cluster is like, the answer is the same.
         return Found(judgement.finished(verdict.explain(Ledger(), facts), pod, quote, now))
     answer = _told(extender, pod) if extender is not None else None

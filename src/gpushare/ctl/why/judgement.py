@@ -33,7 +33,7 @@ def judged(
     world: Snapshot, others: Rest, pod: pod_details.Pod, facts: PodFacts, *, among: Collection[str] | None = None
 ) -> Explanation:
     """What the core says, by what kube-scheduler leaves to it. `among`: the only nodes that are looked at."""
-    if not isinstance(facts.claim, Request) or facts.node or facts.finished:
+    if not isinstance(facts.request, Request) or facts.node or facts.finished:
         return verdict.explain(world.ledger, facts)
     keeping = others.keeping(pod, facts)
     barred = {name for name, found in keeping.items() if found}
@@ -85,10 +85,10 @@ def about(said: Explanation, pod: pod_details.Pod) -> Explanation:
 
 def on_its_own(facts: PodFacts, quote: Quote | None, told: pod_details.Event | None) -> Explanation:
     """What the pod alone tells, to somebody who may read nothing else."""
-    if facts.node and isinstance(facts.claim, Request):
+    if facts.node and isinstance(facts.request, Request):
         owner = report.GPUSHARE if facts.running else report.KUBELET
         said = verdict.answer(facts, "runs", report.BOUND, f"has {facts.node}", owner=owner)
-        said.has = _written(facts, facts.claim)
+        said.has = _written(facts, facts.request)
         return said
     ours = condition.refusal_in(quote.message) if quote is not None else ""
     owner = report.GPUSHARE if ours else report.SCHEDULER
@@ -144,13 +144,13 @@ def _with_kubelet(said: Explanation, pod: pod_details.Pod) -> Explanation:
     return said
 
 
-def _written(facts: PodFacts, claim: Request) -> list[Spot]:
+def _written(facts: PodFacts, request: Request) -> list[Spot]:
     """The GPUs its own annotations name; nobody can say here whether the node has them."""
     try:
-        allocation = msgspec.json.decode(facts.note(names.ALLOCATION) or "{}", type=Allocation)
+        allocation = msgspec.json.decode(facts.annotation(names.ALLOCATION) or "{}", type=Allocation)
         amounts = [(int(gpu), units) for held in allocation.values() for gpu, units in held.items()]
         if not amounts:
-            amounts = [(int(facts.note(names.ALIYUN_IDX) or ""), claim.amount)]
+            amounts = [(int(facts.annotation(names.ALIYUN_IDX) or ""), request.amount)]
     except (msgspec.MsgspecError, ValueError):
         return []
     sums: dict[int, int] = {}

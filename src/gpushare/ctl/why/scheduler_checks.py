@@ -58,10 +58,10 @@ class Rest:
         return self._taken[name]
 
     def _has_room(self, facts: PodFacts, name: str) -> bool:
-        state, claim = self._seen.ledger.nodes.get(name), facts.claim
-        if state is None or state.facts is None or not isinstance(claim, Request):
+        state, request = self._seen.ledger.nodes.get(name), facts.request
+        if state is None or state.facts is None or not isinstance(request, Request):
             return False
-        return self._seen.ledger.refusal(Question(claim), name, facts) is None
+        return self._seen.ledger.refusal(Question(request), name, facts) is None
 
 
 def said(obstacles: list[Obstacle]) -> Said | None:

@@ -73,7 +73,7 @@ def findings(
     count in."""
     pods = list(pods)
     bound = [seen.facts for seen in pods if not seen.facts.finished]
-    live = [seen for seen in pods if isinstance(seen.facts.claim, Request) and not seen.facts.finished]
+    live = [seen for seen in pods if isinstance(seen.facts.request, Request) and not seen.facts.finished]
     wrong = [finding for seen in live for finding in _wrong_gpus(facts, seen, begun.get(seen.facts.uid, {}))]
     counted = [*_unit_kept(facts, unit), *_other_units(facts, bound), *_by_hand(facts, bound)]
     return [*_nvidia_too(node), *_overcommitted(facts, [seen.facts for seen in live]), *wrong, *counted]
@@ -100,7 +100,7 @@ def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
     """Pods that no extender of ours, and no plugin, has said anything about. The node is told: their owner did it."""
     found = []
     for pod in pods:
-        if not pod.notes:
+        if not pod.annotations:
             what = event_texts.SEES_NONE if pod_gpus.sees_nothing(pod, facts) else event_texts.COUNTS_ON_ALL
             found.append(Finding(BOUND_BY_HAND, event_texts.bound_by_hand(pod, what)))
     return found
@@ -167,7 +167,7 @@ def starts(seen: NodePod, before: Starts) -> Starts:
     for share in _shares(seen.facts):
         status, last = statuses.get(share.container), before.get(share.container)
         if share.visible and status is not None and status.is_running:
-            now = (_start(status), seen.facts.note(share.visible) or "")
+            now = (_start(status), seen.facts.annotation(share.visible) or "")
             known[share.container] = last if last is not None and last[0] == now[0] else now
     return known
 
@@ -224,7 +224,7 @@ def _sees_others(facts: NodeFacts, pod: PodFacts, share: Share, own: str) -> str
 def _moved(facts: NodeFacts, seen: NodePod, share: Share, starts: Starts) -> str:
     """An annotation that says otherwise than when its container started."""
     known = starts.get(share.container)
-    now = seen.facts.note(share.visible) or ""
+    now = seen.facts.annotation(share.visible) or ""
     if not share.visible or known is None or set(known[1].split(",")) == set(now.split(",")):
         return ""
     container, started, says = event_texts.short_name(share.container), _seen(facts, known[1]), _seen(facts, now)
@@ -252,7 +252,7 @@ def _gpus(indices: list[int]) -> str:
 
 
 def _shares(pod: PodFacts) -> tuple[Share, ...]:
-    return pod.claim.shares if isinstance(pod.claim, Request) else ()
+    return pod.request.shares if isinstance(pod.request, Request) else ()
 
 
 def _start(status: ContainerStatus) -> str:

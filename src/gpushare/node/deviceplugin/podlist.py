@@ -69,7 +69,7 @@ class Looker:
         known = self._desk.plans.pods
         gone = [uid for uid in known if uid not in found and uid not in self._touched]
         for uid, pod in found.items():
-            if uid not in self._touched and pod.claim is not None and (pod.finished or uid not in known):
+            if uid not in self._touched and pod.request is not None and (pod.finished or uid not in known):
                 self._desk.see(pod)
         for uid in gone:  # last: what seemed to be theirs may be of a pod that has come
             self._desk.end(uid)

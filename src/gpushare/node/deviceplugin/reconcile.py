@@ -44,7 +44,7 @@ class Patch(NamedTuple):
 def is_admitted(seen: NodePod) -> bool:
     """Whether kubelet has given the pod all it asks: it reports containers only of pods it has taken."""
     facts = seen.facts
-    return bool(seen.pod.statuses()) or facts.running or facts.note(names.ALIYUN_ASSIGNED) == "true"
+    return bool(seen.pod.statuses()) or facts.running or facts.annotation(names.ALIYUN_ASSIGNED) == "true"
 
 
 def held(desk: Desk, keys: Mapping[str, str], listed: list[Listed], uids: Mapping[tuple[str, str], str]) -> list[Held]:
@@ -83,7 +83,7 @@ def patches(desk: Desk) -> list[Patch]:
     found = []
     for uid, pod in desk.plans.pods.items():
         wanted = _annotations(desk, uid, pod)
-        missing = {key: value for key, value in wanted.items() if (pod.note(key) or None) != value}
+        missing = {key: value for key, value in wanted.items() if (pod.annotation(key) or None) != value}
         if missing:
             found.append(Patch(pod, missing))
     return found
@@ -92,9 +92,9 @@ def patches(desk: Desk) -> list[Patch]:
 def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str | None]:
     """All of them if the pod is elsewhere than they say; else only that it has got what it asks. None at all if it was
     taken for another and has more GPUs than it asks, or fewer: it then counts on every GPU, which is too much."""
-    if not isinstance(pod.claim, Request):
+    if not isinstance(pod.request, Request):
         return {}
-    shares = pod.claim.shares
+    shares = pod.request.shares
     if any(_has_other_gpus(desk, Owner(uid, i), share) for i, share in enumerate(shares)):
         return dict.fromkeys((names.ALIYUN_IDX, names.ALLOCATION))
     places = [_place(desk, Owner(uid, i)) for i in range(len(shares))]
@@ -108,7 +108,7 @@ def _annotations(desk: Desk, uid: str, pod: PodFacts) -> dict[str, str | None]:
     true = pod_gpus.allocation(shares, desk.facts, tuple(known))
     if said is not None and pod_gpus.allocation(said[0], desk.facts, said[1]) == true:
         return assigned
-    written = pod_gpus.write(pod.claim, desk.facts, tuple(known), extender="", nanoseconds=0)
+    written = pod_gpus.write(pod.request, desk.facts, tuple(known), extender="", nanoseconds=0)
     ours = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALLOCATION)
     return {key: written[key] for key in ours} | assigned
 

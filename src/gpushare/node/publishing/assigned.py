@@ -23,10 +23,10 @@ def is_due(seen: NodePod) -> bool:
     """Bound by an extender, not marked, and every container that asks for GPUs has started. One without the annotation
     was bound by somebody else; one that has ended holds nothing any more."""
     facts = seen.facts
-    if not isinstance(facts.claim, Request) or facts.finished or facts.note(names.ALIYUN_ASSIGNED) != "false":
+    if not isinstance(facts.request, Request) or facts.finished or facts.annotation(names.ALIYUN_ASSIGNED) != "false":
         return False
     statuses = seen.pod.statuses()
-    asking = (statuses.get(share.container) for share in facts.claim.shares)
+    asking = (statuses.get(share.container) for share in facts.request.shares)
     return all(status is not None and status.has_started for status in asking)
 
 

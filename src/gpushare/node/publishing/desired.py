@@ -93,7 +93,7 @@ def changes(wants: Wanted, node: objects.Node) -> Changes:
 def published(node: objects.Node) -> NodeFacts | None:
     """What our predecessor published here, if there was one: so are GPUs found again that are lost by now."""
     facts = pod_gpus.node_facts(node, frozenset())
-    return facts if facts is not None and facts.pin is not Pin.ORIGINAL else None
+    return facts if facts is not None and facts.pin is not Pin.ALIYUN else None
 
 
 def unit(way: Way, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
@@ -131,7 +131,7 @@ def total(memory_mib: int, way: Way) -> int:
 
 
 def _counts(pod: PodFacts) -> bool:
-    return isinstance(pod.claim, Request) and not pod.finished
+    return isinstance(pod.request, Request) and not pod.finished
 
 
 def _listed(

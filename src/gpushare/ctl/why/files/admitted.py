@@ -101,8 +101,8 @@ class Admission:
     def _worked_out(self, item: Item) -> Admitted:
         self._set_priority(item)
         pod = item.pod
-        claim = request.parse(pod, None)
-        if not isinstance(claim, Request) or claim.pin is not Pin.PLUGIN:
+        asked = request.parse(pod, None)
+        if not isinstance(asked, Request) or asked.pin is not Pin.PLUGIN:
             return Admitted(pod, report.READ)  # the env is there, written by hand: the policy adds nothing
         changes = self._policy.changes(pod)
         if changes is not None:

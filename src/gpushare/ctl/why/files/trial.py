@@ -44,7 +44,7 @@ class Drafts:
         pod = _of_every_node(admitted) if item.every_node else admitted
         facts = request.facts(pod, None)
         said = judgement.about(judgement.judged(self._world, self._rest, pod, facts), pod)
-        if isinstance(facts.claim, Request):
+        if isinstance(facts.request, Request):
             said = self._all(item, pod, facts, said)
         if not item.is_pod:
             said.kind = item.kind
@@ -84,10 +84,10 @@ class Drafts:
         """Holds the best place there is for one more, and says which."""
         ledger = self._world.ledger
         candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
-        assert isinstance(facts.claim, Request)
-        policy = facts.claim.policy or gpu_choice.BINPACK
-        fits = ledger.fitting(facts.claim, facts, candidates)
-        best = ranking.best(ledger, facts.claim, facts, fits, policy)
+        assert isinstance(facts.request, Request)
+        policy = facts.request.policy or gpu_choice.BINPACK
+        fits = ledger.fitting(facts.request, facts, candidates)
+        best = ranking.best(ledger, facts.request, facts, fits, policy)
         if not best:
             return None
         node = best[0][0]

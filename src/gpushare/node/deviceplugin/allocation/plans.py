@@ -64,10 +64,10 @@ class Plans:
     def shares(self, uid: str) -> tuple[Share, ...]:
         """The shares of a pod as they are placed: the original's extender puts each on one GPU."""
         pod = self.pods.get(uid)
-        if pod is None or not isinstance(pod.claim, Request):
+        if pod is None or not isinstance(pod.request, Request):
             return ()
         found = self._found(uid)
-        return found[0] if found else pod.claim.shares
+        return found[0] if found else pod.request.shares
 
     def planned(self, owner: Owner) -> Gpus | None:
         """The GPUs a share was planned for."""
