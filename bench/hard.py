@@ -150,7 +150,7 @@ def _full_nodes() -> Ledger:
         for gpu in range(GPUS):
             for part in range(4):
                 annotations = ((names.ALIYUN_IDX, str(gpu)),)
-                pod = _asks(f"full-{node}-{gpu}-{part}", 10_000, 1, node=f"n{node}", notes=annotations)
+                pod = _asks(f"full-{node}-{gpu}-{part}", 10_000, 1, node=f"n{node}", annotations=annotations)
                 ledger.observe(pod, 0.0)
     ledger.grown.clear()
     return ledger
