@@ -1,8 +1,8 @@
 """Which container has which devices, asked of kubelet.
 
-kubelet names each unit in an entry of its own: a full node answers 6 MB, so it is asked only when something is to be
-learnt. Asking has a price: while an Allocate is under way it can make kubelet lose what that one got, so `truth` asks
-only when all has been quiet.
+kubelet names each unit in an entry of its own: a full node answers 6 MB, so it is asked only when there is something
+to learn. Asking has a price: kubelet can lose an Allocate that is under way, so the device plugin asks only when
+kubelet has been quiet for a second.
 """
 
 from pathlib import Path

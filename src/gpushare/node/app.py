@@ -26,10 +26,10 @@ from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.pinning import Asked
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.assigned import Assigner
-from gpushare.node.publishing.desired import Way
+from gpushare.node.publishing.desired import PublishConfig
 from gpushare.node.publishing.publisher import Publisher
-from gpushare.node.publishing.unhealthy_configmap import Noticeboard
-from gpushare.node.this_node import OwnNode
+from gpushare.node.publishing.unhealthy_configmap import UnhealthyConfigMap
+from gpushare.node.this_node import ThisNode
 from gpushare.obs import errors, log
 from gpushare.obs.signals import ending
 
@@ -73,7 +73,7 @@ class Node:
     def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
         self.config, self.api = config, api
         self.gpus = Gpus(backend)
-        self.own, self.pods = OwnNode(config.node), NodePods()
+        self.own, self.pods = ThisNode(config.node), NodePods()
         self.watches: dict[str, Reflector[Any]] = {
             "node": Reflector(
                 api, this_node.PATH, objects.Node, self.own, key=lambda n: n.metadata.name,
@@ -121,8 +121,8 @@ class Node:
             node = await self._first_sight()
             pinning.refuse_beside_nvidia(node)
             pin = await pinning.decide(self.config.pin, self.api)
-            way = Way(self.config.node, self.config.unit, pin, self.config.reserve_mib)
-            publisher = self.publisher = Publisher(self.api, way, self.gpus, self.pods, self.own)
+            publish_config = PublishConfig(self.config.node, self.config.unit, pin, self.config.reserve_mib)
+            publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.own)
             assigner = Assigner(self.api, self.pods)
             auditor = Auditor(self.recorder, self.pods, self.own, unit=self.config.unit)
             publisher.listeners.append(auditor.see)
@@ -131,9 +131,9 @@ class Node:
             if pin is Pin.PLUGIN:
                 tasks.create_task(self._device_plugin(publisher))
             if self.config.unhealthy_configmap:
-                noticeboard = Noticeboard(self.api, self.config.node)
-                publisher.listeners.append(noticeboard.see)
-                tasks.create_task(noticeboard.run())
+                config_map = UnhealthyConfigMap(self.api, self.config.node)
+                publisher.listeners.append(config_map.see)
+                tasks.create_task(config_map.run())
             for work in (publisher, assigner, auditor):
                 tasks.create_task(work.run())
             tasks.create_task(self.gpus.look())

@@ -11,7 +11,7 @@ from gpushare.core.facts import objects
 PATH = "/api/v1/nodes"
 
 
-class OwnNode:
+class ThisNode:
     """`node` is None until it is seen, and while there is none. Listeners are told after each change."""
 
     def __init__(self, name: str) -> None:

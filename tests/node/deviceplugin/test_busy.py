@@ -20,7 +20,7 @@ def minutes_pass(world: World) -> None:
 
 def known(world: World, uid: str) -> set[str]:
     """The GPUs of a pod, once kubelet has said it."""
-    grant = world.plugin.desk.table.of(Owner(uid, 0))
+    grant = world.plugin.state.table.of(Owner(uid, 0))
     return set(grant.gpus) if grant is not None and grant.sure else set()
 
 
@@ -68,7 +68,7 @@ async def test_a_kubelet_that_does_not_answer_is_not_waited_for_long() -> None:
         await asyncio.Event().wait()
         return []
 
-    world.plugin.truth.ask = never
+    world.plugin.reconciler.ask = never
     minutes_pass(world)
     assert await world.admit(third)
     assert known(world, one) == set()
@@ -82,7 +82,7 @@ async def test_who_went_otherwise_than_planned_is_said_while_kubelet_is_busy() -
     world.set_gpus(facts(8, 8, sick={0: "Xid 79"}))
     assert await world.admit(uid)
     with world.plugin._office.calls:  # kubelet asks something else already
-        telling = asyncio.create_task(world.plugin.truth.run())
+        telling = asyncio.create_task(world.plugin.reconciler.run())
         async with asyncio.timeout(10):
             while world.notes(uid)[names.ALIYUN_IDX] != "1":  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0)

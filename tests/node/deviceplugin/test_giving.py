@@ -80,7 +80,7 @@ async def test_a_node_may_have_one_gpu_only() -> None:
 async def test_a_pod_that_kubelet_sees_before_the_watch_is_looked_up_once() -> None:
     world = await world_with(16, 16)
     uid = world.bound(pod(6), on=[[1]])
-    assert not world.plugin.desk.plans.pods
+    assert not world.plugin.state.plans.pods
     assert await world.admit(uid)
     assert world.units(uid, "main-0") == {"GPU-1": 6}
     assert world.server.lists == 1
@@ -100,13 +100,13 @@ async def test_pods_that_were_looked_up_count_as_old_as_their_bindings() -> None
 async def test_while_the_api_server_is_away_the_watch_may_still_bring_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await world_with(16, 16)
     uid = world.bound(pod(6), on=[[1]])
-    waits = world.plugin._looker._listen_until
+    waits = world.plugin._pod_list._listen_until
 
     async def bring(end: float) -> None:
         world.deliver()
         await waits(end)
 
-    monkeypatch.setattr(world.plugin._looker, "_listen_until", bring)
+    monkeypatch.setattr(world.plugin._pod_list, "_listen_until", bring)
     world.server.away = True
     assert await world.admit(uid)
     assert world.units(uid, "main-0") == {"GPU-1": 6}

@@ -15,7 +15,7 @@ from gpushare.kubelet.pb.methods import LIST_LIMIT
 from gpushare.kubelet.unit_ids import Catalog
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.publishing import desired
-from gpushare.node.publishing.desired import Way
+from gpushare.node.publishing.desired import PublishConfig
 from gpushare.obs.errors import UserError
 from tests.node.deviceplugin.made import NODE, facts, pod
 from tests.node.deviceplugin.world import World, world_with
@@ -159,12 +159,12 @@ async def test_xid_79_withdraws_free_memory_only_and_recovery_returns_it_while_x
     world = await world_with(8, 8)
     await world.run(pod(3), on=[[1]])
     devices = [simulated.device(i, f"GPU-{i}", 8) for i in range(2)]
-    judge, way = Health(), Way(NODE, "MiB", Pin.PLUGIN)
+    judge, config = Health(), PublishConfig(NODE, "MiB", Pin.PLUGIN)
 
     async def healthy_at(now: float) -> int:
         judge.see(devices, now)
         pods = [seen.facts for seen in world.watched.pods.values()]
-        world.set_gpus(desired.wanted(way, devices, judge.sick(), world.facts.gpus, pods, "ready").facts)
+        world.set_gpus(desired.wanted(config, devices, judge.sick(), world.facts.gpus, pods, "ready").facts)
         return Counter((await world.devices(names.GPU_MEM)).values())[True]
 
     assert await healthy_at(0) == 16

@@ -180,8 +180,8 @@ class Machine(RuleBasedStateMachine):
     def it_is_quiet(self, data: st.DataObject) -> None:
         """For a second, or for so long that everything comes through that can."""
         if data.draw(st.booleans()):
-            self.world.plugin.truth.due()
-            self.do(self.world.plugin.truth.once())
+            self.world.plugin.reconciler.due()
+            self.do(self.world.plugin.reconciler.once())
             return
         self.do(self.world.settled())
         if not self.world.server.away and self.world.kubelet_answers:

@@ -21,14 +21,14 @@ async def test_beside_a_silent_kubelet_nothing_is_freed_that_an_equal_pod_may_ha
     world.end(one)
     world.deliver()
     for _ in range(reconcile.PATIENCE + 2):
-        await world.plugin.truth.once()
+        await world.plugin.reconciler.once()
     whole = world.bound(pod(whole=1), on=[[0]])
     world.deliver()
     assert not await world.admit(whole)
     assert "GPU 0" in world.refusals[whole]
     world.end(two)
     world.deliver()
-    correct.give_up(world.plugin.desk)
+    correct.give_up(world.plugin.state)
     assert world.plugin.held() == {}, "nobody is left who could have it"
 
 

@@ -219,5 +219,5 @@ async def test_other_kubelets_and_units_have_no_such_limit(version: str, unit: U
     world = World(60_000, unit=unit)
     world.server.node["status"]["nodeInfo"] = {"kubeletVersion": version}
     assert await world.plugin._know_kubelet()
-    assert world.plugin.desk.most is None
+    assert world.plugin.state.most is None
     assert not world.events.recorded

@@ -117,6 +117,6 @@ async def test_what_could_not_be_read_of_the_node_at_the_start_is_read_later(nod
     plugin = node.make()
     async with node.kubelet(), node.running(plugin):
         await eventually(lambda: node.world.manager.allocatable() == {names.GPU_MEM: 16, names.GPU_COUNT: 2})
-        assert plugin.desk.most is None
+        assert plugin.state.most is None
         node.world.server.away = False
-        await eventually(lambda: plugin.desk.most == 50_000)
+        await eventually(lambda: plugin.state.most == 50_000)

@@ -29,7 +29,7 @@ async def test_the_patch_carries_the_uid_so_a_pod_of_the_same_name_is_never_mean
     name = world.server.pods[one]["metadata"]["name"]
     world.delete(one)
     anew = world.bound(pod(2, name=name), on=[[0]])
-    await world.plugin.truth.once()
+    await world.plugin.reconciler.once()
     assert world.notes(anew)[names.ALLOCATION] == '{"0":{"0":2}}'
     assert world.notes(anew)[names.ALIYUN_ASSIGNED] == "false"
 
@@ -43,16 +43,16 @@ async def test_a_pod_that_is_gone_needs_no_annotation(status: int, monkeypatch: 
         raise ApiError(status, "Gone", "no such pod")
 
     monkeypatch.setattr(world.server, "patch_pod_annotations", gone)
-    assert await world.plugin.truth.once(), "nothing is left to do"
+    assert await world.plugin.reconciler.once(), "nothing is left to do"
 
 
 async def test_annotations_are_written_when_the_api_server_is_back() -> None:
     world = await world_with(8, 8)
     await swapped(world)
     world.server.away = True
-    assert not await world.plugin.truth.once()
+    assert not await world.plugin.reconciler.once()
     world.server.away = False
-    assert await world.plugin.truth.once()
+    assert await world.plugin.reconciler.once()
     promises.annotations_are_true(world, ())
 
 
@@ -117,7 +117,7 @@ async def test_what_is_nobodys_is_given_up_when_kubelet_is_silent_for_long() -> 
     world.deliver()
     assert world.plugin.held() == {"GPU-0": 6}, "it may be the other pod's, which asks for as much"
     for _ in range(reconcile.PATIENCE + 1):
-        assert not await world.plugin.truth.settle()
+        assert not await world.plugin.reconciler.correct()
     assert world.plugin.held() == {}
 
 
@@ -165,7 +165,7 @@ async def test_a_pod_that_another_was_taken_for_is_not_believed_to_be_half_start
     world.deliver()
     assert await world.admit(two)
     await world.settled()
-    assert world.plugin.desk.under_way() == ""
+    assert world.plugin.state.under_way() == ""
     assert await world.admit(older)
     assert world.units(older, "main-0") == {"GPU-0": 2}
     assert await world.admit(one)
@@ -178,7 +178,7 @@ async def test_a_pod_over_two_gpus_whose_units_another_got_keeps_its_plan() -> N
     world.deliver()
     await world.run(pod(6), planned=False)
     await world.settled()
-    assert world.plugin.desk.plans.planned(Owner(split, 0)) == ("GPU-0", "GPU-1")
+    assert world.plugin.state.plans.planned(Owner(split, 0)) == ("GPU-0", "GPU-1")
     assert await world.admit(split)
     assert world.units(split, "main-0") == {"GPU-0": 3, "GPU-1": 3}
 
@@ -190,7 +190,7 @@ async def test_beside_a_silent_kubelet_those_that_run_have_got_what_was_given() 
     assert await world.admit(two)
     world.kubelet_answers = False
     await world.settled()
-    table, plans = world.plugin.desk.table, world.plugin.desk.plans
+    table, plans = world.plugin.state.table, world.plugin.state.plans
     grant = table.of(Owner(two, 0))
     assert grant is not None
     assert set(grant.gpus) == {"GPU-0"}
@@ -202,7 +202,7 @@ async def test_what_only_init_containers_hold_stays_counted_although_kubelet_nev
     uid = world.bound(pod(inits=[3]), on=[[0]])
     world.deliver()
     await world.manager.admit(world.server.pods[uid])
-    await world.plugin.truth.settle()
+    await world.plugin.reconciler.correct()
     assert world.plugin.held() == {"GPU-0": 3}, "and nobody says yet that the pod has started"
     world.end(uid)
     await world.settled()

@@ -55,7 +55,7 @@ class World:
     # The plugin
 
     def start_plugin(self) -> None:
-        """Its pods are listed anew; `settle` has to be awaited."""
+        """Its pods are listed anew; `correct` has to be awaited."""
         self.news.clear()
         self.watched = NodePods()
         for uid in self.server.pods:
@@ -64,7 +64,7 @@ class World:
             node=NODE, unit=self.facts.unit, api=self.server, pods=self.watched, events=self.events,  # type: ignore[arg-type]
             visible=self.visible,
         )  # fmt: skip
-        self.plugin.truth.ask = self.pod_resources
+        self.plugin.reconciler.ask = self.pod_resources
         self.plugin.set_gpus(self.facts)
         self.direct = {resource: Direct(self.plugin.services[resource]) for resource in RESOURCES}
         for resource, direct in self.direct.items():
@@ -75,7 +75,7 @@ class World:
         self.manager = DeviceManager(self.active, self.dice, checkpoint)
         for resource, direct in self.direct.items():
             self.manager.connected(resource, direct, prefers=self.asks)
-        self.plugin.desk.kubelet_restarted()
+        self.plugin.state.kubelet_restarted()
 
     def meanwhile(self, happens: Callable[[], Awaitable[None]] | None) -> None:
         """What happens when kubelet has chosen units and asks for them."""
@@ -84,7 +84,7 @@ class World:
 
     async def begin(self) -> None:
         """What the plugin does before it registers, and its first list."""
-        await self.plugin.truth.settle()
+        await self.plugin.reconciler.correct()
         await self.relist()
 
     async def relist(self) -> None:
@@ -120,8 +120,8 @@ class World:
         """All is quiet: the watch brings everything, and the plugin makes true what is not."""
         for _ in range(3):
             self.deliver()
-            self.plugin.truth.due()
-            await self.plugin.truth.once()
+            self.plugin.reconciler.due()
+            await self.plugin.reconciler.once()
         self.deliver()
         await self.relist()
 

@@ -13,11 +13,11 @@ from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import device
 from gpushare.node.publishing import desired
-from gpushare.node.publishing.desired import Way
+from gpushare.node.publishing.desired import PublishConfig
 from tests.support import builders
 
-DIRECT = Way("n", "MiB", Pin.DIRECT)
-PLUGIN = Way("n", "MiB", Pin.PLUGIN)
+DIRECT = PublishConfig("n", "MiB", Pin.DIRECT)
+PLUGIN = PublishConfig("n", "MiB", Pin.PLUGIN)
 TWO = [device(0, "GPU-n-0", 10000), device(1, "GPU-n-1", 6000)]
 FACTS = builders.facts(10000, 6000)  # the same two as somebody else reads them
 
@@ -69,8 +69,8 @@ def test_capacity_is_what_is_well_and_what_is_held_on_sick_gpus(
 def test_a_gpu_is_counted_as_the_original_counts_it_less_what_is_kept_back(
     mib: int, unit: Unit, reserve: int, total: int
 ) -> None:
-    way = Way("n", unit, Pin.DIRECT, reserve)
-    wants = desired.wanted(way, [device(0, "GPU-x", mib)], {}, (), [], "ready")
+    config = PublishConfig("n", unit, Pin.DIRECT, reserve)
+    wants = desired.wanted(config, [device(0, "GPU-x", mib)], {}, (), [], "ready")
     assert [(gpu.total, gpu.healthy) for gpu in wants.facts.gpus] == [(total, total > 0)]
     assert wants.capacity[names.GPU_MEM] == total
 
@@ -217,7 +217,7 @@ BY_HAND, OLD = builders.pod(4, on="n"), builders.pod(4, on="n", direct=False)
 def test_the_unit_that_running_pods_were_given_is_kept_until_none_is_left(
     asked: Unit, last: Unit | None, pods: list[PodFacts], counts: Unit
 ) -> None:
-    assert desired.unit(Way("n", asked, Pin.DIRECT), TWO, last, pods) == counts
+    assert desired.unit(PublishConfig("n", asked, Pin.DIRECT), TWO, last, pods) == counts
 
 
 def test_the_drivers_words_are_cut() -> None:
@@ -240,7 +240,7 @@ def test_what_is_written_is_always_understood(
     known = [Gpu(index, f"GPU-{name}", 4) for name, index in before]
     pods = [builders.pod(1, on="n")] if busy else []
     wants = desired.wanted(
-        Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, known, pods, "ready"
+        PublishConfig("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, known, pods, "ready"
     )
     node = objects.Node(
         objects.Metadata("n", annotations={names.NODE_GPUS: wants.annotation}),
@@ -251,6 +251,11 @@ def test_what_is_written_is_always_understood(
     assert {gpu.uuid for gpu in wants.facts.gpus} >= {device.uuid for device in devices}
     assert not pod_gpus.contradicts(node)
     again = desired.wanted(
-        Way("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, wants.facts.gpus, pods, "ready"
+        PublishConfig("n", unit, Pin.DIRECT),
+        devices,
+        {f"GPU-{name}": "sick" for name in sick},
+        wants.facts.gpus,
+        pods,
+        "ready",
     )
     assert again.annotation == wants.annotation  # what is published does not wander

@@ -12,7 +12,7 @@ from gpushare.kube.events import Recorder
 from gpushare.node.audit import findings
 from gpushare.node.audit.findings import Finding
 from gpushare.node.pods import NodePods
-from gpushare.node.this_node import OwnNode
+from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
 SETTLE_SECONDS = 2.0  # two patches of a swap do not arrive together, and neither do bursts of pods
@@ -28,7 +28,7 @@ class Auditor:
         self,
         recorder: Recorder,
         pods: NodePods,
-        own: OwnNode,
+        own: ThisNode,
         *,
         unit: Unit,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,

@@ -1,8 +1,8 @@
 """The device plugin: gives containers their GPUs where the binding cannot. Wiring, read top to bottom.
 
-Made and run by `app` on nodes that pin by device plugin, once the pods of the node are known. kubelet asks `service`
-through sockets that `register` keeps registered; `truth` makes table and annotations true afterwards. What pods hold is
-rebuilt at start from kubelet, pod specs and annotations: nothing is kept on disk.
+kubelet asks `service` through sockets that `endpoint` keeps registered; `reconcile` corrects the table and the pods'
+annotations afterwards. What pods hold is rebuilt at start from kubelet, pod specs and annotations: nothing is kept on
+disk.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from gpushare.kubelet import podresources
 from gpushare.kubelet.unit_ids import Catalog
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin import kubelet_info as kubelets
-from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
 from gpushare.node.deviceplugin.environment import Visible
-from gpushare.node.deviceplugin.podlist import Looker
-from gpushare.node.deviceplugin.reconcile import Truth, is_admitted
+from gpushare.node.deviceplugin.podlist import PodList
+from gpushare.node.deviceplugin.reconcile import Reconciler, is_admitted
 from gpushare.node.deviceplugin.service import Office, Service
 from gpushare.node.pods import NodePods
 from gpushare.obs import log
@@ -57,10 +57,10 @@ class Plugin:
         visible: Visible = "uuid",
     ) -> None:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
-        self.desk, self.catalog = Desk(), Catalog(unit)
-        self._looker = Looker(api, node, self.desk)
+        self.state, self.catalog = State(), Catalog(unit)
+        self._pod_list = PodList(api, node, self.state)
         self._pod_resources = kubelet / POD_RESOURCES
-        self._office = Office(self.desk, self.catalog, self._look, time.monotonic)
+        self._office = Office(self.state, self.catalog, self._look, time.monotonic)
         self._office.visible = visible
         self.services = {
             names.GPU_MEM: Service(self._office, whole=False),
@@ -70,14 +70,14 @@ class Plugin:
             Endpoint(resource, kubelet / FOLDER / SOCKETS[resource], service, self._kubelet_is)
             for resource, service in self.services.items()
         ]
-        self.truth = Truth(
-            self.desk, self.catalog, lambda: podresources.ask(self._pod_resources), api, pods, self._office.calls
+        self.reconciler = Reconciler(
+            self.state, self.catalog, lambda: podresources.ask(self._pod_resources), api, pods, self._office.calls
         )
-        self._office.catch_up, self._office.make_sure = self.truth.catch_up, self.truth.make_sure
+        self._office.catch_up, self._office.make_sure = self.reconciler.catch_up, self.reconciler.make_sure
         self._kubelet: Identity | None = None
         self._shown: kubelets.Node | None = None  # the node, as far as it says what its kubelet is like
-        self._office.listeners += [self._relist, self.truth.due]
-        self.truth.listeners.append(self._relist)
+        self._office.listeners += [self._relist, self.reconciler.due]
+        self.reconciler.listeners.append(self._relist)
         for uid in pods.pods:
             self._changed(uid)
         pods.listeners.append(self._changed)
@@ -87,7 +87,7 @@ class Plugin:
         device_list.check(self._node, facts.unit, facts.gpus)
         if facts.unit != self._unit:
             self._count_in(facts.unit)
-        self.desk.set_gpus(facts)
+        self.state.set_gpus(facts)
         self.catalog.know(facts.gpus)
         self._relist()
 
@@ -95,13 +95,13 @@ class Plugin:
         """No pod that was given memory in the former unit is left, so kubelet need not know its ids any more."""
         self._unit = unit
         self.catalog.count_in(unit)
-        self.truth.due()
+        self.reconciler.due()
         if self._shown is not None:
             self._heed_kubelet(self._shown)
 
     def held(self) -> dict[str, int]:
         """Units that pods hold, by GPU."""
-        return self.desk.table.held()
+        return self.state.table.held()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -109,38 +109,38 @@ class Plugin:
             if not await self._know_kubelet():
                 tasks.create_task(self._know_kubelet_at_last())
             await self._find_pod_resources()
-            await self.truth.settle()
-            tasks.create_task(self.truth.run())
+            await self.reconciler.correct()
+            tasks.create_task(self.reconciler.run())
             for endpoint in self.endpoints:
                 tasks.create_task(endpoint.run())
 
     def _changed(self, uid: str) -> None:
         """The watch says that a pod came, changed or went."""
-        self._looker.heard(uid)
-        seen, grants = self._pods.pods.get(uid), self.desk.table.of_pod(uid)
+        self._pod_list.heard(uid)
+        seen, grants = self._pods.pods.get(uid), self.state.table.of_pod(uid)
         if seen is not None:
-            self.desk.see(seen.facts)
+            self.state.see(seen.facts)
         else:
-            self.desk.end(uid)
-        ended = uid not in self.desk.plans.pods
+            self.state.end(uid)
+        ended = uid not in self.state.plans.pods
         if ended and grants:
             self._relist()
         if any(not grant.sure for grant in grants) and (ended or (seen is not None and is_admitted(seen))):
-            self.truth.due()
+            self.reconciler.due()
 
     async def _look(self) -> None:
-        await self._looker.look()
+        await self._pod_list.look()
         self._relist()
 
     def _relist(self) -> None:
-        if self.desk.plans.facts is not None:
+        if self.state.plans.facts is not None:
             for service in self.services.values():
                 service.relist()
 
     def _kubelet_is(self, identity: Identity) -> None:
         """Told before each registration: another socket is a kubelet that has restarted."""
         if self._kubelet is not None and self._kubelet != identity:
-            self.desk.kubelet_restarted()
+            self.state.kubelet_restarted()
         self._kubelet = identity
 
     async def _find_pod_resources(self) -> None:
@@ -163,7 +163,7 @@ class Plugin:
 
     def _heed_kubelet(self, node: kubelets.Node) -> None:
         known = kubelets.judge(node, self._unit)
-        self.desk.most, self._office.cgpu_disabled = known.most, known.cgpu_disabled
+        self.state.most, self._office.cgpu_disabled = known.most, known.cgpu_disabled
         if known.warning:
             self._events.record(
                 kind="Node", namespace="", name=self._node, uid=self._node,

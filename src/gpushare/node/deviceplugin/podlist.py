@@ -13,7 +13,7 @@ from gpushare.core.facts.model import PodFacts
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
 from gpushare.node import pods
-from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.obs import log
 
 LIST_SECONDS: Final = 1.5
@@ -22,9 +22,9 @@ WAIT_SECONDS: Final = 2.0  # in all, if the list does not come: the watch may st
 logger = log.get(__name__)
 
 
-class Looker:
-    def __init__(self, api: Api, node: str, desk: Desk) -> None:
-        self._api, self._node, self._desk = api, node, desk
+class PodList:
+    def __init__(self, api: Api, node: str, state: State) -> None:
+        self._api, self._node, self._state = api, node, state
         self._touched: set[str] = set()  # pods the watch told about since the look began: that is newer
         self._heard = asyncio.Event()
 
@@ -37,7 +37,7 @@ class Looker:
         end = asyncio.get_running_loop().time() + WAIT_SECONDS
         self._touched.clear()
         self._heard.clear()
-        self._desk.knows_all = False
+        self._state.knows_all = False
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 found = await self._list()
@@ -65,14 +65,14 @@ class Looker:
 
     def _learn(self, found: dict[str, PodFacts]) -> None:
         """Pods that have come, and pods that have gone. Of those known already, the watch says the rest."""
-        self._desk.knows_all = True
-        known = self._desk.plans.pods
+        self._state.knows_all = True
+        known = self._state.plans.pods
         gone = [uid for uid in known if uid not in found and uid not in self._touched]
         for uid, pod in found.items():
             if uid not in self._touched and pod.request is not None and (pod.finished or uid not in known):
-                self._desk.see(pod)
+                self._state.see(pod)
         for uid in gone:  # last: what seemed to be theirs may be of a pod that has come
-            self._desk.end(uid)
+            self._state.end(uid)
 
 
 def _number(version: str) -> int:

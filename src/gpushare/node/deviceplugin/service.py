@@ -22,7 +22,7 @@ from gpushare.node.deviceplugin import decode, device_list
 from gpushare.node.deviceplugin.allocation import allocate
 from gpushare.node.deviceplugin.allocation.allocate import Granted
 from gpushare.node.deviceplugin.allocation.prefer import Ask, prefer
-from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.node.deviceplugin.decode import Malformed, Preferred
 from gpushare.node.deviceplugin.environment import Visible, environment
 from gpushare.node.deviceplugin.reconcile import Calls
@@ -49,9 +49,9 @@ class Office:
     """What both services share. `look` brings the pods of this node up to date, and ends after a bounded time."""
 
     def __init__(
-        self, desk: Desk, catalog: Catalog, look: Callable[[], Awaitable[None]], clock: Callable[[], float]
+        self, state: State, catalog: Catalog, look: Callable[[], Awaitable[None]], clock: Callable[[], float]
     ) -> None:
-        self.desk, self.catalog, self.look = desk, catalog, look
+        self.state, self.catalog, self.look = state, catalog, look
         self.catch_up: Callable[[], Awaitable[None]] = _nothing  # puts the table right if that is overdue
         self.make_sure: Callable[[], Awaitable[None]] = _nothing  # puts it right now
         self.visible: Visible = "uuid"
@@ -81,8 +81,8 @@ class Service:
 
     def relist(self) -> None:
         """Something changed: what is listed may have, too."""
-        desk, catalog = self._office.desk, self._office.catalog
-        gpus = desk.facts.gpus
+        state, catalog = self._office.state, self._office.catalog
+        gpus = state.facts.gpus
         well = {gpu.uuid: self._well(gpu.uuid) for gpu in gpus}
         made_of = (gpus, well, dict(catalog.keys))
         if self._listed == made_of:
@@ -100,7 +100,7 @@ class Service:
     def _well(self, uuid: str) -> int:
         """The units that are listed healthy. A sick GPU withdraws those that nobody holds: without the others, the
         node would seem to have less than its pods already use."""
-        table = self._office.desk.table
+        table = self._office.state.table
         gpu = table.gpus[uuid]
         everything = 1 if self._whole else (1 << gpu.total) - 1
         if gpu.healthy:
@@ -147,24 +147,24 @@ class Service:
         ask = Ask(one.size, self._whole, self._sound(must), reader)
         if one.size < 1:
             return []
-        units = prefer(self._office.desk, ask, looked=False)
+        units = prefer(self._office.state, ask, looked=False)
         if isinstance(units, Refusal) and not units.forever:
             await self._office.look()
-            units = prefer(self._office.desk, ask, looked=False)
+            units = prefer(self._office.state, ask, looked=False)
         if isinstance(units, Refusal) and not units.forever:
             if not ask.must:  # else it is in the middle of a pod
                 await self._office.make_sure()
-            units = prefer(self._office.desk, ask, looked=True)
+            units = prefer(self._office.state, ask, looked=True)
         return self._names(self._sound(units))
 
     async def _granted(self, one: Ids) -> Granted:
         if not one.many:
             raise Refused(NOTHING, malformed=True)
         units = self._sound(self._units(one))
-        granted = allocate.grant(self._office.desk, units, self._whole, looked=False)
+        granted = allocate.grant(self._office.state, units, self._whole, looked=False)
         if isinstance(granted, Refusal) and not granted.forever:
             await self._office.look()
-            granted = allocate.grant(self._office.desk, units, self._whole, looked=True)
+            granted = allocate.grant(self._office.state, units, self._whole, looked=True)
         if isinstance(granted, Refusal):
             self._refuse(granted)
         return granted
@@ -175,14 +175,14 @@ class Service:
         return units
 
     def _refuse(self, refusal: Refusal) -> NoReturn:
-        self._office.desk.refused()
+        self._office.state.refused()
         self._office.tell()
         logger.warn("refused", code=refusal.code, why=refusal.message)
         raise Refused(refusal.message)
 
     def _environment(self, granted: Granted) -> dict[str, str]:
         told = environment(granted, self._whole, self._office.visible, self._office.cgpu_disabled)
-        pod = self._office.desk.plans.pods.get(granted.owner.uid) if granted.owner else None
+        pod = self._office.state.plans.pods.get(granted.owner.uid) if granted.owner else None
         likely = f"{pod.namespace}/{pod.name}" if pod else ""
         logger.info("granted", units=granted.size, whole=self._whole, gpus=[g.index for g in granted.gpus], pod=likely)
         return told
@@ -204,19 +204,19 @@ class Service:
         return units
 
     def _units(self, ids: Ids) -> Units | Refusal:
-        desk, catalog = self._office.desk, self._office.catalog
+        state, catalog = self._office.state, self._office.catalog
         if self._whole:
             units = dict.fromkeys(ids.texts(), 1)
-            strangers = [name for name in units if name not in desk.table.gpus]
+            strangers = [name for name in units if name not in state.table.gpus]
         else:
             reader = catalog.reader(ids)
             units = reader.all(catalog.totals)
             short = sum(bits.bit_count() for bits in units.values()) < ids.many
             strangers = reader.unknown(catalog.totals) if short else []
         if strangers:
-            return allocate.unknown(desk, strangers[0])
+            return allocate.unknown(state, strangers[0])
         if sum(bits.bit_count() for bits in units.values()) < ids.many:
-            return allocate.twice(desk)
+            return allocate.twice(state)
         return units
 
     def _names(self, units: Units) -> list[str]:

@@ -24,7 +24,7 @@ LONGEST_WHY = 200  # characters; the driver's words, and no place for a story
 State = Literal["ready", "draining"]
 
 
-class Way(Data, frozen=True):
+class PublishConfig(Data, frozen=True):
     """How a node is published, decided once at start; but for the unit, see `unit`."""
 
     node: str
@@ -50,7 +50,7 @@ class Changes(Data, frozen=True):
 
 
 def wanted(
-    way: Way,
+    config: PublishConfig,
     devices: Sequence[Device],
     sick: Mapping[str, str],
     before: Sequence[Gpu],
@@ -59,15 +59,18 @@ def wanted(
 ) -> Wanted:
     """`devices`: what the driver shows now; `sick`: why, by uuid; `before`: what was published last."""
     sticky = any(_counts(pod) for pod in pods)
-    on = held(NodeFacts(way.node, way.unit, way.pin, _listed(way, devices, sick, before, sticky)), pods)
+    on = held(NodeFacts(config.node, config.unit, config.pin, _listed(config, devices, sick, before, sticky)), pods)
     # One that is gone stays as long as it is known to be sick, or somebody holds it: else its pods would count on all.
     here = {device.uuid for device in devices} | sick.keys() | on.keys()
-    gpus = _listed(way, devices, sick, [gpu for gpu in before if gpu.uuid in here], sticky)
-    annotation = _annotation(way, gpus, state)
+    gpus = _listed(config, devices, sick, [gpu for gpu in before if gpu.uuid in here], sticky)
+    annotation = _annotation(config, gpus, state)
     capacity = _capacity(gpus, on)
-    facts = read(way.node, annotation, capacity)
+    facts = read(config.node, annotation, capacity)
     return Wanted(
-        facts or NodeFacts(way.node, way.unit, way.pin, ()), annotation, capacity if way.pin is Pin.DIRECT else {}, on
+        facts or NodeFacts(config.node, config.unit, config.pin, ()),
+        annotation,
+        capacity if config.pin is Pin.DIRECT else {},
+        on,
     )
 
 
@@ -96,7 +99,7 @@ def published(node: objects.Node) -> NodeFacts | None:
     return facts if facts is not None and facts.pin is not Pin.ALIYUN else None
 
 
-def unit(way: Way, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
+def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
     """The unit to count in: the one that is asked for, unless pods here were given their memory in the other.
 
     A number on a pod means what it meant when the pod was bound. In another unit kube-scheduler would add it to numbers
@@ -104,13 +107,13 @@ def unit(way: Way, devices: Sequence[Device], last: Unit | None, pods: Iterable[
     stays until no such pod is left; if nothing was, the other unit counts where there are none but such pods. A node
     that counts as asked never turns back: it would on the word of one pod, which its owner can change.
     """
-    if last == way.unit:
+    if last == config.unit:
         return last
-    facts = NodeFacts(way.node, way.unit, way.pin, _listed(way, devices, {}, (), sticky=False))
+    facts = NodeFacts(config.node, config.unit, config.pin, _listed(config, devices, {}, (), sticky=False))
     holding = [pod for pod in pods if not pod.finished and not pod_gpus.sees_nothing(pod, facts)]
-    given = {pod_gpus.written_in(pod, facts) or last or way.unit for pod in holding}
-    other = OTHER[way.unit]
-    return other if other in given and (last is not None or way.unit not in given) else way.unit
+    given = {pod_gpus.written_in(pod, facts) or last or config.unit for pod in holding}
+    other = OTHER[config.unit]
+    return other if other in given and (last is not None or config.unit not in given) else config.unit
 
 
 def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
@@ -125,9 +128,9 @@ def read(node: str, annotation: str, capacity: Mapping[str, int]) -> NodeFacts |
     return pod_gpus.node_facts(objects.Node(metadata, objects.NodeStatus(capacity=dict(capacity))), frozenset())
 
 
-def total(memory_mib: int, way: Way) -> int:
+def total(memory_mib: int, config: PublishConfig) -> int:
     """Units of a GPU that may be given out: rounded down, as the original does."""
-    return max(memory_mib - way.reserve_mib, 0) // MIB_IN[way.unit]
+    return max(memory_mib - config.reserve_mib, 0) // MIB_IN[config.unit]
 
 
 def _counts(pod: PodFacts) -> bool:
@@ -135,7 +138,7 @@ def _counts(pod: PodFacts) -> bool:
 
 
 def _listed(
-    way: Way, devices: Sequence[Device], sick: Mapping[str, str], before: Sequence[Gpu], sticky: bool
+    config: PublishConfig, devices: Sequence[Device], sick: Mapping[str, str], before: Sequence[Gpu], sticky: bool
 ) -> tuple[Gpu, ...]:
     """All GPUs that are, and that were; in the order of their indices."""
     there = [(device.uuid, device.index) for device in devices]
@@ -143,7 +146,7 @@ def _listed(
     # Pods' annotations may name GPUs by index: while there are such pods, a GPU keeps the one it was published with.
     index = _indices(known + there if sticky else there + known)
     gpus = [
-        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, way), sick.get(d.uuid, ""), d.name) for d in devices
+        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), sick.get(d.uuid, ""), d.name) for d in devices
     ] + [
         _gpu(index[g.uuid], g.uuid, g.total, sick.get(g.uuid, LOST), g.model)
         for g in before
@@ -167,11 +170,11 @@ def _gpu(index: int, uuid: str, size: int, why: str, model: str) -> Gpu:
     return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model)
 
 
-def _annotation(way: Way, gpus: Sequence[Gpu], state: State) -> str:
+def _annotation(config: PublishConfig, gpus: Sequence[Gpu], state: State) -> str:
     listed = [
         {"i": g.index, "uuid": g.uuid, "model": g.model, "total": g.total, "ok": g.healthy, "why": g.why} for g in gpus
     ]
-    said = {"v": 1, "unit": way.unit, "pin": way.pin.value, "state": state, "gpus": listed}
+    said = {"v": 1, "unit": config.unit, "pin": config.pin.value, "state": state, "gpus": listed}
     return msgspec.json.encode(said).decode()
 
 

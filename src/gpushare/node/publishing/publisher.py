@@ -19,8 +19,8 @@ from gpushare.kube.reflector import Backoff, Failure
 from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing import desired
-from gpushare.node.publishing.desired import State, Wanted, Way
-from gpushare.node.this_node import OwnNode
+from gpushare.node.publishing.desired import PublishConfig, State, Wanted
+from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
 PAUSE = 1.0  # seconds between two writes: whoever keeps wiping the capacity must not make us a burden
@@ -35,10 +35,10 @@ class Publisher:
     def __init__(
         self,
         api: Api,
-        way: Way,
+        config: PublishConfig,
         gpus: Gpus,
         pods: NodePods,
-        own: OwnNode,
+        own: ThisNode,
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -46,7 +46,7 @@ class Publisher:
         self.writes = 0
         self.failure: Failure | None = None  # of the last write
         self.listeners: list[Callable[[NodeFacts], None]] = []
-        self._api, self._way, self._gpus, self._pods, self._own = api, way, gpus, pods, own
+        self._api, self._config, self._gpus, self._pods, self._own = api, config, gpus, pods, own
         self._sleep = sleep
         self._state: State = "ready"
         self._before: NodeFacts | None = None  # what was published last, by us or our predecessor
@@ -106,11 +106,11 @@ class Publisher:
     def _work_out(self, node: objects.Node) -> Wanted:
         before = self._before or desired.published(node)
         pods = [seen.facts for seen in self._pods.pods.values()]
-        unit = desired.unit(self._way, self._gpus.devices, before.unit if before else None, pods)
+        unit = desired.unit(self._config, self._gpus.devices, before.unit if before else None, pods)
         self._say_unit(unit)
-        way = msgspec.structs.replace(self._way, unit=unit)
+        config = msgspec.structs.replace(self._config, unit=unit)
         known = desired.recounted(before, unit) if before else ()
-        wants = desired.wanted(way, self._gpus.devices, self._gpus.sick, known, pods, self._state)
+        wants = desired.wanted(config, self._gpus.devices, self._gpus.sick, known, pods, self._state)
         news = self.wants is None or self.wants.facts != wants.facts
         self.wants, self._before = wants, wants.facts
         for listener in self.listeners if news else ():
@@ -118,10 +118,10 @@ class Publisher:
         return wants
 
     def _say_unit(self, unit: Unit) -> None:
-        counted = self.wants.facts.unit if self.wants is not None else self._way.unit
-        if unit != counted and unit != self._way.unit:
+        counted = self.wants.facts.unit if self.wants is not None else self._config.unit
+        if unit != counted and unit != self._config.unit:
             logger.warn(
-                "pods run here that were given memory in another unit: it is kept", unit=unit, asked=self._way.unit
+                "pods run here that were given memory in another unit: it is kept", unit=unit, asked=self._config.unit
             )
         elif unit != counted:
             logger.info("no pod is left that was given memory in another unit: it is changed", unit=unit)
@@ -130,10 +130,10 @@ class Publisher:
         # The annotation first: a capacity without it would be taken for a node of the original plugin.
         if missing.annotation is not None:
             said = {names.NODE_GPUS: missing.annotation}
-            self._own.upsert(await self._api.patch_node_annotations(self._way.node, said))
+            self._own.upsert(await self._api.patch_node_annotations(self._config.node, said))
             self.writes += 1
         if missing.capacity is not None:
-            self._own.upsert(await self._api.patch_node_capacity(self._way.node, missing.capacity))
+            self._own.upsert(await self._api.patch_node_capacity(self._config.node, missing.capacity))
             self.writes += 1
         logger.info(
             "published", state=self._state, annotation=missing.annotation is not None, capacity=missing.capacity or {}

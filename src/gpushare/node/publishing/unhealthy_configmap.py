@@ -22,7 +22,7 @@ NOT_OURS: Final = "ConfigMap {name} was not made by gpushare; it is left as it i
 logger = log.get(__name__)
 
 
-class Noticeboard:
+class UnhealthyConfigMap:
     def __init__(self, api: Api, node: str, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._api, self._sleep = api, sleep
         self._name = names.UNHEALTHY_PREFIX + node

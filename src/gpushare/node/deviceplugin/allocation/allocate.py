@@ -12,7 +12,7 @@ from gpushare.core.facts.model import Gpu, Refusal, Role
 from gpushare.kubelet.unit_ids import Units
 from gpushare.node.deviceplugin.allocation import init_pool, prefer
 from gpushare.node.deviceplugin.allocation.plans import Gpus, Want
-from gpushare.node.deviceplugin.allocation.state import Desk, count
+from gpushare.node.deviceplugin.allocation.state import State, count
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 SICK: Final = "{gpus} of {node} is unhealthy: {why}"
@@ -36,100 +36,100 @@ class _Match(NamedTuple):
     pool: Grant | None = None
 
 
-def grant(desk: Desk, units: Units, whole: bool, *, looked: bool) -> Granted | Refusal:
+def grant(state: State, units: Units, whole: bool, *, looked: bool) -> Granted | Refusal:
     size = count(units)
-    match = _match(desk, units, size, whole, looked)
+    match = _match(state, units, size, whole, looked)
     if isinstance(match, Refusal):
         return match
-    refused = _not_free(desk, units, match.pool, size, whole)
+    refused = _not_free(state, units, match.pool, size, whole)
     if refused is not None:
         return refused
-    _write(desk, match, units, whole)
-    desk.plans.moved.update(match.moved)
-    desk.steer, desk.busy_with = None, match.owner.uid if match.owner else ""
-    gpus = sorted((desk.table.gpus[uuid] for uuid in units), key=lambda gpu: gpu.index)
+    _write(state, match, units, whole)
+    state.plans.moved.update(match.moved)
+    state.steer, state.busy_with = None, match.owner.uid if match.owner else ""
+    gpus = sorted((state.table.gpus[uuid] for uuid in units), key=lambda gpu: gpu.index)
     return Granted(tuple(gpus), size, match.owner)
 
 
-def unknown(desk: Desk, example: str) -> Refusal:
-    return Refusal("NotHere", NOT_HERE.format(example=example[:LONGEST], node=desk.facts.name), forever=True)
+def unknown(state: State, example: str) -> Refusal:
+    return Refusal("NotHere", NOT_HERE.format(example=example[:LONGEST], node=state.facts.name), forever=True)
 
 
-def twice(desk: Desk) -> Refusal:
-    return Refusal("Twice", TWICE.format(node=desk.facts.name), forever=True)
+def twice(state: State) -> Refusal:
+    return Refusal("Twice", TWICE.format(node=state.facts.name), forever=True)
 
 
-def _match(desk: Desk, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
+def _match(state: State, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
     """Whose units these are."""
-    if desk.table.holders(units, whole=whole):
-        found = init_pool.handed_on(desk, units, size, whole)
+    if state.table.holders(units, whole=whole):
+        found = init_pool.handed_on(state, units, size, whole)
         if isinstance(found, Refusal):
             return found
         pool, want = found
         if len(units) > 1 and not whole:
-            return prefer.refusal(desk, "Mixed", init_pool.MIXED, size, whole, counts=desk.counts(units))
-        return _Match(want.owner, _followers(desk, want, units), pool)
-    steer = desk.steer
+            return prefer.refusal(state, "Mixed", init_pool.MIXED, size, whole, counts=state.counts(units))
+        return _Match(want.owner, _followers(state, want, units), pool)
+    steer = state.steer
     told = steer is not None and steer.whole is whole and steer.units == units
-    if steer is not None and told and (steer.owner is None or desk.table.of(steer.owner) is None):
+    if steer is not None and told and (steer.owner is None or state.table.of(steer.owner) is None):
         return _Match(steer.owner, steer.moved)
-    return _by_units(desk, units, size, whole, looked)
+    return _by_units(state, units, size, whole, looked)
 
 
-def _by_units(desk: Desk, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
+def _by_units(state: State, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
     """kubelet took other units than it was told to, or did not ask."""
     counts = {uuid: bits.bit_count() for uuid, bits in units.items()}
     even = len(set(counts.values())) == 1
-    wants = desk.plans.wants(size, whole=whole, first=desk.under_way())
+    wants = state.plans.wants(size, whole=whole, first=state.under_way())
     alike = [want for want in wants if even and want.share.gpus == len(units)]
     for want in alike:
         if want.gpus and set(want.gpus) == set(units):
             return _Match(want.owner, {})
     if not looked:
-        return prefer.refusal(desk, "NotSeen", prefer.NOT_SEEN, size, whole)
+        return prefer.refusal(state, "NotSeen", prefer.NOT_SEEN, size, whole)
     for want in alike:
-        if _is_spare(desk, counts, whole, desk.together(want.owner)):
-            return _Match(want.owner, _followers(desk, want, units))
-    if not wants and (whole or len(units) == 1) and _is_spare(desk, counts, whole, ()):
+        if _is_spare(state, counts, whole, state.together(want.owner)):
+            return _Match(want.owner, _followers(state, want, units))
+    if not wants and (whole or len(units) == 1) and _is_spare(state, counts, whole, ()):
         return _Match(None, {})
     if len(units) > 1 and not whole:
-        return prefer.refusal(desk, "Mixed", init_pool.MIXED, size, whole, counts=desk.counts(units))
-    return prefer.no_way(desk, wants, size, whole)
+        return prefer.refusal(state, "Mixed", init_pool.MIXED, size, whole, counts=state.counts(units))
+    return prefer.no_way(state, wants, size, whole)
 
 
-def _is_spare(desk: Desk, counts: Mapping[str, int], whole: bool, aside: Sequence[Owner]) -> bool:
+def _is_spare(state: State, counts: Mapping[str, int], whole: bool, aside: Sequence[Owner]) -> bool:
     """Whether so much is free beside all plans but those `aside`."""
-    pledged = desk.plans.pledged(aside)
-    return all(desk.table.room(uuid, whole=whole) >= n + pledged.get(uuid, 0) for uuid, n in counts.items())
+    pledged = state.plans.pledged(aside)
+    return all(state.table.room(uuid, whole=whole) >= n + pledged.get(uuid, 0) for uuid, n in counts.items())
 
 
-def _followers(desk: Desk, want: Want, units: Units) -> dict[Owner, Gpus]:
+def _followers(state: State, want: Want, units: Units) -> dict[Owner, Gpus]:
     """The plans of the shares that will draw from these units: where those are now."""
     on = tuple(units)
-    return {} if want.share.whole else {o: on for o in desk.together(want.owner) if desk.plans.planned(o) != on}
+    return {} if want.share.whole else {o: on for o in state.together(want.owner) if state.plans.planned(o) != on}
 
 
-def _not_free(desk: Desk, units: Units, pool: Grant | None, size: int, whole: bool) -> Refusal | None:
+def _not_free(state: State, units: Units, pool: Grant | None, size: int, whole: bool) -> Refusal | None:
     """Beyond what is handed on: nothing of a sick GPU, and nothing that pods with other ids hold."""
     for uuid, bits in units.items():
         new = bits & ~(pool.units.get(uuid, 0) if pool else 0)
-        gpu = desk.table.gpus[uuid]
+        gpu = state.table.gpus[uuid]
         if new and not gpu.healthy:
-            return prefer.refusal(desk, "Sick", SICK, size, whole, (uuid,), why=gpu.why or "no reason is known")
-        if new.bit_count() > desk.table.room(uuid, whole=whole):
-            return prefer.refusal(desk, "Withheld", WITHHELD, size, whole, (uuid,))
+            return prefer.refusal(state, "Sick", SICK, size, whole, (uuid,), why=gpu.why or "no reason is known")
+        if new.bit_count() > state.table.room(uuid, whole=whole):
+            return prefer.refusal(state, "Withheld", WITHHELD, size, whole, (uuid,))
     return None
 
 
-def _write(desk: Desk, match: _Match, units: Units, whole: bool) -> None:
+def _write(state: State, match: _Match, units: Units, whole: bool) -> None:
     owner, pool = match.owner, match.pool
-    role = desk.share(owner).role if owner else Role.APP
+    role = state.share(owner).role if owner else Role.APP
     if pool is not None and owner is not None and role is Role.INIT:
         for uuid, bits in units.items():
             pool.units[uuid] = pool.units.get(uuid, 0) | bits
-        desk.table.assign(owner, pool)
+        state.table.assign(owner, pool)
         return
     if pool is not None:
         for uuid in pool.units:
             pool.units[uuid] &= ~units.get(uuid, 0)
-    desk.table.give(owner, units, whole=whole).passing = role is Role.INIT
+    state.table.give(owner, units, whole=whole).passing = role is Role.INIT

@@ -13,7 +13,7 @@ from gpushare.core.facts.model import Role
 from gpushare.core.placement import gpu_choice
 from gpushare.kubelet.unit_ids import Units
 from gpushare.node.deviceplugin.allocation.plans import each_of, size_of
-from gpushare.node.deviceplugin.allocation.state import Desk
+from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 
@@ -27,70 +27,70 @@ class Held(NamedTuple):
     strange: dict[str, int]
 
 
-def settle(desk: Desk, held: Sequence[Held], admitted: Collection[str], upto: int) -> None:
+def correct(state: State, held: Sequence[Held], admitted: Collection[str], upto: int) -> None:
     """`admitted`: pods that kubelet has started. `upto`: the last grant made before kubelet was asked."""
-    adopt(desk, admitted)
+    adopt(state, admitted)
     listed = {entry.owner.uid for entry in held if entry.owner is not None}
-    seen = {_settle_one(desk, entry).number for entry in held}
-    for grant in list(desk.table.grants.values()):
+    seen = {_correct_one(state, entry).number for entry in held}
+    for grant in list(state.table.grants.values()):
         if grant.sure or grant.number > upto or grant.number in seen:
             continue
         uids = {owner.uid for owner in grant.owners}
-        if grant.passing and uids & (listed | set(admitted)) and _is_its_pods(desk, grant):
+        if grant.passing and uids & (listed | set(admitted)) and _is_its_pods(state, grant):
             grant.sure, grant.passing = True, False
-        elif not (grant.passing and all(_only_inits(desk, uid) for uid in uids) and uids):
-            desk.table.drop(grant)
+        elif not (grant.passing and all(_only_inits(state, uid) for uid in uids) and uids):
+            state.table.drop(grant)
     for uid in admitted:
-        _remember_inits(desk, uid)
+        _remember_inits(state, uid)
 
 
-def assume(desk: Desk, admitted: Collection[str]) -> None:
+def assume(state: State, admitted: Collection[str]) -> None:
     """At the start, and kubelet does not say who has what: pods that it has started hold what was planned for them."""
     for uid in admitted:
-        for i in range(len(desk.plans.shares(uid))):
-            if desk.table.of(Owner(uid, i)) is None:
-                _remember(desk, [Owner(uid, i)])  # and not sure: the first answer of kubelet replaces it
+        for i in range(len(state.plans.shares(uid))):
+            if state.table.of(Owner(uid, i)) is None:
+                _remember(state, [Owner(uid, i)])  # and not sure: the first answer of kubelet replaces it
 
 
-def adopt(desk: Desk, admitted: Collection[str]) -> None:
+def adopt(state: State, admitted: Collection[str]) -> None:
     """Of equal pods, those that kubelet has started have got what was given so far."""
     for uid in admitted:
-        for i in range(len(desk.plans.shares(uid))):
+        for i in range(len(state.plans.shares(uid))):
             owner = Owner(uid, i)
-            grant = desk.unclear(owner, lambda other: other not in admitted) if desk.table.of(owner) is None else None
+            grant = state.unclear(owner, lambda other: other not in admitted) if state.table.of(owner) is None else None
             if grant is not None:
-                desk.relabel(grant, owner)
+                state.relabel(grant, owner)
 
 
-def give_up(desk: Desk) -> None:
+def give_up(state: State) -> None:
     """kubelet has not said for long whose these are, and the pods they were taken for have ended: they are free, unless
     a pod is there that may have got them in place of its own."""
-    shares = [desk.share(owner) for grant in desk.table.grants.values() if not grant.sure for owner in grant.owners]
+    shares = [state.share(owner) for grant in state.table.grants.values() if not grant.sure for owner in grant.owners]
     alike = {(share.whole, size_of(share)) for share in shares}
-    for grant in list(desk.table.grants.values()):
+    for grant in list(state.table.grants.values()):
         if not grant.sure and not grant.owners and (grant.whole, grant.size) not in alike:
-            desk.table.drop(grant)
+            state.table.drop(grant)
 
 
-def is_unsettled(desk: Desk) -> bool:
+def is_uncertain(state: State) -> bool:
     """Whether kubelet's list could still tell something."""
     return any(
-        not grant.sure and not (grant.owners and all(_only_inits(desk, owner.uid) for owner in grant.owners))
-        for grant in desk.table.grants.values()
+        not grant.sure and not (grant.owners and all(_only_inits(state, owner.uid) for owner in grant.owners))
+        for grant in state.table.grants.values()
     )
 
 
-def _settle_one(desk: Desk, entry: Held) -> Grant:
-    table, owner = desk.table, entry.owner
+def _correct_one(state: State, entry: Held) -> Grant:
+    table, owner = state.table, entry.owner
     mine = table.of(owner) if owner is not None else None
     if mine is None or not _is(mine, entry):
         found = next((g for g in table.grants.values() if _is(g, entry) and not g.sure), None)
         if mine is not None and mine.sure:
             table.drop(mine)
         if found is not None and owner is not None:
-            desk.relabel(found, owner)
+            state.relabel(found, owner)
         elif owner is not None:
-            desk.trade_plans(owner, frozenset(entry.units))
+            state.trade_plans(owner, frozenset(entry.units))
         mine = found or table.give(owner, entry.units, whole=entry.whole, unnamed=entry.strange)
     if owner is not None:
         mine.sure, mine.passing = True, False
@@ -101,65 +101,65 @@ def _is(grant: Grant, entry: Held) -> bool:
     return grant.units == entry.units and grant.unnamed == entry.strange and grant.whole is entry.whole
 
 
-def _is_its_pods(desk: Desk, pool: Grant) -> bool:
+def _is_its_pods(state: State, pool: Grant) -> bool:
     """Whether what init containers left is as much, and where, as it must be beside what others drew from it."""
     owners = sorted(pool.owners)
-    drew = (desk.table.of(other) for other in desk.together(owners[0]) if other not in pool.owners)
+    drew = (state.table.of(other) for other in state.together(owners[0]) if other not in pool.owners)
     on = {uuid for grant in drew if grant is not None for uuid in grant.gpus} or pool.gpus
     if not pool.whole and not pool.gpus <= on:
         return False
-    return not any(_lifelong(desk, owners[0].uid, owners, tuple(sorted(on))).values())
+    return not any(_lifelong(state, owners[0].uid, owners, tuple(sorted(on))).values())
 
 
-def _only_inits(desk: Desk, uid: str) -> bool:
-    return all(share.role is Role.INIT for share in desk.plans.shares(uid))
+def _only_inits(state: State, uid: str) -> bool:
+    return all(share.role is Role.INIT for share in state.plans.shares(uid))
 
 
-def _remember_inits(desk: Desk, uid: str) -> None:
+def _remember_inits(state: State, uid: str) -> None:
     """kubelet keeps the units of a pod's init containers for the pod's whole life, and does not list them."""
-    for i, share in enumerate(desk.plans.shares(uid)):
+    for i, share in enumerate(state.plans.shares(uid)):
         owner = Owner(uid, i)
-        if share.role is not Role.INIT or desk.table.of(owner) is not None:
+        if share.role is not Role.INIT or state.table.of(owner) is not None:
             continue
-        pool = [o for o in desk.together(owner) if desk.share(o).role is Role.INIT and desk.table.of(o) is None]
-        _remember(desk, pool).sure = True
+        pool = [o for o in state.together(owner) if state.share(o).role is Role.INIT and state.table.of(o) is None]
+        _remember(state, pool).sure = True
 
 
-def _remember(desk: Desk, owners: list[Owner]) -> Grant:
+def _remember(state: State, owners: list[Owner]) -> Grant:
     """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where the rest of
     the pod's pool is, or where their plan is, or on every GPU if nobody says."""
-    uid, whole = owners[0].uid, desk.share(owners[0]).whole
-    planned = [uuid for owner in owners for uuid in desk.plans.planned(owner) or ()]
-    on = tuple(dict.fromkeys([*sorted(_beside(desk, owners[0])), *planned]))
+    uid, whole = owners[0].uid, state.share(owners[0]).whole
+    planned = [uuid for owner in owners for uuid in state.plans.planned(owner) or ()]
+    on = tuple(dict.fromkeys([*sorted(_beside(state, owners[0])), *planned]))
     if on:
-        beyond = _lifelong(desk, uid, owners, on)
-        there = on[: max(desk.share(owner).gpus for owner in owners)]
+        beyond = _lifelong(state, uid, owners, on)
+        there = on[: max(state.share(owner).gpus for owner in owners)]
         missing = {uuid: max(beyond[uuid], 0) for uuid in there if beyond[uuid] > 0 or not whole}
     else:
-        most = max(each_of(desk.share(owner)) for owner in owners)
-        missing = dict.fromkeys(desk.table.gpus, most)
+        most = max(each_of(state.share(owner)) for owner in owners)
+        missing = dict.fromkeys(state.table.gpus, most)
     units = dict.fromkeys(missing, 1) if whole else {}
-    grant = desk.table.give(None, units, whole=whole, unnamed={} if whole else missing)
+    grant = state.table.give(None, units, whole=whole, unnamed={} if whole else missing)
     for owner in owners:
-        desk.table.assign(owner, grant)
+        state.table.assign(owner, grant)
     return grant
 
 
-def _beside(desk: Desk, owner: Owner) -> set[str]:
+def _beside(state: State, owner: Owner) -> set[str]:
     """Where the containers are that drew from the same pool."""
-    grants = (desk.table.of(other) for other in desk.together(owner))
+    grants = (state.table.of(other) for other in state.together(owner))
     return {uuid for grant in grants if grant is not None for uuid in grant.gpus}
 
 
-def _lifelong(desk: Desk, uid: str, owners: list[Owner], on: tuple[str, ...]) -> dict[str, int]:
+def _lifelong(state: State, uid: str, owners: list[Owner], on: tuple[str, ...]) -> dict[str, int]:
     """By GPU of these owners, what the pod holds there in all, less what is written down already."""
-    gpus = desk.facts.gpus
+    gpus = state.facts.gpus
     position = {gpu.uuid: at for at, gpu in enumerate(gpus)}
-    shares, places = desk.plans.shares(uid), []
+    shares, places = state.plans.shares(uid), []
     for i, share in enumerate(shares):
-        grant = desk.table.of(Owner(uid, i))
+        grant = state.table.of(Owner(uid, i))
         there = on[: share.gpus] if Owner(uid, i) in owners else tuple(grant.gpus if grant is not None else ())
         places.append(tuple([position[uuid] for uuid in there if uuid in position]))
     total = {gpus[at].uuid: amount for at, amount in gpu_choice.charges(shares, gpus, tuple(places))}
-    has = desk.table.of_pod(uid)
-    return {uuid: total.get(uuid, 0) - desk.table.used(uuid, has) for uuid in on}
+    has = state.table.of_pod(uid)
+    return {uuid: total.get(uuid, 0) - state.table.used(uuid, has) for uuid in on}

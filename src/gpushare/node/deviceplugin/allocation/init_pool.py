@@ -9,7 +9,7 @@ from typing import Final
 from gpushare.core.facts.model import Refusal, Role
 from gpushare.kubelet.unit_ids import Units
 from gpushare.node.deviceplugin.allocation.plans import Want, size_of
-from gpushare.node.deviceplugin.allocation.state import Desk, count
+from gpushare.node.deviceplugin.allocation.state import State, count
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 HELD: Final = "kubelet asks for units of {gpus} of {node} that {holder} holds"
@@ -17,43 +17,43 @@ MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}) for a c
 NOT_GIVEN: Final = "kubelet hands on units of {gpus} of {node} that no init container was given"
 
 
-def handed_on(desk: Desk, units: Units, size: int, whole: bool) -> tuple[Grant, Want] | Refusal:
+def handed_on(state: State, units: Units, size: int, whole: bool) -> tuple[Grant, Want] | Refusal:
     """The grant these units come from, and the container of `size` they go to; or why they may not be handed on."""
-    node, holders = desk.facts.name, desk.table.holders(units, whole=whole)
+    node, holders = state.facts.name, state.table.holders(units, whole=whole)
     if not holders:
-        return Refusal("NotGiven", NOT_GIVEN.format(gpus=desk.gpus(units), node=node))
+        return Refusal("NotGiven", NOT_GIVEN.format(gpus=state.gpus(units), node=node))
     pool = holders[0]
-    want = _taker(desk, pool, units, size, whole) if len(holders) == 1 else None
+    want = _taker(state, pool, units, size, whole) if len(holders) == 1 else None
     if want is None:
-        return Refusal("Held", HELD.format(gpus=desk.gpus(units), node=node, holder=desk.holder(holders)))
+        return Refusal("Held", HELD.format(gpus=state.gpus(units), node=node, holder=state.holder(holders)))
     if len(pool.gpus) > 1 and not whole:  # an init container got what was planned for one over several GPUs
-        return Refusal("Mixed", MIXED.format(node=node, counts=desk.counts(pool.units)))
+        return Refusal("Mixed", MIXED.format(node=node, counts=state.counts(pool.units)))
     return pool, want
 
 
-def _taker(desk: Desk, pool: Grant, units: Units, size: int, whole: bool) -> Want | None:
+def _taker(state: State, pool: Grant, units: Units, size: int, whole: bool) -> Want | None:
     """The container of that size to which units of this grant may go."""
     handed = count({uuid: bits & pool.units.get(uuid, 0) for uuid, bits in units.items()})
     if pool.whole is not whole or pool.sure or handed != min(size, pool.size):
         return None
     uids = {owner.uid for owner in pool.owners} if pool.passing else set()
-    wants = desk.plans.wants(size, whole=whole, first=next(iter(uids), ""))
+    wants = state.plans.wants(size, whole=whole, first=next(iter(uids), ""))
     for want in wants:
         if want.owner.uid in uids:
             return want
     for want in wants:  # of equal requests it was taken for another one; that it is handed on tells them apart
-        init = _init_before(desk, want, pool.size)
+        init = _init_before(state, want, pool.size)
         if init is not None:
-            desk.relabel(pool, init)
+            state.relabel(pool, init)
             return want
     return None
 
 
-def _init_before(desk: Desk, want: Want, size: int) -> Owner | None:
+def _init_before(state: State, want: Want, size: int) -> Owner | None:
     """An init container of that size which kubelet has started before, if it is not sure what that one got."""
-    for i, share in enumerate(desk.plans.shares(want.owner.uid)[: want.owner.share]):
+    for i, share in enumerate(state.plans.shares(want.owner.uid)[: want.owner.share]):
         owner = Owner(want.owner.uid, i)
-        got = desk.table.of(owner)
+        got = state.table.of(owner)
         alike = share.role is Role.INIT and share.whole is want.share.whole and size_of(share) == size
         if alike and (got is None or not got.sure):
             return owner

@@ -3,7 +3,7 @@
 Pure. kubelet names no pod: it asks for an amount. So every share that some pod of this node was promised and has not
 got yet is a `Want`, and a request is served by one of that amount. If each goes to some container that asks for exactly
 it, the sums per GPU are right even when two equal pods come in the other order; who really has what is put right
-afterwards (`settle`).
+afterwards (`correct`).
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -14,7 +14,7 @@ from gpushare.kubelet import unit_ids
 from gpushare.kubelet.unit_ids import Units
 from gpushare.node.deviceplugin.allocation import init_pool
 from gpushare.node.deviceplugin.allocation.plans import Gpus, Want, each_of, size_of
-from gpushare.node.deviceplugin.allocation.state import Desk, Steer, count
+from gpushare.node.deviceplugin.allocation.state import State, Steer, count
 from gpushare.node.deviceplugin.allocation.table import Owner
 
 NO_PLAN: Final = (
@@ -37,141 +37,149 @@ class Ask(NamedTuple):
     available: Callable[[str], int]
 
 
-def prefer(desk: Desk, ask: Ask, *, looked: bool) -> Units | Refusal:
+def prefer(state: State, ask: Ask, *, looked: bool) -> Units | Refusal:
     """`looked`: the API server has just been asked for the pods of this node, and kubelet for what they have, as far as
     that was possible."""
-    desk.steer = None
-    _forget_what_kubelet_lost(desk, ask)
-    if desk.most is not None and not ask.whole and ask.size > desk.most:
-        return refusal(desk, "TooMany", TOO_MANY, ask.size, False, forever=True, most=f"{desk.most:,}")
+    state.steer = None
+    _forget_what_kubelet_lost(state, ask)
+    if state.most is not None and not ask.whole and ask.size > state.most:
+        return refusal(state, "TooMany", TOO_MANY, ask.size, False, forever=True, most=f"{state.most:,}")
     if ask.must:
-        return _extend(desk, ask)
+        return _extend(state, ask)
 
-    used = partial(_used, desk, ask)
-    wants = desk.plans.wants(ask.size, whole=ask.whole, first=desk.under_way())
+    used = partial(_used, state, ask)
+    wants = state.plans.wants(ask.size, whole=ask.whole, first=state.under_way())
     for want in wants:
-        if desk.plans.can_be_kept(want, used):
-            return _as_planned(desk, ask, want)
+        if state.plans.can_be_kept(want, used):
+            return _as_planned(state, ask, want)
     if not looked:
-        return refusal(desk, "NotSeen", NOT_SEEN, ask.size, ask.whole)
-    if not wants and desk.knows_all and _reopen(desk, ask):
-        return prefer(desk, ask, looked=True)
-    return _otherwise(desk, ask, wants, used) if wants else _unplanned(desk, ask, used)
+        return refusal(state, "NotSeen", NOT_SEEN, ask.size, ask.whole)
+    if not wants and state.knows_all and _reopen(state, ask):
+        return prefer(state, ask, looked=True)
+    return _otherwise(state, ask, wants, used) if wants else _unplanned(state, ask, used)
 
 
-def _as_planned(desk: Desk, ask: Ask, want: Want) -> Units:
-    return _steer(desk, ask, want.owner, dict.fromkeys(want.gpus or (), each_of(want.share)), {})
+def _as_planned(state: State, ask: Ask, want: Want) -> Units:
+    return _steer(state, ask, want.owner, dict.fromkeys(want.gpus or (), each_of(want.share)), {})
 
 
-def _otherwise(desk: Desk, ask: Ask, wants: list[Want], used: Callable[[str], int]) -> Units | Refusal:
+def _otherwise(state: State, ask: Ask, wants: list[Want], used: Callable[[str], int]) -> Units | Refusal:
     """No plan can be kept as it is: another one; or else the beginning of one, whose rest may have room by then."""
     for want in wants:
-        moved = desk.plans.replan(want, used)
+        moved = state.plans.replan(want, used)
         if moved is not None:
-            return _steer(desk, ask, want.owner, dict.fromkeys(moved[want.owner], each_of(want.share)), moved)
+            return _steer(state, ask, want.owner, dict.fromkeys(moved[want.owner], each_of(want.share)), moved)
     for want in wants:
-        if desk.plans.can_begin(want, used):
-            return _as_planned(desk, ask, want)
-    return no_way(desk, wants, ask.size, ask.whole)
+        if state.plans.can_begin(want, used):
+            return _as_planned(state, ask, want)
+    return no_way(state, wants, ask.size, ask.whole)
 
 
 def refusal(
-    desk: Desk, code: str, sentence: str, size: int, whole: bool, gpus: Gpus = (), *, forever: bool = False, **more: str
+    state: State,
+    code: str,
+    sentence: str,
+    size: int,
+    whole: bool,
+    gpus: Gpus = (),
+    *,
+    forever: bool = False,
+    **more: str,
 ) -> Refusal:
     """`forever`: looking again would not help."""
-    words = {"node": desk.facts.name, "amount": desk.amount(size, whole), "gpus": desk.gpus(gpus), **more}
+    words = {"node": state.facts.name, "amount": state.amount(size, whole), "gpus": state.gpus(gpus), **more}
     return Refusal(code, sentence.format(**words), forever)
 
 
-def no_way(desk: Desk, wants: list[Want], size: int, whole: bool) -> Refusal:
+def no_way(state: State, wants: list[Want], size: int, whole: bool) -> Refusal:
     """Nothing fits, as was planned or otherwise."""
     planned = next((want.gpus for want in wants if want.gpus), None)
     if planned is None:
-        return refusal(desk, "NoPlan", NO_PLAN, size, whole)
-    return refusal(desk, "PlanLost", PLAN_LOST, size, whole, planned)
+        return refusal(state, "NoPlan", NO_PLAN, size, whole)
+    return refusal(state, "PlanLost", PLAN_LOST, size, whole, planned)
 
 
-def _unplanned(desk: Desk, ask: Ask, used: Callable[[str], int]) -> Units | Refusal:
+def _unplanned(state: State, ask: Ask, used: Callable[[str], int]) -> Units | Refusal:
     """Of whom nothing is known gets memory on one GPU, or whole GPUs, where no plan is in the way."""
     share = Share("", 0, Role.APP, 0, ask.size, True) if ask.whole else Share("", 0, Role.APP, ask.size)
-    gpus = desk.plans.best_fit(share, used)
+    gpus = state.plans.best_fit(share, used)
     if gpus is None:
-        return no_way(desk, [], ask.size, ask.whole)
-    return _steer(desk, ask, None, dict.fromkeys(gpus, each_of(share)), {})
+        return no_way(state, [], ask.size, ask.whole)
+    return _steer(state, ask, None, dict.fromkeys(gpus, each_of(share)), {})
 
 
-def _extend(desk: Desk, ask: Ask) -> Units | Refusal:
+def _extend(state: State, ask: Ask) -> Units | Refusal:
     """More units beside those that an init container of the same pod leaves behind."""
-    found = init_pool.handed_on(desk, ask.must, ask.size, ask.whole)
+    found = init_pool.handed_on(state, ask.must, ask.size, ask.whole)
     if isinstance(found, Refusal):
         return found
     _, want = found
     missing = ask.size - count(ask.must)
-    pledged = desk.plans.pledged([other.owner for other in desk.plans.of_pod(want.owner.uid)])  # its own can move
-    more = _more(desk, ask, want, missing, pledged) or _more(desk, ask, want, missing, {})
+    pledged = state.plans.pledged([other.owner for other in state.plans.of_pod(want.owner.uid)])  # its own can move
+    more = _more(state, ask, want, missing, pledged) or _more(state, ask, want, missing, {})
     if more is None:
-        return refusal(desk, "NoMore", NO_MORE, ask.size, ask.whole, tuple(ask.must))
-    return _steer(desk, ask, want.owner, more, {})
+        return refusal(state, "NoMore", NO_MORE, ask.size, ask.whole, tuple(ask.must))
+    return _steer(state, ask, want.owner, more, {})
 
 
-def _more(desk: Desk, ask: Ask, want: Want, missing: int, pledged: Mapping[str, int]) -> dict[str, int] | None:
+def _more(state: State, ask: Ask, want: Want, missing: int, pledged: Mapping[str, int]) -> dict[str, int] | None:
     """How many units of which GPU, beside what is pledged to others. Memory can only be where the rest of it is;
     without room for it there the pod is lost, so the plans of others come second: they can still be changed."""
     planned = want.gpus or ()
     more: dict[str, int] = {}
-    for uuid in dict.fromkeys([*planned, *desk.table.gpus] if ask.whole else ask.must):
-        there = _free(desk, ask, uuid) - (0 if uuid in planned else pledged.get(uuid, 0))
+    for uuid in dict.fromkeys([*planned, *state.table.gpus] if ask.whole else ask.must):
+        there = _free(state, ask, uuid) - (0 if uuid in planned else pledged.get(uuid, 0))
         if missing and there > 0:
             more[uuid] = min(there, missing)
             missing -= more[uuid]
     return None if missing else more
 
 
-def _used(desk: Desk, ask: Ask, uuid: str) -> int:
+def _used(state: State, ask: Ask, uuid: str) -> int:
     """The units of a GPU that kubelet cannot be given now; 0 only where it can be given the whole GPU."""
-    total = desk.table.gpus[uuid].total
-    room = desk.table.room(uuid, whole=False) if ask.whole else _free(desk, ask, uuid)
-    wholly = _free(desk, ask, uuid) if ask.whole else desk.table.room(uuid, whole=True)
+    total = state.table.gpus[uuid].total
+    room = state.table.room(uuid, whole=False) if ask.whole else _free(state, ask, uuid)
+    wholly = _free(state, ask, uuid) if ask.whole else state.table.room(uuid, whole=True)
     return total - room if room < total or wholly else 1
 
 
-def _reopen(desk: Desk, ask: Ask) -> bool:
+def _reopen(state: State, ask: Ask) -> bool:
     """All pods are known, none of them misses such a share, and yet kubelet asks for one: somebody's was given to
     another, who has ended since, and kubelet has it free again. Finds that one's grants and drops them."""
-    for uid in desk.plans.pods:
-        sizes = [size_of(share) for share in desk.plans.shares(uid) if share.whole is ask.whole]
-        if ask.size in sizes and _is_lost(desk, ask, uid):
+    for uid in state.plans.pods:
+        sizes = [size_of(share) for share in state.plans.shares(uid) if share.whole is ask.whole]
+        if ask.size in sizes and _is_lost(state, ask, uid):
             return True
     return False
 
 
-def _is_lost(desk: Desk, ask: Ask, uid: str) -> bool:
+def _is_lost(state: State, ask: Ask, uid: str) -> bool:
     """Drops what a pod was given if kubelet offers all of it to others."""
-    grants = [grant for grant in desk.table.of_pod(uid) if grant.whole is ask.whole]
+    grants = [grant for grant in state.table.of_pod(uid) if grant.whole is ask.whole]
     units = [(uuid, bits) for grant in grants for uuid, bits in grant.units.items() if bits]
     lost = bool(units) and not any(grant.sure for grant in grants)
     lost = lost and all(not bits & ~ask.available(uuid) for uuid, bits in units)
     for grant in grants if lost else ():
-        desk.table.drop(grant)
+        state.table.drop(grant)
     return lost
 
 
-def _steer(desk: Desk, ask: Ask, owner: Owner | None, counts: Mapping[str, int], moved: dict[Owner, Gpus]) -> Units:
+def _steer(state: State, ask: Ask, owner: Owner | None, counts: Mapping[str, int], moved: dict[Owner, Gpus]) -> Units:
     units = dict(ask.must)
     for uuid, needed in counts.items():
-        free = ask.available(uuid) & desk.table.free(uuid, whole=ask.whole)
+        free = ask.available(uuid) & state.table.free(uuid, whole=ask.whole)
         units[uuid] = units.get(uuid, 0) | unit_ids.lowest(free, needed)
-    desk.steer = Steer(units, ask.whole, owner, moved)
+    state.steer = Steer(units, ask.whole, owner, moved)
     return units
 
 
-def _free(desk: Desk, ask: Ask, uuid: str) -> int:
+def _free(state: State, ask: Ask, uuid: str) -> int:
     """How many units of a GPU kubelet could be given now."""
-    room = desk.table.room(uuid, whole=ask.whole)
-    return min(room, (ask.available(uuid) & desk.table.free(uuid, whole=ask.whole)).bit_count()) if room else 0
+    room = state.table.room(uuid, whole=ask.whole)
+    return min(room, (ask.available(uuid) & state.table.free(uuid, whole=ask.whole)).bit_count()) if room else 0
 
 
-def _forget_what_kubelet_lost(desk: Desk, ask: Ask) -> None:
-    for uid in desk.doubted:
-        _is_lost(desk, ask, uid)
-    desk.doubted = {uid for uid in desk.doubted if any(not grant.sure for grant in desk.table.of_pod(uid))}
+def _forget_what_kubelet_lost(state: State, ask: Ask) -> None:
+    for uid in state.doubted:
+        _is_lost(state, ask, uid)
+    state.doubted = {uid for uid in state.doubted if any(not grant.sure for grant in state.table.of_pod(uid))}

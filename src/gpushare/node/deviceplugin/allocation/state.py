@@ -1,7 +1,7 @@
 """All the device plugin knows while it runs: who holds what, what is planned, and where kubelet is in its work.
 
 Pure: state in memory, no I/O. The two questions kubelet asks are answered in `prefer` and `allocate`, which work on
-this; `settle` puts it right when kubelet says who really has what.
+this; `correct` puts it right when kubelet says who really has what.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ class Steer(NamedTuple):
     moved: dict[Owner, Gpus]
 
 
-class Desk:
+class State:
     def __init__(self) -> None:
         self.table = Table()
         self.plans = Plans(self.table)

@@ -2,8 +2,8 @@
 
 Pure. kubelet keeps such a table, too, but can lose an entry and hand a unit out twice; and to it memory and whole GPUs
 have nothing to do with each other. So nothing is given that stands here as held. Units are bits of one number per GPU:
-a full node has 200,000 of them. Changed by `allocate` (what is given), `desk` (who has ended), `prefer` (what kubelet
-has free again) and `settle` (what kubelet says who has).
+a full node has 200,000 of them. Changed by `allocate` (what is given), `state` (who has ended), `prefer` (what kubelet
+has free again) and `correct` (what kubelet says who has).
 """
 
 from collections.abc import Iterable, Mapping
