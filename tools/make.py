@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,16 +80,37 @@ class Step:
         self.log.write(f"$ {shlex.join(command)}\n")
         self.log.flush()
         start = self.log.seek(0, os.SEEK_END)
-        with subprocess.Popen(
-            command, cwd=self.root, env=environ(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT
-        ) as child:
-            try:
-                code = self._wait(child)
-            except BaseException:
-                child.terminate()
-                raise
+        code = self._finish([self._start(command, self.log)])[0]
         self.log.seek(start)
         return Result(code, self.log.read())
+
+    def run_side_by_side(self, *commands: tuple[str, ...]) -> list[Result]:
+        """Run all at the same time. Their output is in the log one after the other, in the order of the commands."""
+        with contextlib.ExitStack() as stack:
+            outputs = [stack.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in commands]
+            codes = self._finish([self._start(command, out) for command, out in zip(commands, outputs, strict=True)])
+            results = []
+            for command, code, output in zip(commands, codes, outputs, strict=True):
+                output.seek(0)
+                results.append(Result(code, output.read()))
+                self.log.write(f"$ {shlex.join(command)}\n{results[-1].text}")
+        return results
+
+    def _start(self, command: tuple[str, ...], output: IO[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command, cwd=self.root, env=environ(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+
+    def _finish(self, children: list[subprocess.Popen[bytes]]) -> list[int]:
+        """The exit codes; whoever interrupts this ends the children too."""
+        try:
+            return [self._wait(child) for child in children]
+        except BaseException:
+            for child in children:
+                child.terminate()
+            for child in children:
+                child.wait()
+            raise
 
     def _wait(self, child: subprocess.Popen[bytes]) -> int:
         while True:
@@ -153,14 +175,14 @@ def environment(root: Path, build: Callable[[Path, Step], None] = build_environm
 
 def take(lock: IO[str], kind: int) -> None:
     """Wait for the lock, and say so when that takes longer than a second."""
-    started, said = time.monotonic(), False
+    started, announced = time.monotonic(), False
     while True:
         try:
             return fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not said and time.monotonic() - started > 1:
+            if not announced and time.monotonic() - started > 1:
                 print("  waiting for another make in this folder", file=sys.stderr, flush=True)
-                said = True
+                announced = True
             time.sleep(0.05)
 
 
@@ -191,19 +213,22 @@ def program(root: Path, name: str) -> str:
 
 
 def lint(root: Path) -> None:
-    """All checks, even if the first fails: their complaints are independent. Not again for files that passed."""
+    """All checks at once, since each finds other things. Files that passed are not checked again."""
     passed, inputs = root / ".build" / "lint.passed", lint_inputs(root)
     if passed.exists() and passed.read_text() == inputs:
         return
     folders = [name for name in FOLDERS if any((root / name).rglob("*.py"))]
     with Step(root, "lint and types", "lint") as step:
+        commands = [
+            (program(root, check.command[0]), *check.command[1:], *(folders if check.takes_folders else ()))
+            for check in CHECKS.values()
+        ]
         notes, ways = [], []
-        for name, check in CHECKS.items():
-            command = (program(root, check.command[0]), *check.command[1:], *(folders if check.takes_folders else ()))
-            code, text = step.run(*command)
+        for (name, check), (code, text) in zip(CHECKS.items(), step.run_side_by_side(*commands), strict=True):
             if code:
-                found = re.findall(check.complaint, text, re.MULTILINE)
-                notes.append(f"{name}: {found[0] if found else f'exit code {code}'}{', ...' if found[1:] else ''}")
+                complaints = re.findall(check.complaint, text, re.MULTILINE)
+                first = complaints[0] if complaints else f"exit code {code}"
+                notes.append(f"{name}: {first}{', ...' if complaints[1:] else ''}")
                 ways.append(check.way)
         if notes:
             raise StepFailed("; ".join(notes), ways[0])
@@ -285,15 +310,15 @@ E2E = {  # by target, what pytest is told
 def programs(root: Path, target: str) -> int:
     """The control plane's programs, one step for each that has to be made; the exit code if something is missing."""
     command = (program(root, "python"), "-m", "tests.e2e.harness.binaries")
-    asked = subprocess.run(
+    missing = subprocess.run(
         (*command, "list", target), cwd=root, env=environ(), stdout=subprocess.PIPE, text=True, check=False
     )
-    for name in asked.stdout.splitlines():
+    for name in missing.stdout.splitlines():
         with Step(root, name, name.replace(" ", "-")) as step:
             code, text = step.run(*command, "make", name)
             if code:
                 raise StepFailed(last(r"^error: .*", text) or last(r"^.*\S.*$", text), f"make {target}, with a network")
-    return asked.returncode
+    return missing.returncode
 
 
 def e2e(root: Path, target: str) -> None:
@@ -318,8 +343,8 @@ def digest(files: Iterator[Path], *texts: str) -> str:
 
 
 def last(pattern: str, text: str) -> str:
-    found: list[str] = re.findall(pattern, text, re.MULTILINE)
-    return found[-1] if found else ""
+    matches: list[str] = re.findall(pattern, text, re.MULTILINE)
+    return matches[-1] if matches else ""
 
 
 def become(root: Path, lock: IO[str], *command: str) -> NoReturn:

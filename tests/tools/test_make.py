@@ -112,6 +112,15 @@ def test_a_step_leaves_its_output_in_the_log_and_one_plain_line(root: Path) -> N
     assert re.fullmatch(r"  lint and types {9}\d\.\ds\n", out.getvalue())
 
 
+def test_commands_run_side_by_side_and_are_logged_in_order(root: Path) -> None:
+    with make.Step(root, "lint and types", "lint", io.StringIO()) as step:
+        wait, go = f"until [ -e {root}/go ]; do sleep 0.01; done; echo first", f"touch {root}/go; echo second; exit 3"
+        results = step.run_side_by_side(("sh", "-c", wait), ("sh", "-c", go))
+    assert results == [(0, "first\n"), (3, "second\n")]
+    logged = (root / ".build/log/lint.log").read_text().splitlines()
+    assert (logged[1], logged[3]) == ("first", "second")
+
+
 def test_a_failed_step_says_what_and_the_way_out(root: Path) -> None:
     out = io.StringIO()
     with pytest.raises(make.StepFailed), make.Step(root, "tests", "tests", out):
