@@ -20,7 +20,7 @@ from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, Malformed, NoAccess, Unreachable
 from gpushare.kube.events import Recorder
 from tests.support import processes
 
@@ -335,7 +335,7 @@ async def test_a_hold_elsewhere_ends_with_the_binding(world: World) -> None:
         (ApiError(404, "NotFound", 'pods "train" not found'), 'pods "train" not found'),
         (NOT_SENT, "the API server does not answer: connection refused"),
         (Malformed("/version: no major and minor version"), "/version: no major and minor version"),
-        (KubeError("the plugin fails", "exit code 1", "log in"), "the plugin fails: exit code 1 (try: log in)"),
+        (NoAccess("the plugin fails", "exit code 1", "log in"), "the plugin fails: exit code 1 (try: log in)"),
     ],
 )
 async def test_a_plain_no_is_told_at_once_and_undone(world: World, failure: Exception, said: str) -> None:
@@ -404,7 +404,7 @@ async def test_a_lost_write_that_comes_late_is_known_as_ours(world: World) -> No
         ApiError(403, "Forbidden", "no"),
         ApiError(409, "Conflict", "please try again"),
         ApiError(500, "InternalError", "etcd"),
-        KubeError("no", "credentials", "now"),
+        NoAccess("no", "credentials", "now"),
     ],
 )
 async def test_no_later_refusal_settles_a_write_whose_answer_was_lost(world: World, later: Exception) -> None:

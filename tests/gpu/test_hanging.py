@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from gpushare.gpu import nvml
-from gpushare.gpu.device import GpuError
 from gpushare.gpu.nvml import MOST_STUCK, Nvml
+from gpushare.obs.errors import UserError
 from tests.gpu.conftest import come_back, is_initialised
 from tests.support.nvml.state import Mock, card
 
@@ -28,7 +28,7 @@ def threads() -> int:
 async def test_a_call_that_hangs_is_named_and_given_up(mock: Mock, function: str) -> None:
     hang(mock, function)
     gpus = Nvml(limit=LATER)
-    with pytest.raises(GpuError) as raised:
+    with pytest.raises(UserError) as raised:
         await gpus.devices()
     assert raised.value.what == "the NVIDIA driver does not answer"
     named = function.removesuffix("_v2")
@@ -39,7 +39,7 @@ async def test_a_call_that_hangs_is_named_and_given_up(mock: Mock, function: str
 async def test_waiting_for_errors_that_hangs_is_given_up_too(mock: Mock) -> None:
     hang(mock, "nvmlEventSetWait_v2")
     gpus = Nvml(limit=LATER)
-    with pytest.raises(GpuError, match="nvmlEventSetWait has not come back"):
+    with pytest.raises(UserError, match="nvmlEventSetWait has not come back"):
         await gpus.xids()
 
 
@@ -47,7 +47,7 @@ async def test_waiting_for_errors_that_hangs_is_given_up_too(mock: Mock) -> None
 async def test_a_driver_that_no_longer_hangs_is_used_again_and_let_go_of(mock: Mock, function: str) -> None:
     hang(mock, function)
     gpus = Nvml(limit=SOON)
-    with pytest.raises(GpuError):
+    with pytest.raises(UserError):
         await gpus.devices()
     mock.show(card(0))
     gpus = Nvml()
@@ -61,7 +61,7 @@ async def test_a_driver_that_no_longer_hangs_is_used_again_and_let_go_of(mock: M
 async def test_one_gpu_that_hangs_is_enough(mock: Mock) -> None:
     mock.show(card(0), card(1, 40536, "hang=nvmlDeviceGetName"))
     gpus = Nvml(limit=LATER)
-    with pytest.raises(GpuError, match="nvmlDeviceGetName has not come back"):
+    with pytest.raises(UserError, match="nvmlDeviceGetName has not come back"):
         await gpus.devices()
 
 
@@ -70,7 +70,7 @@ async def test_a_driver_that_keeps_hanging_gets_no_thread_for_every_question(moc
     gpus = Nvml(limit=SOON, wait=0.01)
     said = []
     for ask in [gpus.devices, gpus.xids] * MOST_STUCK:
-        with pytest.raises(GpuError) as raised:
+        with pytest.raises(UserError) as raised:
             await ask()
         said.append(raised.value.why)
     assert threads() == MOST_STUCK

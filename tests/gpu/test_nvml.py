@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpushare.gpu.device import Backend, Device, GpuError, Xid
+from gpushare.gpu.device import Backend, Device, Xid
 from gpushare.gpu.nvml import RENEW_SECONDS, RENEW_SOON_SECONDS, Nvml
 from gpushare.gpu.session import NO_MEMORY_SIZE
+from gpushare.obs.errors import UserError
 from tests.gpu.conftest import event_sets, is_initialised
 from tests.support.nvml.state import MIB, Mock, card, uuid
 
@@ -287,7 +288,7 @@ async def test_devices_and_errors_can_be_asked_for_at_the_same_time(gpus: Nvml, 
 async def test_no_gpu_is_said_with_what_may_hide_them(gpus: Nvml, mock: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     mock.show()
     monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "none")
-    with pytest.raises(GpuError) as raised:
+    with pytest.raises(UserError) as raised:
         await gpus.devices()
     assert (raised.value.what, raised.value.why, raised.value.way) == (
         "the driver works but shows no GPU",
@@ -295,13 +296,13 @@ async def test_no_gpu_is_said_with_what_may_hide_them(gpus: Nvml, mock: Mock, mo
         "NVIDIA_VISIBLE_DEVICES=all, or remove label gpushare=true if the node has no GPU",
     )
     monkeypatch.delenv("NVIDIA_VISIBLE_DEVICES")
-    with pytest.raises(GpuError, match="NVIDIA_VISIBLE_DEVICES is not set"):
+    with pytest.raises(UserError, match="NVIDIA_VISIBLE_DEVICES is not set"):
         await gpus.devices()
 
 
 async def test_gpus_that_appear_where_there_were_none_are_found_at_once(gpus: Nvml, mock: Mock) -> None:
     mock.show()
-    with pytest.raises(GpuError):
+    with pytest.raises(UserError):
         await gpus.devices()
     mock.show(card(0))
     assert [device.uuid for device in await gpus.devices()] == [uuid(0)]
@@ -309,7 +310,7 @@ async def test_gpus_that_appear_where_there_were_none_are_found_at_once(gpus: Nv
 
 async def test_gpus_of_which_none_can_be_read_are_an_error(gpus: Nvml, mock: Mock) -> None:
     mock.show(card(0, 16276, "lost=1"), card(1, 16276, "lost=1"))
-    with pytest.raises(GpuError) as raised:
+    with pytest.raises(UserError) as raised:
         await gpus.devices()
     assert raised.value.what == "none of the 2 GPUs can be read"
     assert raised.value.why == "GPU 0 cannot be read: GPU is lost; GPU 1 cannot be read: GPU is lost"
@@ -330,7 +331,7 @@ async def test_a_driver_that_does_not_start_is_said_in_words(
 ) -> None:
     mock.show(card(0), rules=(f"fail=nvmlInitWithFlags {code}",))
     for ask in (gpus.devices, gpus.xids):
-        with pytest.raises(GpuError) as raised:
+        with pytest.raises(UserError) as raised:
             await ask()
         assert raised.value.what == what
         assert raised.value.why.startswith(why)
@@ -349,7 +350,7 @@ async def test_a_driver_that_goes_away_is_an_error_until_it_is_back(
     before = await gpus.devices()
     mock.show(card(0), card(1, 40536), rules=(f"fail={function} {code}",))
     for _ in range(2):
-        with pytest.raises(GpuError, match=function.removesuffix("_v2")):
+        with pytest.raises(UserError, match=function.removesuffix("_v2")):
             await gpus.devices()
         assert not is_initialised()
     mock.show(card(0), card(1, 40536))
@@ -359,7 +360,7 @@ async def test_a_driver_that_goes_away_is_an_error_until_it_is_back(
 async def test_errors_that_cannot_be_waited_for_are_said(gpus: Nvml, mock: Mock) -> None:
     await gpus.devices()
     mock.show(card(0), rules=(f"fail=nvmlEventSetWait_v2 {UNKNOWN}",))
-    with pytest.raises(GpuError, match="nvmlEventSetWait: Unknown Error"):
+    with pytest.raises(UserError, match="nvmlEventSetWait: Unknown Error"):
         await gpus.xids()
 
 

@@ -10,14 +10,14 @@ from tests.support.nvml.build import LIBRARY
 
 PROGRAM = """
 import asyncio
-from gpushare.gpu.device import GpuError
+from gpushare.obs.errors import UserError
 from gpushare.gpu.nvml import Nvml
 
 async def main():
     gpus = Nvml(limit=LIMIT)
     try:
         print([(gpu.name, gpu.memory_mib) for gpu in await gpus.devices()])
-    except GpuError as error:
+    except UserError as error:
         print(error.what, error.why, error.way, sep="\\n")
     await gpus.close()
 

@@ -3,8 +3,9 @@
 import pytest
 
 from gpushare.gpu import simulated
-from gpushare.gpu.device import Backend, GpuError, Xid
+from gpushare.gpu.device import Backend, Xid
 from gpushare.gpu.simulated import Simulated
+from gpushare.obs.errors import UserError
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ async def test_what_is_reported_arrives_once_and_together(gpus: Simulated, monke
 
 
 async def test_every_question_can_be_made_to_fail(gpus: Simulated) -> None:
-    gpus.fail(GpuError("the driver is away", "a test says so", "wait"))
+    gpus.fail(UserError("the driver is away", "a test says so", "wait"))
     for ask in (gpus.devices, gpus.xids):
-        with pytest.raises(GpuError, match="the driver is away"):
+        with pytest.raises(UserError, match="the driver is away"):
             await ask()
     gpus.fail(None)
     assert len(await gpus.devices()) == 2

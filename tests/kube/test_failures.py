@@ -4,12 +4,13 @@ import pytest
 
 from gpushare.kube import failures
 from gpushare.kube.auth.login import IN_POD, Access
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError, Malformed, NoAccess, Unreachable
+from gpushare.obs.errors import CLUSTER_NOT_ASKED
 
 ACCESS = Access("https://10.0.0.1:6443", context="prod", user="dev", source="~/.kube/config")
 
 
-def lines(error: ApiError | Unreachable | Malformed | KubeError, access: Access = ACCESS) -> tuple[str, str, str]:
+def lines(error: KubeError, access: Access = ACCESS) -> tuple[str, str, str]:
     told = failures.explain(error, access)
     return told.what, told.why, told.way
 
@@ -76,7 +77,7 @@ def test_refused_credentials_name_the_user() -> None:
 
 
 def test_what_is_known_to_be_explained_stays() -> None:
-    error = KubeError("what", "why", "way")
+    error = NoAccess("what", "why", "way")
     assert failures.explain(error, ACCESS) is error
     assert str(error) == "what: why (try: way)"
 
@@ -88,3 +89,39 @@ def test_something_else_than_an_api_server_is_said_to_be_so() -> None:
 def test_any_other_refusal_is_quoted() -> None:
     error = ApiError(500, "InternalError", "etcd is on fire")
     assert lines(error)[1] == '500 InternalError: etcd is on fire (context "prod" of ~/.kube/config)'
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("connection refused", sent=False),
+        Malformed("/version: not JSON"),
+        ApiError(401, "Unauthorized", "Unauthorized"),
+        ApiError(500, "InternalError", "etcd is on fire"),
+        NoAccess("what", "why", "way"),
+    ],
+)
+def test_every_failure_ends_the_program_as_a_cluster_that_could_not_be_asked(error: KubeError) -> None:
+    assert failures.explain(error, ACCESS).code == CLUSTER_NOT_ASKED
+
+
+@pytest.mark.parametrize(
+    ("error", "needs_help"),
+    [
+        (ApiError(403, "Forbidden", ""), True),
+        (ApiError(401, "Unauthorized", ""), True),
+        (Malformed("/version: not JSON"), True),
+        (NoAccess("what", "why", "way"), True),
+        (ApiError(429, "TooManyRequests", ""), False),
+        (ApiError(503, "ServiceUnavailable", ""), False),
+    ],
+)
+def test_a_busy_api_server_recovers_by_itself_and_a_missing_right_does_not(error: KubeError, needs_help: bool) -> None:
+    for waits in (True, False):
+        assert failures.needs_help(error, waits_for_connection=waits) is needs_help
+
+
+def test_an_api_server_out_of_reach_is_starting_or_at_another_address() -> None:
+    error = Unreachable("connection refused", sent=False)
+    assert not failures.needs_help(error, waits_for_connection=True)
+    assert failures.needs_help(error, waits_for_connection=False)

@@ -5,9 +5,10 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
-from gpushare.gpu.device import GpuError, Xid
+from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.node.app import Config
+from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import CONFIG, bound, capacity, eventually, health_of, refusal, running, said, until
@@ -128,7 +129,9 @@ async def test_a_predecessors_lost_gpu_is_counted_while_somebody_holds_it(server
 async def test_a_driver_that_fails_makes_its_gpus_sick_until_it_answers(server: ApiServer, gpus: Simulated) -> None:
     async with running(server.url, gpus) as node:
         await until(server, lambda: capacity(server) == FULL)
-        gpus.fail(GpuError("the driver does not answer", "nvmlDeviceGetCount: unknown error", "nvidia-smi on the node"))
+        gpus.fail(
+            UserError("the driver does not answer", "nvmlDeviceGetCount: unknown error", "nvidia-smi on the node")
+        )
         await until(server, lambda: capacity(server) == ("0", "0"))
         await eventually(lambda: node.not_ready() == "the driver does not answer")
         gpus.fail(None)
@@ -136,7 +139,9 @@ async def test_a_driver_that_fails_makes_its_gpus_sick_until_it_answers(server: 
 
 
 async def test_a_driver_that_is_never_there_ends_it_with_the_way_out(server: ApiServer, gpus: Simulated) -> None:
-    gpus.fail(GpuError("libnvidia-ml.so.1 not found", "no NVIDIA driver in this container", "nvidia-smi on the node"))
+    gpus.fail(
+        errors.not_asked("libnvidia-ml.so.1 not found", "no NVIDIA driver in this container", "nvidia-smi on the node")
+    )
     error = await refusal(server.url, gpus, says="waiting for the driver: libnvidia-ml.so.1 not found")
     assert isinstance(error, UserError)
     assert (error.what, error.code) == ("libnvidia-ml.so.1 not found", 3)

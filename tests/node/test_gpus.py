@@ -7,37 +7,38 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gpushare.gpu import health
-from gpushare.gpu.device import Device, GpuError, Xid
+from gpushare.gpu.device import Device, Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import app, gpus
 from gpushare.node.app import Node
 from gpushare.node.gpus import Gpus
+from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.support.scripted_api import FakeTime, serve_api
 
-FAILURE = GpuError("the driver does not answer", "timeout", "nvidia-smi on the node")
+FAILURE = errors.not_asked("the driver does not answer", "timeout", "nvidia-smi on the node")
 
 
 class Driver:
     """Answers what each test writes, one answer a question; the last one for ever."""
 
-    def __init__(self, *answers: list[Device] | GpuError) -> None:
+    def __init__(self, *answers: list[Device] | UserError) -> None:
         self.notes: tuple[str, ...] = ()
         self._answers = list(answers)
         self.asked = 0
-        self.reports: list[list[Xid] | GpuError] = []
+        self.reports: list[list[Xid] | UserError] = []
 
     async def devices(self) -> list[Device]:
         self.asked += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, GpuError):
+        if isinstance(answer, UserError):
             raise answer
         return answer
 
     async def xids(self) -> list[Xid]:
         report = self.reports.pop(0) if self.reports else []
-        if isinstance(report, GpuError):
+        if isinstance(report, UserError):
             raise report
         return report
 

@@ -14,8 +14,8 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
-from gpushare.kube.errors import KubeError
 from gpushare.node import app
+from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import bound, capacity, eventually, refusal, running, said, until
 from tests.support import processes, scripted_api
@@ -83,7 +83,7 @@ async def test_an_api_server_that_does_not_let_us_in_ends_it(
         for path in ("/api/v1/nodes", "/api/v1/pods"):
             refusing.on(f"GET {path}", scripted_api.refuse(code, reason))
         error = await refusal(refusing.url, gpus)
-        assert isinstance(error, KubeError)
+        assert isinstance(error, UserError)
         assert str(code) in error.why
 
 

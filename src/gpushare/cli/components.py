@@ -49,7 +49,6 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     from gpushare.core.facts.request import POLICY_NAMES
     from gpushare.extender import app, listen
     from gpushare.kube.auth import login
-    from gpushare.kube.errors import KubeError
     from gpushare.obs import log
 
     log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
@@ -60,11 +59,8 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     patience = _seconds(given.patience)
     tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
     config = app.Config(_address(given.listen), _ports(given.port), given.policy, given.memory_unit, tls, patience)
-    try:
-        access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
-        ended = asyncio.run(app.run(config, access))
-    except KubeError as error:
-        raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
+    access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
+    ended = asyncio.run(app.run(config, access))
     return INTERRUPTED if ended is signal.SIGINT else 0
 
 
@@ -118,10 +114,8 @@ def _run_node(
 ) -> int:
     import asyncio
 
-    from gpushare.gpu.device import GpuError
     from gpushare.gpu.nvml import Nvml
     from gpushare.kube.auth import login
-    from gpushare.kube.errors import KubeError
     from gpushare.node import app
     from gpushare.obs import log
 
@@ -142,11 +136,8 @@ def _run_node(
         given.node_name, given.memory_unit, pin, int(reserve), _address(given.listen), port, visible,
         unhealthy_configmap,
     )  # fmt: skip
-    try:
-        access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
-        ended = asyncio.run(app.run(config, access, Nvml()))
-    except (KubeError, GpuError) as error:
-        raise errors.UserError(error.what, error.why, error.way, errors.CLUSTER_NOT_ASKED) from error
+    access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
+    ended = asyncio.run(app.run(config, access, Nvml()))
     return INTERRUPTED if ended is signal.SIGINT else 0
 
 

@@ -29,9 +29,9 @@ from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from gpushare.kube import client, failures
 from gpushare.kube.auth.login import Access
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
-from gpushare.kube.reflector import Failure, Reflector
+from gpushare.kube.reflector import Reflector
 from gpushare.obs import log
 from gpushare.obs.signals import ending
 
@@ -180,8 +180,9 @@ class Extender:
                 await self.synced()
         while missing := [watch for watch in self.watches.values() if not watch.synced]:
             for watch in missing:
-                if watch.failure is not None and _needs_help(watch.failure):
-                    raise failures.explain(watch.failure, self.api.access)
+                failure = watch.failure
+                if failure is not None and failures.needs_help(failure, waits_for_connection=False):
+                    raise failures.explain(failure, self.api.access)
             await asyncio.sleep(TICK)
 
     async def _touch(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
@@ -192,7 +193,7 @@ class Extender:
                 self.waiting.touched(pod.uid, time.monotonic())
                 self.metrics.wake_ups.inc()
                 return
-            except (ApiError, Unreachable, Malformed, KubeError) as error:
+            except KubeError as error:
                 failure = error
         if isinstance(failure, ApiError) and failure.status in GONE:
             self.waiting.gone(pod.uid)  # nobody to wake: the next one may come
@@ -207,7 +208,7 @@ class Extender:
             held = self.ledger.holdings.get(pod.uid)
             try:
                 found = await self.api.get_pod(pod.namespace, pod.name)
-            except (ApiError, Unreachable, Malformed, KubeError):
+            except KubeError:
                 pass
             else:
                 self.pods.made_sure(pod, held, found)
@@ -237,8 +238,3 @@ async def run(config: Config, access: Access) -> signal.Signals:
             if isinstance(end, Exception):
                 raise end
         return stop.result()
-
-
-def _needs_help(failure: Failure) -> bool:
-    """A busy or starting API server helps itself; a wrong address, certificate or right does not."""
-    return not (isinstance(failure, ApiError) and (failure.status == 429 or failure.status >= 500))

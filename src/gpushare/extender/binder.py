@@ -22,7 +22,7 @@ from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError, Unreachable
 from gpushare.obs import log
 
 ANSWER_SECONDS = 4.0  # kube-scheduler gives up after 5
@@ -37,8 +37,6 @@ DELETED = "{pod} is being deleted"
 CUT_OFF = "nothing was written: gpushare does not hear from the API server at the moment"
 TAKEN = "{node}: others have got that memory meanwhile"
 
-Failure = ApiError | Unreachable | Malformed | KubeError
-FAILURES = (ApiError, Unreachable, Malformed, KubeError)
 logger = log.get(__name__)
 
 
@@ -127,7 +125,7 @@ class Binder:
         """A pod that no watch and no filter call has shown us."""
         try:
             found = await self._api.get_pod(args.pod_namespace, args.pod_name)
-        except FAILURES as error:
+        except KubeError as error:
             return f"{args.pod_name} cannot be read: {error}"
         if found is None or found.metadata.uid != args.pod_uid:
             return GONE.format(pod=args.pod_name, uid=args.pod_uid)
@@ -219,10 +217,10 @@ class Binder:
         while not self._connected():  # noqa: ASYNC110 - watches tell nobody
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _try(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Failure | None:
+    async def _try(self, pod: PodFacts, node: str, notes: dict[str, str]) -> KubeError | None:
         try:
             await self._api.bind(pod.namespace, pod.name, pod.uid, node, notes)
-        except FAILURES as error:
+        except KubeError as error:
             return error
         return None
 
@@ -253,22 +251,22 @@ class Binder:
         while True:
             try:
                 return await self._api.get_pod(pod.namespace, pod.name)
-            except FAILURES:
+            except KubeError:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, longest)
 
 
-def _may_still_come(failure: Failure) -> bool:
+def _may_still_come(failure: KubeError) -> bool:
     """The API server may have taken the write, or take it later."""
     return failure.sent if isinstance(failure, Unreachable) else isinstance(failure, ApiError) and failure.status == 504
 
 
-def _surely_not_made(failure: Failure) -> bool:
+def _surely_not_made(failure: KubeError) -> bool:
     """Nothing was sent, or the answer was a plain no. Of a conflict and of a failing server the pod tells more."""
     return not isinstance(failure, ApiError) or (failure.status < 500 and failure.status != 409)
 
 
-def _sentence(failure: Failure) -> str:
+def _sentence(failure: KubeError) -> str:
     """Never empty: to the scheduler, an empty one means that the pod is bound."""
     if isinstance(failure, ApiError):
         return failure.message or str(failure)

@@ -13,14 +13,13 @@ from gpushare.core.facts.model import PodFacts
 from gpushare.core.scheduling import patience
 from gpushare.core.scheduling.patience import Turn
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
 from gpushare.obs import log
 
 GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
 SLOTS = 4
 RETRY_SECONDS = (1.0, 60.0)
 
-Failure = ApiError | Unreachable | Malformed | KubeError
 pause = asyncio.sleep
 logger = log.get(__name__)
 
@@ -59,13 +58,13 @@ class Notes:
             await pause(delay)
             delay = min(delay * 2, longest)
 
-    async def _try(self, pod: PodFacts) -> Failure | None:
+    async def _try(self, pod: PodFacts) -> KubeError | None:
         async with self._slots:
             self._changed[pod.uid] = False
             turn = self._turns.get(pod.uid)
             value = patience.write(turn.kept) if turn is not None else None
             try:
                 await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.KEPT: value})
-            except (ApiError, Unreachable, Malformed, KubeError) as error:
+            except KubeError as error:
                 return error
         return None

@@ -1,4 +1,4 @@
-"""What the rest of gpushare knows of GPUs: one GPU, an XID, what can go wrong, and who can be asked.
+"""What the rest of gpushare knows of GPUs: one GPU, an XID, and who can be asked.
 
 `nvml` and `simulated` are the two that can be asked; `health` judges what they say; `node` publishes the outcome.
 """
@@ -30,22 +30,10 @@ class Xid(msgspec.Struct, frozen=True, gc=False):
     code: int
 
 
-class GpuError(Exception):
-    """The GPUs could not be asked, in three lines a person can act on: what, why, and the way out."""
-
-    def __init__(self, what: str, why: str, way: str) -> None:
-        super().__init__(what, why, way)
-        # Causes may be the driver's words: each stays one line.
-        self.what, self.why, self.way = (" ".join(text.split()) for text in (what, why, way))
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why} (try: {self.way})"
-
-
 class Backend(Protocol):
     """Who can be asked about the GPUs of this node. Every call ends within its time limit.
 
-    Callers pause after a GpuError: it may come at once, each time.
+    Callers pause after a UserError: it may come at once, each time.
     """
 
     @property
@@ -54,11 +42,11 @@ class Backend(Protocol):
         ...
 
     async def devices(self) -> list[Device]:
-        """All GPUs there are now, by index. Raises GpuError, also if there is none."""
+        """All GPUs there are now, by index. Raises UserError, also if there is none."""
         ...
 
     async def xids(self) -> list[Xid]:
-        """What the driver reported; waits some seconds at most, and is empty if nothing came. Raises GpuError."""
+        """What the driver reported; waits some seconds at most, and is empty if nothing came. Raises UserError."""
         ...
 
     async def close(self) -> None:

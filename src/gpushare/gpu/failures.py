@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pynvml  # type: ignore[import-untyped]
 from pynvml import NVMLError
 
-from gpushare.gpu.device import GpuError
+from gpushare.obs import errors
+from gpushare.obs.errors import UserError
 
 ASK_THE_DRIVER = "on the node: nvidia-smi; what it says is what is wrong"
 
@@ -34,41 +35,41 @@ KNOWN = {
 }
 
 
-def failed(error: NVMLError, function: str) -> GpuError:
+def failed(error: NVMLError, function: str) -> UserError:
     if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return GpuError(
+        return errors.not_asked(
             "libnvidia-ml.so.1 not found",
             "no NVIDIA driver in this container, or it does not run with the nvidia runtime",
             "on the node: nvidia-smi; then runtimeClassName: nvidia in the DaemonSet, or nvidia as default runtime",
         )
     what, way = KNOWN.get(error.value, ("the NVIDIA driver fails", ASK_THE_DRIVER))
-    return GpuError(what, f"{function}: {error}", way)
+    return errors.not_asked(what, f"{function}: {error}", way)
 
 
-def no_gpu(driver: str, environment: Mapping[str, str] = os.environ) -> GpuError:
+def no_gpu(driver: str, environment: Mapping[str, str] = os.environ) -> UserError:
     visible = environment.get("NVIDIA_VISIBLE_DEVICES")
     said = "not set" if visible is None else f'"{visible}"'
-    return GpuError(
+    return errors.not_asked(
         "the driver works but shows no GPU",
         f"NVML {driver} lists 0 devices; NVIDIA_VISIBLE_DEVICES is {said}",
         "NVIDIA_VISIBLE_DEVICES=all, or remove label gpushare=true if the node has no GPU",
     )
 
 
-def none_readable(count: int, notes: tuple[str, ...]) -> GpuError:
-    return GpuError(f"none of the {count} GPUs can be read", "; ".join(notes), ASK_THE_DRIVER)
+def none_readable(count: int, notes: tuple[str, ...]) -> UserError:
+    return errors.not_asked(f"none of the {count} GPUs can be read", "; ".join(notes), ASK_THE_DRIVER)
 
 
-def hangs(function: str, limit: float) -> GpuError:
-    return GpuError(
+def hangs(function: str, limit: float) -> UserError:
+    return errors.not_asked(
         "the NVIDIA driver does not answer",
         f"{function} has not come back for {limit:g} s; that call is abandoned",
         "on the node: nvidia-smi; if that hangs too, look for Xid in dmesg and reboot the node",
     )
 
 
-def still_hangs(stuck: int) -> GpuError:
-    return GpuError(
+def still_hangs(stuck: int) -> UserError:
+    return errors.not_asked(
         "the NVIDIA driver does not answer",
         f"{stuck} abandoned calls have not come back; no more are made until one does",
         "on the node: nvidia-smi; if that hangs too, look for Xid in dmesg and reboot the node",

@@ -7,7 +7,8 @@ cluster takes GPUs away, puts them back, and reports errors of them.
 import asyncio
 from collections.abc import Iterable
 
-from gpushare.gpu.device import Device, GpuError, Xid
+from gpushare.gpu.device import Device, Xid
+from gpushare.obs.errors import UserError
 
 WAIT_SECONDS = 2.0
 NAME = "simulated GPU"
@@ -33,7 +34,7 @@ class Simulated:
         self.notes: tuple[str, ...] = ()
         self._devices = {device.uuid: device for device in devices}
         self._reported: asyncio.Queue[Xid] = asyncio.Queue()
-        self._failure: GpuError | None = None
+        self._failure: UserError | None = None
 
     def put(self, device: Device) -> None:
         """A new GPU, or a known one that changed: with a fault, with MIG enabled, or well again."""
@@ -47,7 +48,7 @@ class Simulated:
         """The driver reports an error."""
         self._reported.put_nowait(xid)
 
-    def fail(self, failure: GpuError | None) -> None:
+    def fail(self, failure: UserError | None) -> None:
         """From now on every question fails so; None: no longer."""
         self._failure = failure
 

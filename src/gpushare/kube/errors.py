@@ -1,24 +1,25 @@
-"""How asking the cluster can go wrong.
+"""How asking the cluster can fail. `except KubeError` catches every way.
 
-Raised by everything in this folder. The difference that matters to callers is whether a request may have been carried
-out: a bind that was surely not sent can be undone at once, one that may have been sent must be looked up first.
+The difference that matters most is whether a request may have been carried out: a binding that was surely not sent can
+be undone at once; one that may have been sent must be looked up first.
 """
+
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 
 class KubeError(Exception):
-    """A fault of configuration or environment, in three lines a person can act on: what, why, and the way out."""
+    """The cluster could not be asked, or it refused. Always raised as one of the classes below."""
+
+
+class NoAccess(KubeError, UserError):
+    """There is no usable way to the cluster: a kubeconfig, a certificate or credentials are missing or invalid."""
 
     def __init__(self, what: str, why: str, way: str) -> None:
-        super().__init__(what, why, way)
-        # Causes may be another program's words: each stays one line.
-        self.what, self.why, self.way = (" ".join(text.split()) for text in (what, why, way))
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why} (try: {self.way})"
+        super().__init__(what, why, way, CLUSTER_NOT_ASKED)
 
 
-class ApiError(Exception):
-    """The API server answered, and the answer was no. Nothing was changed."""
+class ApiError(KubeError):
+    """The API server answered and refused. Nothing was changed."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(status, reason, message, retry_after)
@@ -31,7 +32,14 @@ class ApiError(Exception):
         return f"{self.status} {self.reason}: {self.message}" if self.message else f"{self.status} {self.reason}"
 
 
-class Unreachable(Exception):
+class WentBack(ApiError):
+    """etcd was restored from an older copy: everything read before is void."""
+
+    def __init__(self, before: int, now: int) -> None:
+        super().__init__(410, "WentBack", f"revision {now} after {before}: etcd was put back to an older copy")
+
+
+class Unreachable(KubeError):
     """There was no answer. `sent` is False only when the request was surely not carried out."""
 
     def __init__(self, message: str, sent: bool) -> None:
@@ -43,12 +51,5 @@ class Unreachable(Exception):
         return self.message
 
 
-class WentBack(ApiError):
-    """The cluster's history is another one than the one we know: all that was read before is void."""
-
-    def __init__(self, before: int, now: int) -> None:
-        super().__init__(410, "WentBack", f"revision {now} after {before}: etcd was put back to an older copy")
-
-
-class Malformed(Exception):
-    """An answer that is not what the Kubernetes API promises. The message says where, never what was in it."""
+class Malformed(KubeError):
+    """The answer is not what the Kubernetes API promises. The message says where, never what was in it."""

@@ -16,7 +16,7 @@ import msgspec
 from gpushare.core.facts import names
 from gpushare.core.turns import Turns
 from gpushare.kube import client, models
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
 
 QUEUE = 1000
 RATE, BURST = 20.0, 100.0  # events per second, and at once
@@ -123,7 +123,7 @@ class Recorder:
                     return True  # the first attempt did arrive
                 if error.status < 500 and error.status != 429:
                     return False  # forbidden, or the namespace is gone
-            except (Unreachable, Malformed, KubeError):
+            except KubeError:
                 pass
             if delay is not None:
                 await self._sleep(delay)

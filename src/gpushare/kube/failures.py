@@ -8,6 +8,8 @@ import shlex
 
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.obs import errors
+from gpushare.obs.errors import UserError
 
 FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" '
@@ -18,30 +20,41 @@ VIEW = "gpushare-view"
 ACCOUNT = "system:serviceaccount:"
 
 
-def explain(error: ApiError | Unreachable | Malformed | KubeError, access: login.Access) -> KubeError:
-    """The same failure as what, why and way."""
-    if isinstance(error, KubeError):
+def needs_help(error: KubeError, *, waits_for_connection: bool) -> bool:
+    """Whether the failure stays until somebody does something, such as granting a right.
+
+    A busy or starting API server recovers by itself. One that cannot be reached may be starting, or its address may be
+    wrong: `waits_for_connection` takes it for starting.
+    """
+    if isinstance(error, Unreachable):
+        return not waits_for_connection
+    return not (isinstance(error, ApiError) and (error.status == 429 or error.status >= 500))
+
+
+def explain(error: KubeError, access: login.Access) -> UserError:
+    """The same failure as what, why and way out."""
+    if isinstance(error, UserError):
         return error
     if isinstance(error, Unreachable):
         what = f"the API server does not answer: {access.server}"
-        return KubeError(what, f"{error.message} ({_who(access)})", _look(access))
+        return errors.not_asked(what, f"{error.message} ({_who(access)})", _look(access))
     if isinstance(error, Malformed):
-        return KubeError(f"this is not a Kubernetes API server: {access.server}", str(error), _look(access))
-    if error.status == 401:
+        return errors.not_asked(f"this is not a Kubernetes API server: {access.server}", str(error), _look(access))
+    if isinstance(error, ApiError) and error.status == 401:
         what = f"the API server does not accept our credentials: {access.server}"
         user = f'user "{access.user}", ' if access.user else ""
-        return access.expired() or KubeError(what, f"{user}{_who(access)} (401)", login.NEW_KUBECONFIG)
-    if error.status == 403 and (found := FORBIDDEN.search(error.message)):
-        return _forbidden(found)
-    return KubeError(f"the API server refuses: {access.server}", f"{error} ({_who(access)})", _look(access))
+        return access.expired() or errors.not_asked(what, f"{user}{_who(access)} (401)", login.NEW_KUBECONFIG)
+    if isinstance(error, ApiError) and error.status == 403 and (missing := FORBIDDEN.search(error.message)):
+        return _forbidden(missing)
+    return errors.not_asked(f"the API server refuses: {access.server}", f"{error} ({_who(access)})", _look(access))
 
 
-def _forbidden(found: re.Match[str]) -> KubeError:
-    user, verb, resource, namespace = found["user"], found["verb"], found["resource"], found["namespace"]
+def _forbidden(missing: re.Match[str]) -> UserError:
+    user, verb, resource, namespace = missing["user"], missing["verb"], missing["resource"], missing["namespace"]
     scope, where = "cluster-wide", "" if resource == "nodes" else " in all namespaces"
     if namespace:
         scope, where = f"in namespace {namespace}", f" in namespace {namespace}"
-    group = f"group {found['group']}" if found["group"] else "core group"
+    group = f"group {missing['group']}" if missing["group"] else "core group"
     way = "apply the manifests in deploy/ again: they carry the rights of each component"
     if verb in READS:
         short, subject = user, f"--user={shlex.quote(user)}"
@@ -50,7 +63,7 @@ def _forbidden(found: re.Match[str]) -> KubeError:
             subject = f"--serviceaccount={shlex.quote(short)}"
         binding = re.sub("[^a-z0-9.]+", "-", f"{VIEW}-{short.lower()}").strip("-.")
         way = f"kubectl create clusterrolebinding {binding} --clusterrole={VIEW} {subject}"
-    return KubeError(
+    return errors.not_asked(
         f"not allowed: {verb} {resource}{where}",
         f'user "{user}" lacks verb {verb} on {resource}, {group}, {scope} (403)',
         way,

@@ -21,7 +21,6 @@ from gpushare.kube import client, stream
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable, WentBack
 from gpushare.kube.stream import Object
 
-Failure = ApiError | Unreachable | Malformed | KubeError
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
@@ -85,7 +84,7 @@ class Reflector(Generic[T]):
         self.lists = 0
         self.watches = 0
         self.malformed = 0
-        self.failure: Failure | None = None  # of the last request; None while all is well
+        self.failure: KubeError | None = None  # of the last request; None while all is well
         self._api = api
         self._path = path
         self._kind = kind
@@ -132,7 +131,7 @@ class Reflector(Generic[T]):
                 if not self._resume:
                     await self._list()
                 await self._watch()
-            except (ApiError, Unreachable, Malformed, KubeError) as error:
+            except KubeError as error:
                 await self._rest(error)
 
     async def _list(self) -> None:
@@ -193,7 +192,7 @@ class Reflector(Generic[T]):
                 raise
             except ApiError as error:  # too busy to say, but there
                 log.debug("no revision", extra={"fields": {"path": self._path, "why": str(error)}})
-            except (Unreachable, Malformed, KubeError):
+            except KubeError:
                 self._lost = last  # it may have been dead since then
                 raise
             if self._clock() - last >= self._patience:
@@ -248,7 +247,7 @@ class Reflector(Generic[T]):
         if len(self._deleted) > REMEMBERED:
             del self._deleted[next(iter(self._deleted))]
 
-    async def _rest(self, error: Failure) -> None:
+    async def _rest(self, error: KubeError) -> None:
         self.failure, self._just_listed = error, False
         if isinstance(error, Malformed):
             self.malformed += 1

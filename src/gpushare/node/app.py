@@ -15,9 +15,8 @@ from gpushare.core.facts.model import NodeFacts, Pin, Unit
 from gpushare.gpu.device import Backend
 from gpushare.kube import client, failures
 from gpushare.kube.auth.login import Access
-from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kube.events import Recorder
-from gpushare.kube.reflector import Failure, Reflector
+from gpushare.kube.reflector import Reflector
 from gpushare.node import pinning, pods, probe, this_node
 from gpushare.node.audit.auditor import Auditor
 from gpushare.node.deviceplugin import kubelet_info
@@ -160,8 +159,9 @@ class Node:
 
     def _give_up_if_hopeless(self) -> None:
         for watch in self.watches.values():
-            if not watch.synced and watch.failure is not None and _needs_help(watch.failure):
-                raise failures.explain(watch.failure, self.api.access)
+            failure = watch.failure if not watch.synced else None
+            if failure is not None and failures.needs_help(failure, waits_for_connection=True):
+                raise failures.explain(failure, self.api.access)
         if self.watches["node"].synced and self.own.node is None:
             what, why = f'no node "{self.config.node}"', "the cluster has no node of that name"
             raise errors.UserError(what, why, "--node-name NAME or NODE_NAME, one of: kubectl get nodes")
@@ -225,9 +225,3 @@ def _first(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _needs_help(failure: Failure) -> bool:
-    """An API server that is away, busy or starting comes by itself; a missing right or an old certificate does not."""
-    busy = isinstance(failure, ApiError) and (failure.status == 429 or failure.status >= 500)
-    return not busy and not isinstance(failure, Unreachable)

@@ -9,9 +9,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from gpushare.gpu.device import Backend, Device, GpuError
+from gpushare.gpu.device import Backend, Device
 from gpushare.gpu.health import Health
-from gpushare.obs import errors, log
+from gpushare.obs import log
+from gpushare.obs.errors import UserError
 
 LOOK_SECONDS = 5.0
 FAILURES = 2  # in a row; one may be a busy moment
@@ -32,7 +33,7 @@ class Gpus:
     ) -> None:
         self.devices: list[Device] = []
         self.sick: dict[str, str] = {}
-        self.failure: GpuError | None = None  # of the last look
+        self.failure: UserError | None = None  # of the last look
         self.listeners: list[Callable[[], None]] = []
         self._backend, self._clock, self._sleep = backend, clock, sleep
         self._health = Health()
@@ -50,8 +51,7 @@ class Gpus:
         await self._look()
         while self.failure is not None:
             if self._clock() >= until:
-                failure = self.failure
-                raise errors.UserError(failure.what, failure.why, failure.way, errors.CLUSTER_NOT_ASKED)
+                raise self.failure
             await self._sleep(min(LOOK_SECONDS, limit / 10))
             await self._look()
         for device in self.devices:
@@ -69,7 +69,7 @@ class Gpus:
             begun = self._clock()
             try:
                 reports = await self._backend.xids()
-            except GpuError:
+            except UserError:
                 reports = []  # the next look says it
             for report in reports:
                 logger.warn("the driver reports an error", xid=report.code, gpu=report.uuid or "all")
@@ -81,10 +81,10 @@ class Gpus:
     async def _look(self) -> None:
         try:
             devices = await self._backend.devices()
-        except GpuError as failure:
+        except UserError as failure:
             self._failures += 1
             if self.failure is None or self.failure.what != failure.what:
-                logger.warn(failure.what, **{"why": failure.why, "try": failure.way})
+                logger.warn(failure.what, **failure.fields())
             self.failure = failure
             if self._failures >= FAILURES:
                 self._health.unseen(failure.what, self._clock())

@@ -13,7 +13,7 @@ from typing import Literal
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import Pin
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.reflector import Backoff
 from gpushare.obs import errors, log
 
@@ -42,7 +42,7 @@ async def _look(api: Api) -> tuple[Pin, str] | None:
         if await api.has_mutating_policy(POLICY):
             return Pin.DIRECT, f"admission policy {POLICY} is there"
         return Pin.PLUGIN, f"admission policy {POLICY} is not there"
-    except (ApiError, Unreachable, Malformed, KubeError) as error:
+    except KubeError as error:
         if isinstance(error, ApiError) and error.status == FORBIDDEN:
             return Pin.PLUGIN, f"may not look for admission policy {POLICY}"
         logger.warn("cannot ask for the admission policy, trying again", why=str(error))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError, NoAccess, Unreachable
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ WAITING: Final = "waiting for the API server ({asked})"
 DRY_RUN: Final = "?dryRun=All"
 
 Notify = Callable[[str], None]
-Failure = ApiError | Unreachable | Malformed | KubeError
 
 
 class NotFound(UserError):
@@ -74,7 +73,9 @@ class Kubectl:
         path += DRY_RUN
         try:
             return self._run(["create", "--raw", path, "-f", "-"], f"POST {path}", draft)
-        except (Unreachable, Malformed, KubeError) as error:
+        except ApiError:
+            raise
+        except KubeError as error:
             raise self._error(error, path) from None
 
     def namespace(self) -> str:
@@ -85,7 +86,7 @@ class Kubectl:
     def _asked(self, words: list[str], path: str) -> bytes:
         try:
             return self._run(words, f"GET {path}")
-        except (ApiError, Unreachable, Malformed, KubeError) as error:
+        except KubeError as error:
             raise self._error(error, path) from None
 
     def _run(self, words: list[str], asked: str, given: bytes | None = None) -> bytes:
@@ -132,14 +133,14 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise Unreachable(f"no answer within {self._limit:g} s", sent=True) from None
 
-    def _error(self, error: Failure, path: str) -> UserError:
+    def _error(self, error: KubeError, path: str) -> UserError:
         """kubectl's failure in our words. Its kubeconfig is read for them only: it knows server, context and user."""
         from gpushare.kube.auth import login
 
         try:
             access = login.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
-        except KubeError as fault:
-            return _told(fault)
+        except NoAccess as fault:
+            return fault
         return explained(error, access, path)
 
 
@@ -166,10 +167,7 @@ class Direct:
         from gpushare.kube.auth import login
 
         if self._access is None:
-            try:
-                self._access = login.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
-            except KubeError as fault:
-                raise _told(fault) from None
+            self._access = login.load(self._kubeconfig, self._context, self._environ, _home(self._environ))
         return self._access
 
     def namespace(self) -> str:
@@ -179,13 +177,15 @@ class Direct:
     def get(self, path: str) -> bytes:
         try:
             return self._run(path, None)
-        except (ApiError, Unreachable, Malformed, KubeError) as error:
+        except KubeError as error:
             raise explained(error, self.access, path) from None
 
     def dry_run(self, path: str, draft: bytes) -> bytes:
         try:
             return self._run(path, draft)
-        except (Unreachable, Malformed, KubeError) as error:
+        except ApiError:
+            raise
+        except KubeError as error:
             raise explained(error, self.access, path + DRY_RUN) from None
 
     def _run(self, path: str, draft: bytes | None) -> bytes:
@@ -225,7 +225,7 @@ _STATUS = {
 }  # fmt: skip
 
 
-def failure(said: str) -> Failure:
+def failure(said: str) -> KubeError:
     """What kubectl's stderr says. Its last line counts: those before it are of its own log. Only for what is invalid it
     uses several, one for each cause."""
     if found := re.search(_INVALID, said.strip(), re.MULTILINE | re.DOTALL):
@@ -245,10 +245,10 @@ def failure(said: str) -> Failure:
         return Unreachable("connection refused", sent=False)
     if found := re.search(_NO_WAY, last):
         return Unreachable(found["cause"], sent=False)
-    return KubeError("kubectl cannot ask the cluster", last.removeprefix("error: "), "kubectl get --raw /readyz")
+    return NoAccess("kubectl cannot ask the cluster", last.removeprefix("error: "), "kubectl get --raw /readyz")
 
 
-def explained(error: Failure, access: "Access", path: str) -> UserError:
+def explained(error: KubeError, access: "Access", path: str) -> UserError:
     """A failed request in the three lines people read."""
     from gpushare.kube import failures
 
@@ -258,10 +258,6 @@ def explained(error: Failure, access: "Access", path: str) -> UserError:
     told = failures.explain(error, access)
     kind = Forbidden if isinstance(error, ApiError) and error.status == 403 else UserError
     return kind(told.what, told.why, told.way, CLUSTER_NOT_ASKED)
-
-
-def _told(fault: KubeError) -> UserError:
-    return UserError(fault.what, fault.why, fault.way, CLUSTER_NOT_ASKED)
 
 
 def _home(environ: Mapping[str, str]) -> Path:

@@ -12,7 +12,7 @@ import pytest
 from gpushare.kube import client
 from gpushare.kube.auth import credentials, login
 from gpushare.kube.auth.configfile import Cluster, Exec, ExecVariable
-from gpushare.kube.errors import ApiError, KubeError
+from gpushare.kube.errors import ApiError, NoAccess
 from tests.support.scripted_api import CERTS, FakeTime, answer, refuse, serve
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
@@ -134,7 +134,7 @@ async def test_the_program_is_told_about_the_cluster_if_it_wants(tmp_path: Path)
 
 
 async def test_a_program_without_a_slash_is_found_in_the_path(tmp_path: Path) -> None:
-    with pytest.raises(KubeError, match='no credentials from "no-such-program": No such file') as caught:
+    with pytest.raises(NoAccess, match='no credentials from "no-such-program": No such file') as caught:
         await plugin(tmp_path, command="no-such-program", install_hint="Get it:\n  at the shop").current()
     assert caught.value.way == "Get it: at the shop"
     credential = plugin(tmp_path, command="sh", args=["-c", says(token="from-path")])
@@ -143,13 +143,13 @@ async def test_a_program_without_a_slash_is_found_in_the_path(tmp_path: Path) ->
 
 async def test_a_failing_program_is_quoted_with_its_last_line(tmp_path: Path) -> None:
     program = Program(tmp_path, "echo first >&2; echo 'session expired, log in again' >&2; exit 3")
-    with pytest.raises(KubeError) as caught:
+    with pytest.raises(NoAccess) as caught:
         await plugin(tmp_path).current()
     assert caught.value.what == 'no credentials from "./login"'
     assert caught.value.why == "session expired, log in again"
     assert caught.value.way == "run it by hand: ./login"
     program.write("exit 3")
-    with pytest.raises(KubeError, match="it ended with exit code 3"):
+    with pytest.raises(NoAccess, match="it ended with exit code 3"):
         await plugin(tmp_path).current()
 
 
@@ -163,13 +163,13 @@ async def test_a_failing_program_is_quoted_with_its_last_line(tmp_path: Path) ->
 )
 async def test_a_program_that_prints_something_else_is_an_error(tmp_path: Path, prints: str, why: str) -> None:
     Program(tmp_path, prints)
-    with pytest.raises(KubeError, match=why):
+    with pytest.raises(NoAccess, match=why):
         await plugin(tmp_path).current()
 
 
 async def test_a_program_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
     Program(tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; wait")
-    with pytest.raises(KubeError, match=r"it did not end within 0\.05 s"):
+    with pytest.raises(NoAccess, match=r"it did not end within 0\.05 s"):
         await plugin(tmp_path, limit=0.05).current()
     child = tmp_path / "child"
     if child.exists() and child.read_text().strip():  # else it was ended even before
@@ -185,7 +185,7 @@ def _runs(pid: int) -> bool:
 
 
 def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KubeError, match=r"speaks client.authentication.k8s.io/v1alpha1"):
+    with pytest.raises(NoAccess, match=r"speaks client.authentication.k8s.io/v1alpha1"):
         plugin(tmp_path, version="client.authentication.k8s.io/v1alpha1")
 
 

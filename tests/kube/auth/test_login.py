@@ -12,7 +12,7 @@ import yaml
 from gpushare.kube import client
 from gpushare.kube.auth import login
 from gpushare.kube.auth.login import Access
-from gpushare.kube.errors import KubeError, Unreachable
+from gpushare.kube.errors import NoAccess, Unreachable
 from gpushare.kube.models import ServerVersion
 from tests.support.scripted_api import CERTS, FakeTime, answer, serve
 
@@ -103,7 +103,7 @@ async def test_inside_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     assert await access.headers() == {"Authorization": "Bearer pod-token"}
     six = load(tmp_path, environ={**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, account=tmp_path / "account")
     assert six.server == "https://[fd00::1]:443"
-    with pytest.raises(KubeError, match='a pod has no context "prod"'):
+    with pytest.raises(NoAccess, match='a pod has no context "prod"'):
         load(tmp_path, context="prod", environ=environ, account=tmp_path / "account")
 
 
@@ -115,7 +115,7 @@ def test_inside_a_pod_a_kubeconfig_that_is_not_mounted_does_no_harm(tmp_path: Pa
 
 
 def test_nothing_found_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(KubeError) as caught:
+    with pytest.raises(NoAccess) as caught:
         load(tmp_path)
     assert caught.value.what == "no kubeconfig found"
     assert caught.value.why == ("--kubeconfig not given, KUBECONFIG not set, ~/.kube/config missing, not inside a pod")
@@ -123,9 +123,9 @@ def test_nothing_found_says_where_it_was_looked_for(tmp_path: Path) -> None:
 
 
 def test_a_named_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KubeError, match="--kubeconfig /no/file: no such file"):
+    with pytest.raises(NoAccess, match="--kubeconfig /no/file: no such file"):
         load(tmp_path, Path("/no/file"))
-    with pytest.raises(KubeError, match="KUBECONFIG is /no/a:/no/b: no such file"):
+    with pytest.raises(NoAccess, match="KUBECONFIG is /no/a:/no/b: no such file"):
         load(tmp_path, environ={"KUBECONFIG": "/no/a:/no/b"})
 
 
@@ -143,7 +143,7 @@ def test_a_named_file_that_is_missing_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_kubeconfig_is_an_error_without_its_secrets(
     tmp_path: Path, content: str, what: str, why: str
 ) -> None:
-    with pytest.raises(KubeError, match=why) as caught:
+    with pytest.raises(NoAccess, match=why) as caught:
         load(tmp_path, write(tmp_path / "bad", content))
     assert caught.value.what == what
     assert "secret-x" not in str(caught.value)
@@ -151,12 +151,12 @@ def test_a_file_that_is_no_kubeconfig_is_an_error_without_its_secrets(
 
 def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
-    with pytest.raises(KubeError, match="kubeconfig cannot be read: ~/dir: Is a directory"):
+    with pytest.raises(NoAccess, match="kubeconfig cannot be read: ~/dir: Is a directory"):
         load(tmp_path, tmp_path / "dir")
 
 
 def test_an_unknown_context_lists_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(KubeError) as caught:
+    with pytest.raises(NoAccess) as caught:
         load(tmp_path, write(tmp_path / "file", config()), context="pord")
     assert caught.value.what == 'no context "pord" in ~/file'
     assert (caught.value.why, caught.value.way) == ("contexts there: prod", "--context prod")
@@ -164,13 +164,13 @@ def test_an_unknown_context_lists_the_known_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["users", "clusters"])
 def test_a_context_that_names_what_is_not_there_is_an_error(tmp_path: Path, missing: str) -> None:
-    with pytest.raises(KubeError, match=f'context "prod" names {missing[:-1]} .* not in ~/file: {missing} there: none'):
+    with pytest.raises(NoAccess, match=f'context "prod" names {missing[:-1]} .* not in ~/file: {missing} there: none'):
         load(tmp_path, write(tmp_path / "file", {**config(), missing: None}))
 
 
 @pytest.mark.parametrize("server", ["", "prod:6443", "https://", "https://h:port", "ftp://h"])
 def test_a_server_that_is_no_address_is_an_error(tmp_path: Path, server: str) -> None:
-    with pytest.raises(KubeError, match='context "prod" has no usable server'):
+    with pytest.raises(NoAccess, match='context "prod" has no usable server'):
         load(tmp_path, write(tmp_path / "file", config(cluster={"server": server})))
 
 
@@ -188,7 +188,7 @@ def test_a_server_that_is_no_address_is_an_error(tmp_path: Path, server: str) ->
 def test_certificates_that_cannot_be_used_are_named(
     tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], what: str
 ) -> None:
-    with pytest.raises(KubeError, match=what):
+    with pytest.raises(NoAccess, match=what):
         load(tmp_path, write(tmp_path / "file", config(user, cluster)))
 
 
@@ -196,7 +196,7 @@ def test_an_expired_client_certificate_is_named_with_its_dates(tmp_path: Path) -
     user = {"client-certificate-data": b64(CERTS / "expired.crt"), "client-key-data": b64(CERTS / "expired.key")}
     write(tmp_path / ".kube/config", config(user))
     for now, ago in ((1612051200, "today"), (1612051200 + 90_000, "1 day ago"), (1613347200, "15 days ago")):
-        with pytest.raises(KubeError) as caught:
+        with pytest.raises(NoAccess) as caught:
             login.load(None, None, {}, tmp_path, now=lambda now=now: now)  # type: ignore[misc]
         assert caught.value.what == "the client certificate in ~/.kube/config has expired"
         assert caught.value.why == f'user "admin", valid until 2021-01-31 ({ago})'
@@ -249,7 +249,7 @@ async def test_a_token_file_that_is_gone_for_a_moment_keeps_its_token(tmp_path: 
 
 async def test_a_token_file_that_never_was_is_an_error(tmp_path: Path) -> None:
     access = load(tmp_path, write(tmp_path / "file", config({"tokenFile": "none"})))
-    with pytest.raises(KubeError, match=r"the token file cannot be read: .*/none: No such file"):
+    with pytest.raises(NoAccess, match=r"the token file cannot be read: .*/none: No such file"):
         await access.headers()
 
 

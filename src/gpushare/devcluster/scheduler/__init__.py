@@ -29,7 +29,7 @@ from gpushare.devcluster.scheduler.queue import Queue, Queued
 from gpushare.devcluster.scheduler.reports import Voice
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import KubeError
 from gpushare.kube.reflector import Reflector
 
 DEFAULT_NAME = "default-scheduler"
@@ -127,7 +127,7 @@ class Cycles:
                 await self._extender.bind(pod, node)
             else:
                 await self._api.bind(meta.namespace, meta.name, meta.uid, node, {})
-        except (extenders.Failed, ApiError, Unreachable, Malformed, KubeError) as error:
+        except (extenders.Failed, KubeError) as error:
             if meta.uid in self._queue.pods:  # else the watch has shown what became of it
                 self._cache.drop(meta.uid)
                 self._picture.happened(hints.PodLeft())  # which also has the queue looked at again

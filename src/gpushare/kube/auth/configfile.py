@@ -14,7 +14,7 @@ from typing import NoReturn
 import msgspec
 import yaml
 
-from gpushare.kube.errors import KubeError
+from gpushare.kube.errors import NoAccess
 
 
 class Cluster(msgspec.Struct, rename="kebab", omit_defaults=True):
@@ -147,12 +147,12 @@ def material(data: str | None, path: str | None, file: Path, what: str, home: Pa
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
             source = shown(file, home)
-            raise KubeError(f"{what} in {source} cannot be read", "it is not base64", f"mend {source}") from None
+            raise NoAccess(f"{what} in {source} cannot be read", "it is not base64", f"mend {source}") from None
     if path:
         try:
             return (file.parent / path).read_bytes()
         except OSError as error:
-            raise KubeError(
+            raise NoAccess(
                 f"{what} cannot be read: {file.parent / path}",
                 f"{error.strerror} (named in {shown(file, home)})",
                 "mend the path, or get a new kubeconfig",
@@ -167,20 +167,20 @@ def _read(path: Path, name: str) -> File:
         parsed = yaml.safe_load(text)
         return msgspec.convert(parsed, File) if parsed is not None else File()
     except OSError as error:
-        raise KubeError(f"kubeconfig cannot be read: {name}", str(error.strerror), "--kubeconfig FILE") from None
+        raise NoAccess(f"kubeconfig cannot be read: {name}", str(error.strerror), "--kubeconfig FILE") from None
     except yaml.MarkedYAMLError as error:
         # The text of the error would show the line, which may hold a token.
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise KubeError(f"kubeconfig is not YAML: {name}", f"{line}{error.problem}", way) from None
+        raise NoAccess(f"kubeconfig is not YAML: {name}", f"{line}{error.problem}", way) from None
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise KubeError(f"kubeconfig is not YAML: {name}", "it holds characters that are not text", way) from None
+        raise NoAccess(f"kubeconfig is not YAML: {name}", "it holds characters that are not text", way) from None
     except msgspec.ValidationError as error:
-        raise KubeError(f"kubeconfig is not valid: {name}", str(error), way) from None
+        raise NoAccess(f"kubeconfig is not valid: {name}", str(error), way) from None
 
 
 def _no_context(what: str, merged: Merged) -> NoReturn:
     names = sorted(merged.contexts)
-    raise KubeError(
+    raise NoAccess(
         what,
         f"contexts there: {', '.join(names)}" if names else "there are no contexts there",
         f"--context {names[0]}" if names else "--kubeconfig FILE",
@@ -188,7 +188,7 @@ def _no_context(what: str, merged: Merged) -> NoReturn:
 
 
 def _dangling(context: str, kind: str, name: str, known: Iterable[str], source: str) -> NoReturn:
-    raise KubeError(
+    raise NoAccess(
         f'context "{context}" names {kind} "{name}", which is not in {source}',
         f"{kind}s there: {', '.join(sorted(known)) or 'none'}",
         "mend the context, or another one: --context NAME",

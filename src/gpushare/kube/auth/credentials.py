@@ -16,7 +16,7 @@ import msgspec
 
 from gpushare.kube.auth.configfile import Cluster, Exec
 from gpushare.kube.auth.tls import Pair
-from gpushare.kube.errors import KubeError
+from gpushare.kube.errors import NoAccess
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EXEC_LIMIT = 10.0  # seconds
@@ -66,7 +66,7 @@ class TokenFile:
                 self._due = self._clock() + REREAD
         except (OSError, UnicodeDecodeError) as error:
             if not self._token:  # else it is just being replaced
-                raise KubeError(
+                raise NoAccess(
                     f"the token file cannot be read: {self._path}",
                     getattr(error, "strerror", None) or "it is not text",
                     "mend the path, or get a new kubeconfig",
@@ -101,7 +101,7 @@ class ExecPlugin:
         limit: float = EXEC_LIMIT,
     ) -> None:
         if spec.api_version not in EXEC_VERSIONS:
-            raise KubeError(
+            raise NoAccess(
                 f'"{spec.command}" speaks {spec.api_version}',
                 f"understood are {' and '.join(EXEC_VERSIONS)}",
                 "upgrade that program, and its entry in the kubeconfig",
@@ -168,9 +168,9 @@ class ExecPlugin:
         expires = status.expiration_timestamp.timestamp() if status.expiration_timestamp else None
         return Secret(status.token or None, pair), expires
 
-    def _error(self, why: str) -> KubeError:
+    def _error(self, why: str) -> NoAccess:
         way = self._spec.install_hint or "run it by hand: " + " ".join([self._spec.command, *(self._spec.args or ())])
-        return KubeError(f'no credentials from "{self._spec.command}"', why, way)
+        return NoAccess(f'no credentials from "{self._spec.command}"', why, way)
 
 
 def _exec_info(spec: Exec, cluster: Cluster) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gpushare.kube.auth import configfile, credentials, tls
-from gpushare.kube.errors import KubeError
+from gpushare.kube.errors import NoAccess
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IN_POD = "the pod's service account"  # the source of an Access without a kubeconfig
@@ -67,7 +67,7 @@ class Access:
         if pair and pair != self._pair:
             self._use(pair)
 
-    def expired(self) -> KubeError | None:
+    def expired(self) -> NoAccess | None:
         """That the client certificate has expired, if it has."""
         until = tls.not_after(self._pair.certificate) if self._pair else None
         now = datetime.fromtimestamp(self.now(), UTC)
@@ -75,7 +75,7 @@ class Access:
             return None
         days = (now - until).days
         ago = "today" if days == 0 else "1 day ago" if days == 1 else f"{days} days ago"
-        return KubeError(
+        return NoAccess(
             f"the client certificate in {self.source} has expired",
             f'user "{self.user}", valid until {until:%Y-%m-%d} ({ago})',
             RENEW,
@@ -93,7 +93,7 @@ class Access:
                 tls.prove(context, pair)
         except (ssl.SSLError, ValueError) as error:
             why = (getattr(error, "reason", None) or "not a certificate").lower().replace("_", " ")
-            raise KubeError(f"the {part} in {self.source} cannot be used", why, NEW_KUBECONFIG) from None
+            raise NoAccess(f"the {part} in {self.source} cannot be used", why, NEW_KUBECONFIG) from None
         self._ssl = context
 
 
@@ -107,7 +107,7 @@ def load(
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
 ) -> Access:
-    """The way to the cluster, or a KubeError. Does not talk to it yet."""
+    """The way to the cluster, or a NoAccess. Does not talk to it yet."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     in_pod = bool(host and port and (account / "token").exists())
     paths = _paths(kubeconfig, environ, home, in_pod)
@@ -116,9 +116,9 @@ def load(
         return _from_kubeconfig(choice, environ, home, now, clock)
     why = "--kubeconfig not given, KUBECONFIG not set, ~/.kube/config missing, "
     if not (host and port and in_pod):
-        raise KubeError(NO_KUBECONFIG, why + "not inside a pod", NO_KUBECONFIG_WAY)
+        raise NoAccess(NO_KUBECONFIG, why + "not inside a pod", NO_KUBECONFIG_WAY)
     if context:
-        raise KubeError(NO_KUBECONFIG, why + f'and a pod has no context "{context}"', NO_KUBECONFIG_WAY)
+        raise NoAccess(NO_KUBECONFIG, why + f'and a pod has no context "{context}"', NO_KUBECONFIG_WAY)
     return _from_pod(host, port, account, home, now, clock)
 
 
@@ -126,14 +126,14 @@ def _paths(given: str | None, environ: Mapping[str, str], home: Path, in_pod: bo
     if given:
         path = home / given[2:] if given.startswith("~/") else Path(given)
         if not path.exists():
-            raise KubeError(NO_KUBECONFIG, f"--kubeconfig {given}: no such file", NO_KUBECONFIG_WAY)
+            raise NoAccess(NO_KUBECONFIG, f"--kubeconfig {given}: no such file", NO_KUBECONFIG_WAY)
         return [path]
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if listed:
         there = [path for path in listed if path.exists()]  # as with kubectl, some may be missing
         if not there and not in_pod:  # Aliyun's DaemonSet names a file that it does not mount
             why = f"KUBECONFIG is {environ['KUBECONFIG']}: no such file"
-            raise KubeError(NO_KUBECONFIG, why, NO_KUBECONFIG_WAY)
+            raise NoAccess(NO_KUBECONFIG, why, NO_KUBECONFIG_WAY)
         return there
     default = home / ".kube" / "config"
     return [default] if default.exists() else []
@@ -150,7 +150,7 @@ def _from_kubeconfig(
     cluster_source, user_source = configfile.shown(choice.cluster_file, home), configfile.shown(choice.user_file, home)
     server = cluster.server.rstrip("/")
     if not _is_address(server):
-        raise KubeError(
+        raise NoAccess(
             f'context "{choice.context}" has no usable server',
             f'server is "{cluster.server}" in {cluster_source}',
             "it must look like https://HOST:PORT",
@@ -172,7 +172,7 @@ def _from_kubeconfig(
             return tls.Pair(certificate, key)
         if certificate or key:
             missing = "client-key" if certificate else "client-certificate"
-            raise KubeError(f'user "{choice.user_name}" in {user_source} has no {missing}', "both are needed", RENEW)
+            raise NoAccess(f'user "{choice.user_name}" in {user_source} has no {missing}', "both are needed", RENEW)
         return None
 
     credential: credentials.Credential = credentials.Fixed(user.token)

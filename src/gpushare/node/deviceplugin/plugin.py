@@ -14,7 +14,7 @@ from typing import Final
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Backoff
 from gpushare.kubelet import podresources
@@ -155,7 +155,7 @@ class Plugin:
     async def _know_kubelet(self) -> bool:
         try:
             self._shown = await kubelets.read(self._api, self._node)
-        except (ApiError, Unreachable, Malformed, KubeError) as error:
+        except KubeError as error:
             logger.warn("cannot read the node", why=str(error))
             return False
         self._heed_kubelet(self._shown)

@@ -11,7 +11,7 @@ from typing import Final
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import KubeError
 from gpushare.node import pods
 from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.obs import log
@@ -41,7 +41,7 @@ class PodList:
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 found = await self._list()
-        except (ApiError, Unreachable, Malformed, KubeError, TimeoutError) as error:
+        except (KubeError, TimeoutError) as error:
             logger.warn("cannot ask which pods are here", why=str(error) or "no answer in time")
             await self._listen_until(end)
             return

@@ -15,7 +15,7 @@ from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, units
 from gpushare.core.facts.model import PodFacts, Request, Role, Share
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.reflector import Backoff
 from gpushare.kubelet.podresources import Listed, NoAnswer
 from gpushare.kubelet.unit_ids import Catalog, Ids, Reader
@@ -288,7 +288,7 @@ class Reconciler:
         pod = patch.pod
         try:
             await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, patch.annotations)
-        except (ApiError, Unreachable, Malformed, KubeError) as error:
+        except KubeError as error:
             if isinstance(error, ApiError) and error.status in GONE:
                 return True
             logger.warn("cannot write which GPU a pod has", pod=f"{pod.namespace}/{pod.name}", why=str(error))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Request
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.reflector import Backoff
 from gpushare.node.pods import NodePod, NodePods
 from gpushare.obs import log
@@ -69,7 +69,7 @@ class Assigner:
             await self._api.patch_pod_annotations(
                 facts.namespace, facts.name, facts.uid, {names.ALIYUN_ASSIGNED: "true"}
             )
-        except (ApiError, Unreachable, Malformed, KubeError) as error:
+        except KubeError as error:
             if isinstance(error, ApiError) and error.status == 404:
                 return True
             logger.warn("cannot mark a pod that has started", pod=f"{facts.namespace}/{facts.name}", why=str(error))

@@ -14,8 +14,8 @@ import msgspec
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
-from gpushare.kube.reflector import Backoff, Failure
+from gpushare.kube.errors import KubeError
+from gpushare.kube.reflector import Backoff
 from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing import desired
@@ -44,7 +44,7 @@ class Publisher:
     ) -> None:
         self.wants: Wanted | None = None
         self.writes = 0
-        self.failure: Failure | None = None  # of the last write
+        self.failure: KubeError | None = None  # of the last write
         self.listeners: list[Callable[[NodeFacts], None]] = []
         self._api, self._config, self._gpus, self._pods, self._own = api, config, gpus, pods, own
         self._sleep = sleep
@@ -93,7 +93,7 @@ class Publisher:
                 return 0.0
             try:
                 await self._write(missing)
-            except (ApiError, Unreachable, Malformed, KubeError) as error:
+            except KubeError as error:
                 delay = self._retry.delay()
                 logger.warn("cannot write to the node, trying again", why=str(error), after_seconds=round(delay, 2))
                 self.failure = error

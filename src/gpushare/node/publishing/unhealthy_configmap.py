@@ -12,7 +12,7 @@ from typing import Final
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
+from gpushare.kube.errors import KubeError
 from gpushare.kube.reflector import Backoff
 from gpushare.obs import log
 
@@ -45,7 +45,7 @@ class UnhealthyConfigMap:
             try:
                 await self._write(self._sick or "")
                 self._retry.reset()
-            except (ApiError, Unreachable, Malformed, KubeError) as error:
+            except KubeError as error:
                 logger.warn("cannot write which GPUs are sick", name=self._name, why=str(error))
                 await self._sleep(self._retry.delay())
                 self._wake.set()
