@@ -149,6 +149,6 @@ def test_policy_stand_in_audit_and_guide_mean_the_same_by_asking() -> None:
     assert re.findall("'([^']+)'", says["theirs"]) == list(names.NVIDIA_GPUS)
     assert re.findall(r"resource\.startsWith\('([^']+)'\)", says["asks"]) == [names.NVIDIA_SLICES]
     guide = (manifests.ROOT / "docs" / "security.md").read_text("utf-8")
-    (listed,) = re.findall(r"\*\*Who asks\*\* is who has a limit above 0 of (.*?)\. ", guide, re.DOTALL)
+    (listed,) = re.findall(r"\*\*A container asks\*\* if it has a limit above 0 of (.*?)\. ", guide, re.DOTALL)
     every = (*admission.ASKS, *names.NVIDIA_GPUS, f"{names.NVIDIA_SLICES}…")
     assert re.findall("`([^`]+)`", listed) == list(every)
