@@ -82,7 +82,7 @@ def tables(seen: Snapshot, nodes: Mapping[str, Node]) -> list[Table]:
 
 async def _given(node: Node, plugin: Plugin) -> dict[Container, frozenset[str]]:
     """What kubelet says: the GPUs are read from the ids of their units."""
-    catalog = plugin.catalog
+    catalog = plugin.state.catalog
     try:
         listed = await podresources.ask(Path(node.config.kubelet) / POD_RESOURCES)
     except NoAnswer:

@@ -13,7 +13,7 @@ from tests.node.deviceplugin.world import World, swapped, world_with
 
 def minutes_pass(world: World) -> None:
     """Without a quiet second."""
-    calls = world.plugin._office.calls
+    calls = world.plugin.calls
     now = calls.clock()
     calls.clock = lambda: now + 10 * OVERDUE_SECONDS
 
@@ -81,7 +81,7 @@ async def test_who_went_otherwise_than_planned_is_said_while_kubelet_is_busy() -
     world.deliver()
     world.set_gpus(facts(8, 8, sick={0: "Xid 79"}))
     assert await world.admit(uid)
-    with world.plugin._office.calls:  # kubelet asks something else already
+    with world.plugin.calls:  # kubelet asks something else already
         telling = asyncio.create_task(world.plugin.reconciler.run())
         async with asyncio.timeout(10):
             while world.notes(uid)[names.ALIYUN_IDX] != "1":  # noqa: ASYNC110 - nobody tells

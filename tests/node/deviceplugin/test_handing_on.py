@@ -71,7 +71,7 @@ async def test_what_is_handed_on_is_refused_if_kubelet_filled_it_up_from_another
     world = await world_with(8, 8)
     world.bound(pod(3, inits=[2]), on=[[1], [1]])
     world.deliver()
-    memory, ids = world.direct[names.GPU_MEM], world.plugin.catalog.names
+    memory, ids = world.direct[names.GPU_MEM], world.plugin.state.catalog.names
     handed = await memory.prefer(ids({"GPU-0": 0xFF, "GPU-1": 0xFF}), [], 2)
     await memory.allocate(handed)
     with pytest.raises(PluginError, match=r"units of several GPUs of gpu-a \(1 of GPU 0, 2 of GPU 1\)"):
@@ -82,7 +82,7 @@ async def test_units_handed_on_that_nobody_was_given_are_refused() -> None:
     world = await world_with(8)
     world.bound(pod(3, inits=[2]), on=[[0], [0]])
     world.deliver()
-    ids = world.plugin.catalog.names
+    ids = world.plugin.state.catalog.names
     with pytest.raises(PluginError, match="hands on units of GPU 0 of gpu-a that no init container was given"):
         await world.direct[names.GPU_MEM].prefer(ids({"GPU-0": 0xFF}), ids({"GPU-0": 3}), 3)
 
@@ -91,7 +91,7 @@ async def test_without_room_for_the_rest_where_the_init_container_is_the_sentenc
     world = await world_with(8, 8)
     world.bound(pod(6, inits=[2]), on=[[1], [1]])
     world.deliver()
-    memory, ids = world.direct[names.GPU_MEM], world.plugin.catalog.names
+    memory, ids = world.direct[names.GPU_MEM], world.plugin.state.catalog.names
     handed = await memory.prefer(ids({"GPU-0": 0xFF, "GPU-1": 0xFF}), [], 2)
     await memory.allocate(handed)
     world.set_gpus(facts(8, 8, sick={1: "XID 79"}))

@@ -1,5 +1,6 @@
 """What is listed to kubelet: which ids, which of them healthy, and how much of it a kubelet takes."""
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -112,7 +113,9 @@ async def test_a_key_that_gave_way_to_a_lost_gpu_is_kept_over_a_restart() -> Non
     await world.begin()
     await world.run(pod(3), on=[[1]])
     await world.settled()
-    before = [name for name in await world.devices(names.GPU_MEM) if name.startswith(world.plugin.catalog.keys[larger])]
+    before = [
+        name for name in await world.devices(names.GPU_MEM) if name.startswith(world.plugin.state.catalog.keys[larger])
+    ]
     world.facts = NodeFacts(NODE, "MiB", Pin.PLUGIN, both.gpus[1:])
     world.start_plugin()
     await world.begin()
@@ -131,7 +134,7 @@ async def test_of_a_sick_gpu_the_free_units_are_listed_unhealthy_and_the_held_on
     world.set_gpus(facts(8, 8, sick={1: "XID 79"}))
     devices = await world.devices(names.GPU_MEM)
     assert Counter(devices.values()) == {True: 11, False: 5}, "listed, not left out"
-    held = world.plugin.catalog.names({"GPU-1": 0b111})
+    held = world.plugin.state.catalog.names({"GPU-1": 0b111})
     assert all(devices[name] for name in held)
     assert await world.devices(names.GPU_COUNT) == {"GPU-0": True, "GPU-1": False}
 
@@ -178,9 +181,11 @@ async def test_xid_79_withdraws_free_memory_only_and_recovery_returns_it_while_x
 
 async def test_the_list_is_sent_again_only_when_it_changed() -> None:
     world = await world_with(8)
-    service = world.plugin.services[names.GPU_MEM]
-    first = service._news
+    messages = world.plugin.services[names.GPU_MEM].lists()
+    await anext(messages)
+    following = asyncio.ensure_future(anext(messages))
     await world.run(pod(3))
-    assert service._news is first, "what is held on a well GPU changes nothing"
+    await asyncio.sleep(0)
+    assert not following.done(), "what is held on a healthy GPU changes nothing"
     world.set_gpus(facts(8, sick={0: "XID 79"}))
-    assert first.is_set()
+    assert await following

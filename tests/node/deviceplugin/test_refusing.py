@@ -20,7 +20,7 @@ async def refusal(world: World, resource: str, *asked: str) -> str:
 
 
 def units(world: World, gpu: int, bits: int) -> list[str]:
-    return world.plugin.catalog.names({f"GPU-{gpu}": bits})
+    return world.plugin.state.catalog.names({f"GPU-{gpu}": bits})
 
 
 async def test_a_unit_somebody_holds_is_refused_and_the_holder_named() -> None:

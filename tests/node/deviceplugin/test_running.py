@@ -69,7 +69,7 @@ async def test_what_pods_hold_is_known_before_kubelet_may_ask(node: Node, monkey
     uid = node.world.bound(pod(5), on=[[1]])
     held: list[dict[str, int]] = []
     async with node.kubelet() as manager:
-        node.world.given_before(uid, "main-0", node.world.plugin.catalog.names({"GPU-1": 0b11111}))
+        node.world.given_before(uid, "main-0", node.world.plugin.state.catalog.names({"GPU-1": 0b11111}))
         node.world.deliver()
         plugin, connected = node.make(), manager.connected
 

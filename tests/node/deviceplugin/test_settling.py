@@ -75,7 +75,7 @@ async def test_a_call_that_is_refused_counts_as_well() -> None:
     world = await world_with(8)
     with pytest.raises(PluginError):
         await world.direct[names.GPU_MEM].allocate(["zzzzzzz"])
-    assert world.plugin._office.calls.quiet_in() > 0
+    assert world.plugin.calls.quiet_in() > 0
 
 
 async def test_a_restarted_plugin_knows_what_pods_hold_from_kubelet() -> None:
@@ -248,7 +248,7 @@ async def test_pods_from_before_the_move_keep_their_gpu_and_their_amount_is_with
     assert await world.admit(new)
     assert world.units(new, "main-0") == {"GPU-1": 3}
     world.bound(pod(2), on=[[1]])
-    free = world.plugin.catalog.names({"GPU-1": 0b11 << 6})
+    free = world.plugin.state.catalog.names({"GPU-1": 0b11 << 6})
     with pytest.raises(PluginError, match="GPU 1 of gpu-a has no room for 2 MiB: pods from before this plugin hold"):
         await world.direct[names.GPU_MEM].allocate(free)
     world.end(old)

@@ -262,7 +262,7 @@ class World:
         ]  # fmt: skip
 
     def bits(self, ids: Iterable[str]) -> dict[str, int]:
-        catalog = self.plugin.catalog
+        catalog = self.plugin.state.catalog
         return Reader(Ids.of(ids), catalog.keys).all(catalog.totals)
 
     def _copy(self, uid: str) -> Object | None:

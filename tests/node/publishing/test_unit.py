@@ -84,12 +84,12 @@ async def test_the_devices_of_a_plugin_keep_their_unit_as_well(server: ApiServer
         await until(server, lambda: said(server))
         bound(server, "gib", 15, on="GPU-0", direct=False)
     async with running(server.url, gpus, plugin._replace(unit="MiB")) as node:
-        await until(server, lambda: node.plugin is not None and node.plugin.catalog.totals)
+        await until(server, lambda: node.plugin is not None and node.plugin.state.catalog.totals)
         assert node.plugin is not None
-        kept = dict(node.plugin.catalog.keys)
-        assert node.plugin.catalog.totals == {"GPU-0": 15, "GPU-1": 10}
+        kept = dict(node.plugin.state.catalog.keys)
+        assert node.plugin.state.catalog.totals == {"GPU-0": 15, "GPU-1": 10}
         assert unit(server) == "GiB"
         processes.delete(server, "gib")
         await until(server, lambda: unit(server) == "MiB")
-        assert node.plugin.catalog.totals == {"GPU-0": 16276, "GPU-1": 11178}
-        assert all(node.plugin.catalog.keys[uuid] != key for uuid, key in kept.items())
+        assert node.plugin.state.catalog.totals == {"GPU-0": 16276, "GPU-1": 11178}
+        assert all(node.plugin.state.catalog.keys[uuid] != key for uuid, key in kept.items())

@@ -50,31 +50,31 @@ def _sizes(gpus: Sequence[Gpu], unit: Unit) -> str:
     return f"GPUs of {' + '.join(map(str, sizes))} {unit}"
 
 
-def memory(gpus: Sequence[Gpu], keys: Mapping[str, str], well: Mapping[str, int], numbered: str) -> bytes:
-    """All units of all GPUs; those not `well` (by GPU, a bit for each unit) are listed unhealthy."""
-    message = _memory(gpus, keys, well, numbered, UNHEALTHY)
+def memory(gpus: Sequence[Gpu], keys: Mapping[str, str], healthy: Mapping[str, int], numbered: str) -> bytes:
+    """All units of all GPUs; those that are not in `healthy` (by GPU, a bit for each unit) are listed unhealthy."""
+    message = _memory(gpus, keys, healthy, numbered, UNHEALTHY)
     if len(message) > LIST_LIMIT:
         # The longer word does not fit. kubelet takes everything but "Healthy" for unhealthy, no word at all as well.
-        message = _memory(gpus, keys, well, numbered, "")
+        message = _memory(gpus, keys, healthy, numbered, "")
     return message
 
 
-def whole(gpus: Sequence[Gpu], well: Mapping[str, int]) -> bytes:
+def whole(gpus: Sequence[Gpu], healthy: Mapping[str, int]) -> bytes:
     """All GPUs, named by their uuids."""
-    return b"".join(_device(gpu.uuid.encode(), HEALTHY if well.get(gpu.uuid) else UNHEALTHY) for gpu in gpus)
+    return b"".join(_device(gpu.uuid.encode(), HEALTHY if healthy.get(gpu.uuid) else UNHEALTHY) for gpu in gpus)
 
 
 def _memory(
-    gpus: Sequence[Gpu], keys: Mapping[str, str], well: Mapping[str, int], numbered: str, unhealthy: str
+    gpus: Sequence[Gpu], keys: Mapping[str, str], healthy: Mapping[str, int], numbered: str, unhealthy: str
 ) -> bytes:
     largest = max((gpu.total for gpu in gpus), default=0)
     pattern = _pattern(numbered[: largest * unit_ids.NUMBER], HEALTHY)
     parts = []
     for gpu in gpus:
         part = pattern[: gpu.total * UNIT_BYTES]
-        if well[gpu.uuid].bit_count() < gpu.total:
-            sick = _pattern(numbered[: gpu.total * unit_ids.NUMBER], unhealthy)
-            part = _mixed(part, sick, well[gpu.uuid], gpu.total)
+        if healthy[gpu.uuid].bit_count() < gpu.total:
+            withdrawn = _pattern(numbered[: gpu.total * unit_ids.NUMBER], unhealthy)
+            part = _mixed(part, withdrawn, healthy[gpu.uuid], gpu.total)
         parts.append(part.replace(_KEY, keys[gpu.uuid].encode()))
     return b"".join(parts)
 
@@ -87,11 +87,11 @@ def _pattern(numbered: str, health: str) -> bytes:
     return before + (after + before).join([number.encode() for number in numbers]) + after if numbers else b""
 
 
-def _mixed(well: bytes, sick: bytes, units: int, total: int) -> bytes:
-    """Entry by entry the one that is true."""
-    longer, shorter = UNIT_BYTES, len(sick) // total
+def _mixed(healthy: bytes, unhealthy: bytes, units: int, total: int) -> bytes:
+    """The entries of one GPU: `units` healthy, the others not."""
+    size, other_size = UNIT_BYTES, len(unhealthy) // total
     flags = unit_ids.flags(units).ljust(total, b"\0")
     return b"".join(
-        well[at * longer : (at + 1) * longer] if flags[at] else sick[at * shorter : (at + 1) * shorter]
+        healthy[at * size : (at + 1) * size] if flags[at] else unhealthy[at * other_size : (at + 1) * other_size]
         for at in range(total)
     )

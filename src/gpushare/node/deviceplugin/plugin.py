@@ -18,15 +18,15 @@ from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Backoff
 from gpushare.kubelet import podresources
-from gpushare.kubelet.unit_ids import Catalog
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin import kubelet_info as kubelets
 from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
 from gpushare.node.deviceplugin.environment import Visible
+from gpushare.node.deviceplugin.list_stream import ListStream
 from gpushare.node.deviceplugin.podlist import PodList
-from gpushare.node.deviceplugin.reconcile import Reconciler, is_admitted
-from gpushare.node.deviceplugin.service import Office, Service
+from gpushare.node.deviceplugin.reconcile import Calls, Reconciler, is_admitted
+from gpushare.node.deviceplugin.service import Service
 from gpushare.node.pods import NodePods
 from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
@@ -57,27 +57,26 @@ class Plugin:
         visible: Visible = "uuid",
     ) -> None:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
-        self.state, self.catalog = State(), Catalog(unit)
-        self._pod_list = PodList(api, node, self.state)
         self._pod_resources = kubelet / POD_RESOURCES
-        self._office = Office(self.state, self.catalog, self._look, time.monotonic)
-        self._office.visible = visible
+        self.state, self.calls = State(unit), Calls(time.monotonic)
+        self._lists = {resource: ListStream(self.state, whole=resource == names.GPU_COUNT) for resource in SOCKETS}
+        self._pod_list = PodList(api, node, self.state, self._relist)
+        self.reconciler = Reconciler(
+            self.state, lambda: podresources.ask(self._pod_resources), api, pods, self.calls, self._relist
+        )
         self.services = {
-            names.GPU_MEM: Service(self._office, whole=False),
-            names.GPU_COUNT: Service(self._office, whole=True),
-        }
+            resource: Service(
+                self.state, self._lists[resource], self.calls, self._pod_list, self.reconciler, self._relist,
+                whole=resource == names.GPU_COUNT, visible=visible,
+            )
+            for resource in SOCKETS
+        }  # fmt: skip
         self.endpoints = [
             Endpoint(resource, kubelet / FOLDER / SOCKETS[resource], service, self._kubelet_is)
             for resource, service in self.services.items()
         ]
-        self.reconciler = Reconciler(
-            self.state, self.catalog, lambda: podresources.ask(self._pod_resources), api, pods, self._office.calls
-        )
-        self._office.catch_up, self._office.make_sure = self.reconciler.catch_up, self.reconciler.make_sure
         self._kubelet: Identity | None = None
         self._shown: kubelets.Node | None = None  # the node, as far as it says what its kubelet is like
-        self._office.listeners += [self._relist, self.reconciler.due]
-        self.reconciler.listeners.append(self._relist)
         for uid in pods.pods:
             self._changed(uid)
         pods.listeners.append(self._changed)
@@ -88,13 +87,12 @@ class Plugin:
         if facts.unit != self._unit:
             self._count_in(facts.unit)
         self.state.set_gpus(facts)
-        self.catalog.know(facts.gpus)
         self._relist()
 
     def _count_in(self, unit: Unit) -> None:
         """No pod that was given memory in the former unit is left, so kubelet need not know its ids any more."""
         self._unit = unit
-        self.catalog.count_in(unit)
+        self.state.catalog.count_in(unit)
         self.reconciler.due()
         if self._shown is not None:
             self._heed_kubelet(self._shown)
@@ -128,14 +126,10 @@ class Plugin:
         if any(not grant.sure for grant in grants) and (ended or (seen is not None and is_admitted(seen))):
             self.reconciler.due()
 
-    async def _look(self) -> None:
-        await self._pod_list.look()
-        self._relist()
-
     def _relist(self) -> None:
         if self.state.plans.facts is not None:
-            for service in self.services.values():
-                service.relist()
+            for devices in self._lists.values():
+                devices.update()
 
     def _kubelet_is(self, identity: Identity) -> None:
         """Told before each registration: another socket is a kubelet that has restarted."""
@@ -163,7 +157,7 @@ class Plugin:
 
     def _heed_kubelet(self, node: kubelets.Node) -> None:
         known = kubelets.judge(node, self._unit)
-        self.state.most, self._office.cgpu_disabled = known.most, known.cgpu_disabled
+        self.state.most, self.state.cgpu_disabled = known.most, known.cgpu_disabled
         if known.warning:
             self._events.record(
                 kind="Node", namespace="", name=self._node, uid=self._node,

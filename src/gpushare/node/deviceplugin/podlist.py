@@ -6,6 +6,7 @@ admits nothing else, so it ends after two seconds, whatever the API server does.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from gpushare.core.facts import request
@@ -23,8 +24,10 @@ logger = log.get(__name__)
 
 
 class PodList:
-    def __init__(self, api: Api, node: str, state: State) -> None:
-        self._api, self._node, self._state = api, node, state
+    """`changed` is called after the pods were listed."""
+
+    def __init__(self, api: Api, node: str, state: State, changed: Callable[[], None]) -> None:
+        self._api, self._node, self._state, self._changed = api, node, state, changed
         self._touched: set[str] = set()  # pods the watch told about since the look began: that is newer
         self._heard = asyncio.Event()
 
@@ -33,7 +36,11 @@ class PodList:
         self._touched.add(uid)
         self._heard.set()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
+        await self._refresh()
+        self._changed()
+
+    async def _refresh(self) -> None:
         end = asyncio.get_running_loop().time() + WAIT_SECONDS
         self._touched.clear()
         self._heard.clear()

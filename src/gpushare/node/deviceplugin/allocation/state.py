@@ -7,8 +7,8 @@ this; `correct` puts it right when kubelet says who really has what.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gpushare.core.facts.model import NodeFacts, PodFacts, Role, Share
-from gpushare.kubelet.unit_ids import Units
+from gpushare.core.facts.model import NodeFacts, PodFacts, Role, Share, Unit
+from gpushare.kubelet.unit_ids import Catalog, Units
 from gpushare.node.deviceplugin.allocation.plans import Gpus, Plans, size_of
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner, Table
 
@@ -23,10 +23,12 @@ class Steer(NamedTuple):
 
 
 class State:
-    def __init__(self) -> None:
+    def __init__(self, unit: Unit) -> None:
+        self.catalog = Catalog(unit)
         self.table = Table()
         self.plans = Plans(self.table)
         self.most: int | None = None  # units that a container may have with this kubelet
+        self.cgpu_disabled = False  # by a label of the node
         self.steer: Steer | None = None
         self.busy_with = ""  # the pod that got something last: kubelet admits one pod after the other
         self.doubted: set[str] = set()  # pods that got something just before kubelet restarted
@@ -40,6 +42,7 @@ class State:
     def set_gpus(self, facts: NodeFacts) -> None:
         self.plans.facts = facts
         self.table.gpus = {gpu.uuid: gpu for gpu in facts.gpus}
+        self.catalog.know(facts.gpus)
 
     def see(self, pod: PodFacts) -> None:
         """A pod of this node as it is now."""

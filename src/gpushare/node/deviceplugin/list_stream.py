@@ -1,0 +1,57 @@
+"""The list of devices that kubelet watches, for one resource: made again after each change and sent if it differs.
+
+The message itself is made in `device_list`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from gpushare.core.facts.model import Gpu
+from gpushare.kubelet.unit_ids import lowest
+from gpushare.node.deviceplugin import device_list
+from gpushare.node.deviceplugin.allocation.state import State
+
+
+class ListStream:
+    def __init__(self, state: State, *, whole: bool) -> None:
+        self._state, self._whole = state, whole
+        self._message = b""
+        self._made_of: tuple[tuple[Gpu, ...], dict[str, int], dict[str, str]] | None = None
+        self._changed = asyncio.Event()
+
+    def update(self) -> None:
+        """The state changed: makes the list again if it is made of something else now."""
+        gpus, catalog = self._state.facts.gpus, self._state.catalog
+        healthy = {gpu.uuid: self._healthy(gpu) for gpu in gpus}
+        made_of = (gpus, healthy, dict(catalog.keys))
+        if self._made_of == made_of:
+            return
+        self._made_of = made_of
+        if self._whole:
+            message = device_list.whole(gpus, healthy)
+        else:
+            message = device_list.memory(gpus, catalog.keys, healthy, catalog.numbered)
+        if message != self._message:
+            self._message = message
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """The whole list, and again after each change."""
+        while True:
+            changed = self._changed
+            yield self._message
+            await changed.wait()
+
+    def _healthy(self, gpu: Gpu) -> int:
+        """The units that are listed healthy. Of an unhealthy GPU those that somebody holds: without them the node would
+        seem to have less than its pods already use."""
+        table = self._state.table
+        everything = 1 if self._whole else (1 << gpu.total) - 1
+        if gpu.healthy:
+            return everything
+        if self._whole:
+            return int(table.is_whole(gpu.uuid))
+        unnamed = sum(grant.unnamed.get(gpu.uuid, 0) for grant in table.grants.values())
+        taken = table.taken(gpu.uuid) & everything
+        return taken | lowest(everything & ~taken, unnamed)
