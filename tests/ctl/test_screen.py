@@ -117,11 +117,13 @@ def test_while_something_is_drawn_in_place_nothing_is_said_about_waiting() -> No
     assert screen.err.getvalue() == "waiting for a\n"
 
 
-def test_a_reader_who_goes_away_is_no_error() -> None:
+def test_a_reader_who_goes_away_ends_the_answer_without_an_error() -> None:
     """`gpushare inspect | head -1`: the pipe is closed while we write."""
     program = (
-        "import sys; from gpushare.ctl.screen import Screen; s = Screen.of(sys.stdout, sys.stderr, {});"
-        "[s.say('x' * 4096 + '\\n') for _ in range(100)]"
+        "import sys; from gpushare.ctl.screen import Screen; from gpushare.ctl import streams\n"
+        "s = Screen.of(sys.stdout, sys.stderr, {})\n"
+        "try:\n    [s.say('x' * 4096 + '\\n') for _ in range(100)]\n"
+        "except streams.ReaderGone:\n    sys.exit(7)"
     )
     read, write = os.pipe()
     os.close(read)
@@ -129,7 +131,7 @@ def test_a_reader_who_goes_away_is_no_error() -> None:
         [sys.executable, "-c", program], stdout=write, stderr=subprocess.PIPE, timeout=60, check=False
     )
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (ended.returncode, ended.stderr) == (7, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

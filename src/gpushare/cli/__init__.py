@@ -3,17 +3,19 @@
 Imports only the chosen component, so that each starts fast. Nobody sees a stack trace unless they ask for it.
 """
 
-import io
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 import gpushare
 from gpushare.cli import commands, components, help, words
+from gpushare.ctl import streams
 from gpushare.obs import errors
 
 INTERRUPTED = 130
+# What a shell reports for kubectl and coreutils in `... | head -1`: SIGPIPE (13) ended them, without a word. We keep
+# ignoring that signal, as Python does, because it would also end us when a connection to the cluster breaks.
+READER_GONE = 128 + 13
 COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
@@ -42,26 +44,19 @@ def inspect_plugin(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(argv: Sequence[str] | None, run: Callable[[list[str]], int]) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
-    _open_streams()
+    streams.reopen()
     try:
         return run(given)
     except errors.UserError as error:
-        if "--debug" in given:
-            traceback.print_exc()
-        print(error.render(), file=sys.stderr)
+        trace = traceback.format_exc() if "--debug" in given else ""
+        streams.remark(sys.stderr, f"{trace}{error.render()}\n")
         return error.code
+    except streams.ReaderGone:
+        return READER_GONE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our answer has gone (`| head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED
-
-
-def _open_streams() -> None:
-    """Where a shell has closed a stream (`>&-`) Python has none: nothing comes from there, and nothing arrives."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, mode), encoding="utf-8"))
+    finally:
+        streams.finish()
 
 
 def _run(given: list[str], program: str, known: Sequence[str], page: str, *, plugin: bool) -> int:
@@ -77,21 +72,21 @@ def _run(given: list[str], program: str, known: Sequence[str], page: str, *, plu
 def _command(given: list[str], name: str, program: str, *, plugin: bool) -> int:
     page, run = COMMANDS[name]
     if "--version" in given:
-        print(gpushare.__version__)
+        streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0
     if "-h" in given or "--help" in given:
-        print(page.format(program=program))
+        streams.write(sys.stdout, page.format(program=program) + "\n")
         return 0
     return run(given, program, plugin)
 
 
 def _no_command(given: Sequence[str], program: str, page: str) -> int:
     if "--version" in given:
-        print(gpushare.__version__)
+        streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0
     known = (*words.OF_EVERY_COMMAND, *words.SWITCHES)
     for word in given:
         if word.startswith("-") and words.name(word) not in known:
             raise words.unknown_option(word, program, [[name] for name in known])
-    print(page)
+    streams.write(sys.stdout, f"{page}\n")
     return 0 if "-h" in given or "--help" in given else errors.BAD_INPUT

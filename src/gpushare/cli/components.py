@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpushare.cli.words import Parser, unknown
+from gpushare.ctl import streams
 from gpushare.obs import errors
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def device_plugin(words: list[str], program: str, plugin: bool) -> int:
     given = parser.parse(doubled)
     if given.ignored:
         flags = ", ".join(f"--{_flag(word)}" for word in doubled if _flag(word) in original)
-        print(IGNORED.format(flags=flags), file=sys.stderr)
+        streams.remark(sys.stderr, IGNORED.format(flags=flags) + "\n")
     if given.visible_devices not in VISIBLE:
         raise unknown("GPU notation", given.visible_devices, VISIBLE, "--visible-devices {}")
     return _run_node(given, "plugin", given.visible_devices, given.unhealthy_configmap)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Final, TextIO
 
-from gpushare.obs.errors import UserError
+from gpushare.ctl import streams
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 COLORS: Final = (AUTO, ALWAYS, NEVER)
@@ -67,28 +67,17 @@ class Screen:
         return before != (self.width, self.height)
 
     def say(self, text: str) -> None:
-        """The answer, on stdout. A reader who has gone away (`| head`) is no fault."""
-        try:
-            self.out.write(text if self.utf8 else text.encode("ascii", "replace").decode())
-            self.out.flush()
-        except OSError as error:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.out.fileno())  # Python flushes stdout once more at its end
-            os.close(nowhere)
-            if not isinstance(error, BrokenPipeError):
-                why = (error.strerror or str(error)).lower()
-                raise UserError("the answer cannot be written to stdout", why, "another place for it") from None
+        """The answer, on stdout."""
+        streams.write(self.out, text if self.utf8 else text.encode("ascii", "replace").decode())
 
     def note(self, text: str) -> None:
         """What belongs to the answer but is not part of it, on stderr."""
-        self.err.write(f"note: {text}\n")
-        self.err.flush()
+        streams.remark(self.err, f"note: {text}\n")
 
     def waiting(self, text: str) -> None:
         """What is being waited for, on stderr."""
         if not self.quiet:
-            self.err.write(f"{text}\n")
-            self.err.flush()
+            streams.remark(self.err, f"{text}\n")
 
     def dim(self, text: str) -> str:
         return f"{_DIM}{text}{_PLAIN}" if self.color else text

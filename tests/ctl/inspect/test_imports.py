@@ -1,15 +1,12 @@
 """As kubectl's plugin `gpushare inspect` must start at once: what it does not need is not loaded."""
 
-import json
-import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.ctl import worlds
+from tests.ctl import fake_kubectl, worlds
 
 HEAVY = {"aiohttp", "asyncio", "dataclasses", "email", "http", "prometheus_client", "socket", "ssl", "yaml"}
 
@@ -34,15 +31,10 @@ def test_through_kubectl_only_what_is_needed_is_imported(
     tmp_path: Path, terminal: bool, details: bool, output: str
 ) -> None:
     nodes, pods = worlds.documented()
-    (tmp_path / "nodes").write_text(json.dumps({"items": nodes}))
-    (tmp_path / "configmaps").write_text("{}")
-    (tmp_path / "pods").write_text(json.dumps({"items": pods}))
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(f'#!/bin/sh\nexec cat "{tmp_path}/${{3##*/}}"\n')
-    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
+    answers = {"nodes": {"items": nodes}, "pods": {"items": pods}, "configmaps": {}}
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(terminal=terminal, details=details, output=output)],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env=fake_kubectl.install(tmp_path, answers),
         capture_output=True,
         timeout=60,
         check=True,

@@ -1,14 +1,13 @@
 """As kubectl's plugin `gpushare why` must start at once: what it does not need is not loaded."""
 
 import json
-import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.ctl import fake_kubectl
 from tests.ctl.why.cluster import world
 
 HEAVY = {"aiohttp", "asyncio", "dataclasses", "email", "http", "prometheus_client", "socket", "ssl"}
@@ -35,16 +34,12 @@ def test_through_kubectl_only_what_is_needed_is_imported(
     tmp_path: Path, options: dict[str, str], needs_yaml: bool
 ) -> None:
     cluster = world({"pods": [{"name": "llm", "containers": {"main": 7000}}]})
-    for name in ("nodes", "pods", "configmaps", "events", "llm"):
-        path = "/api/v1/namespaces/default/pods/llm" if name == "llm" else f"/api/v1/{name}?fieldSelector=x"
-        (tmp_path / name).write_text(json.dumps(json.loads(cluster.get(path))))
-    kubectl = tmp_path / "kubectl"
-    draft = '[ "$1" = create ] && exec cat'
-    kubectl.write_text(f'#!/bin/sh\n{draft}\nasked="${{3##*/}}"\nexec cat "{tmp_path}/${{asked%%\\?*}}"\n')
-    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
+    paths = {name: f"/api/v1/{name}?fieldSelector=x" for name in ("nodes", "pods", "configmaps", "events")}
+    paths["llm"] = "/api/v1/namespaces/default/pods/llm"
+    answers = {name: json.loads(cluster.get(path)) for name, path in paths.items()}
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(options=options)],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env=fake_kubectl.install(tmp_path, answers),
         input=POD.encode(),
         capture_output=True,
         timeout=60,
