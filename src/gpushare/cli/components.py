@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpushare.cli.words import Parser, unknown
+from gpushare.core.facts import policies
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -36,7 +37,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     parser = Parser(program)
     parser.add_argument("--port", nargs="+", default=["12345"])
     parser.add_argument("--listen", default="127.0.0.1")
-    parser.add_argument("--policy", default="binpack")
+    parser.add_argument("--policy", default=policies.DEFAULT)
     parser.add_argument("--memory-unit")
     parser.add_argument("--patience", default="10m")
     parser.add_argument("--tls-cert")
@@ -47,14 +48,13 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
 
     import asyncio
 
-    from gpushare.core.facts.request import POLICY_NAMES
     from gpushare.extender import app, listen
     from gpushare.kube.auth import login
     from gpushare.obs import log
 
     log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
-    if given.policy not in POLICY_NAMES:
-        raise unknown("policy", given.policy, POLICY_NAMES, "--policy {}")
+    if given.policy not in policies.POLICIES:
+        raise unknown("policy", given.policy, tuple(policies.POLICIES), "--policy {}")
     if given.memory_unit not in (None, *UNITS):
         raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
     patience = _seconds(given.patience)

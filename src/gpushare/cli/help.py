@@ -5,6 +5,8 @@
 
 from typing import Final
 
+from gpushare.core.facts import policies
+
 ALL: Final = """\
 usage: gpushare COMMAND [options]        share GPUs on Kubernetes by GPU memory
 Look and try
@@ -71,15 +73,17 @@ Examples
   gpushare demo --once && echo all checks ok
 Exit codes: 0 done, 1 a check failed, 2 bad input, 130 Ctrl-C"""
 
-EXTENDER: Final = """\
+_POLICIES = "\n".join(f"{'':24}{policy.name}: {policy.help}" for policy in policies.POLICIES.values())
+
+EXTENDER: Final = f"""\
 usage: gpushare extender [options]
 Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
 calls for pods that ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
   --port N [N ...]      where to listen (default 12345); PORT in the environment
                         wins
   --listen ADDRESS      default 127.0.0.1; anything else should have TLS
-  --policy NAME         binpack (default) or spread; pods override it with the
-                        annotation gpushare.io/policy
+  --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
+{_POLICIES}
   --memory-unit UNIT    MiB or GiB: what pods mean that do not say it
                         (default: such pods may go to nodes of either)
   --patience TIME       for a pod that waits longer, GPUs are kept (default 10m;

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, Request, Role, Share
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -56,7 +57,7 @@ def test_a_greedy_answer_is_what_the_plan_leaves_free(case: tuple[Request, Room]
     if task is None or task.inits or request.one_share or task.cannot_fit(found, budget):
         return
     left, places = (
-        task.greedy(found, budget, falls=policy == gpu_choice.SPREAD),
+        task.greedy(found, budget, emptiest_first=policies.POLICIES[policy].emptiest_first),
         gpu_choice.plan(request, found, policy),
     )
     if left is not None:
@@ -175,7 +176,7 @@ def test_a_pod_of_thousands_of_containers_is_answered(pin: Pin, role: Role, cont
     """It may be made to break us, and must not: whatever the answer, there is one."""
     shares = (Share("main", 0, Role.APP, 1), *(Share(f"c{i}", i, role, 1) for i in range(1, containers)))
     node = NodeFacts("a", "MiB", pin, (Gpu(0, "GPU-0", 8000), Gpu(1, "GPU-1", 8000)))
-    places = gpu_choice.plan(Request(shares, pin), Room.of(node, [0, 0]), gpu_choice.BINPACK)
+    places = gpu_choice.plan(Request(shares, pin), Room.of(node, [0, 0]), policies.BINPACK.name)
     assert places is None or len(places) == containers
     if containers == 190 and role is Role.APP:
         assert places is not None

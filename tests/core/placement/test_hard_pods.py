@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from gpushare.core.explain import verdict
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
@@ -164,7 +165,7 @@ def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
 def _fits(ledger: Ledger, node: str, claim: Request) -> bool:
     room = ledger.nodes[node].room
     assert room is not None
-    return gpu_choice.plan(claim, room, gpu_choice.BINPACK) is not None
+    return gpu_choice.plan(claim, room, policies.BINPACK.name) is not None
 
 
 def test_a_pod_that_is_too_hard_is_told_so() -> None:

@@ -17,7 +17,7 @@ _REFUSALS = (
     request.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, request.UNKNOWN_POLICY, request.UNKNOWN_UNIT,
 )  # fmt: skip
 _PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # of a template, once that is escaped
-_VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+"}
+_VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+"}
 _NUMBER = r"\d+"
 _NODES = re.compile(r"\d+/\d+ nodes are available: (?P<reasons>.*?)\.(?: |$)")
 _BY_TOTALS = tuple(f"Insufficient {resource}" for resource in (names.GPU_MEM, names.GPU_COUNT))

@@ -23,6 +23,7 @@ from gpushare.core.explain.report import (
     Spot,
     Way,
 )
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import EVERY_GPU_WHOLLY, Holding, NodeState, State
@@ -49,7 +50,7 @@ def explain(
     *,
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
-    policy: str = gpu_choice.BINPACK,
+    policy: str = policies.DEFAULT,
 ) -> Explanation:
     """All there is to say about a pod, the closest node first.
 
@@ -67,7 +68,7 @@ def explaining(
     *,
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
-    policy: str = gpu_choice.BINPACK,
+    policy: str = policies.DEFAULT,
     looks: int = cost.UNHURRIED_LOOKS,
 ) -> Steps[Explanation]:
     """The same in short steps, for those who have other things to do between them. `looks`: what one may cost."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from gpushare.core.explain.report import Holder, Way
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import Holding, NodeState, State
@@ -157,7 +158,7 @@ def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | Non
     request, room = pod.request, state.room_for(pod, gone)
     if room is None or not isinstance(request, Request) or not request.one_share:
         return None
-    places = gpu_choice.plan(request, room, gpu_choice.BINPACK)
+    places = gpu_choice.plan(request, room, policies.DEFAULT)
     return None if places is None else places[0][0]
 
 

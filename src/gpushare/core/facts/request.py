@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpushare.core.facts import names, objects, units
+from gpushare.core.facts import names, objects, policies, units
 from gpushare.core.facts.model import Pin, PodFacts, Refusal, Request, Role, Rules, Share, Unit
 
 NOT_MEMORY = "{resource} counts {unit}, not bytes"
 NOT_WHOLE = "{resource} is not a whole number"
 NOT_DIVISIBLE = "{units} {unit} cannot be split evenly over {gpus} GPUs"
 BOTH_LIMITS = f"{names.GPU_MEM} and {names.GPU_COUNT} on one container"
-UNKNOWN_POLICY = f"{names.POLICY} is not binpack or spread"
+UNKNOWN_POLICY = f"{names.POLICY} is not {{policies}}"
 UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
 
-POLICY_NAMES = ("binpack", "spread")
 MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
 FINISHED = ("Succeeded", "Failed")
 MOST_CONDITIONS, MOST_VALUES, MOST_TEXT = 32, 256, 16_384  # of what keeps a pod to some nodes
@@ -112,8 +111,9 @@ def _wishes(metadata: objects.Metadata, default_unit: Unit | None) -> _Wishes | 
     if isinstance(unit, Refusal):
         return unit
     policy = annotations.get(names.POLICY)
-    if policy is not None and policy not in POLICY_NAMES:
-        return Refusal("UnknownPolicy", UNKNOWN_POLICY, forever=True, detail=f"it says {_quoted(policy)}.")
+    if policy is not None and policy not in policies.POLICIES:
+        message = UNKNOWN_POLICY.format(policies=" or ".join(policies.POLICIES))
+        return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {_quoted(policy)}.")
     split = _split(annotations, metadata.labels or {})
     return split if isinstance(split, Refusal) else _Wishes(unit, policy, split)
 

@@ -14,6 +14,7 @@ from collections.abc import Set
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
 from gpushare.core.ledger.questions import Questions
 from gpushare.core.ledger.state import Holding, Kept, NodeState, State
@@ -272,7 +273,7 @@ class Ledger(Questions):
         if room is None:
             return NO_SHARED_GPU
         # A long search may give up in one order and not in the other; that there is room was found by binpack.
-        places = gpu_choice.plan(pod.request, room, policy) or gpu_choice.plan(pod.request, room, gpu_choice.BINPACK)
+        places = gpu_choice.plan(pod.request, room, policy) or gpu_choice.plan(pod.request, room, policies.DEFAULT)
         return question.too_hard if places is None else places
 
     def _is_decided(self, uid: str) -> bool:

@@ -9,6 +9,7 @@ here, and calls `index` whenever a node has changed.
 from collections.abc import Collection, Iterator, Sequence
 
 from gpushare.core.facts.model import Pin, PodFacts, Refusal, Request, Role, Unit
+from gpushare.core.facts.policies import IMPOSSIBLE
 from gpushare.core.ledger.answers import Answers, Shapes
 from gpushare.core.ledger.state import NodeState
 from gpushare.core.placement import cost
@@ -16,7 +17,6 @@ from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
 
 SUM_BITS = 32  # the free units of a whole node fit below that
-IMPOSSIBLE = 1 << 62
 
 Lane = tuple[Pin | None, Unit | None]
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.annotations.pod_gpus import Charges
-from gpushare.core.facts import names, units
+from gpushare.core.facts import names, policies, units
 from gpushare.core.facts.model import Data, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share, Unit
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -317,7 +317,7 @@ class NodeState:
         for without in (ending, ending | lower):
             after = self.effective(without)
             later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
-            places = gpu_choice.plan(pod.request, Room.of(facts, later), gpu_choice.BINPACK, Budget(PLEDGE_LOOKS))
+            places = gpu_choice.plan(pod.request, Room.of(facts, later), policies.DEFAULT, Budget(PLEDGE_LOOKS))
             if places is not None:
                 return gpu_choice.charges(pod.request.shares, facts.gpus, places)
         return ()

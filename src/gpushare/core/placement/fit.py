@@ -6,6 +6,7 @@ strings, so they name the request, never the node.
 """
 
 from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
@@ -93,7 +94,7 @@ class Question:
             # Of GPUs with as much left another may be taken than by a plan: for many containers that is near enough.
             # An init container may cost more than those that stay.
             if task is not None and len(task.pieces) > FEW_PIECES and not task.inits:
-                left = task.greedy(room, budget, falls=policy == gpu_choice.SPREAD)
+                left = task.greedy(room, budget, emptiest_first=POLICIES[policy].emptiest_first)
                 if left is not None:
                     return left
         except TooHard:

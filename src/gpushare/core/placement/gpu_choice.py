@@ -7,13 +7,12 @@ serves all shapes, on the GPUs in the policy's order.
 from collections.abc import Sequence
 
 from gpushare.core.facts.model import Gpu, Pin, Places, Request, Role, Share
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
 from gpushare.core.placement.search import Piece, Search, Task
 
-BINPACK = "binpack"
-SPREAD = "spread"
 MOST_SHARES = 200  # of one pod; the search goes one call deeper for each, and a pod may be made to cost time
 
 
@@ -21,9 +20,9 @@ def fits(task: Task, room: Room, budget: Budget) -> bool:
     """Whether there is a plan at all; else TooHard. Which one is only found out by a search."""
     if task.cannot_fit(room, budget):
         return False
-    if task.leaves_alike and task.greedy(room, budget, falls=False) is not None:
+    if task.leaves_alike and task.greedy(room, budget, emptiest_first=False) is not None:
         return True
-    return Search(task, room, budget, falls=False).run() is not None
+    return Search(task, room, budget, emptiest_first=False).run() is not None
 
 
 def plan(request: Request, room: Room, policy: str, budget: Budget | None = None) -> Places | None:
@@ -44,7 +43,7 @@ def search(request: Request, room: Room, policy: str, budget: Budget, task: Task
     task = task or task_of(request, room.facts.pin)
     if task is None or task.cannot_fit(room, budget):
         return None
-    return Search(task, room, budget, falls=policy == SPREAD).run()
+    return Search(task, room, budget, emptiest_first=POLICIES[policy].emptiest_first).run()
 
 
 def task_of(request: Request, pin: Pin) -> Task | None:
@@ -116,15 +115,15 @@ def _pool_piece(shares: Sequence[Share], pool: tuple[int, ...], whole: bool) -> 
 
 
 def _best_gpu(units: int, room: Room, policy: str) -> int | None:
-    best, best_rank = None, None
+    best, best_rank, emptiest_first = None, None, POLICIES[policy].emptiest_first
     for position, (gpu, free) in enumerate(zip(room.facts.gpus, room.free, strict=True)):
         if free >= units and gpu.healthy:
-            rank = _rank(policy, free, room.empty[position])
+            rank = _rank(emptiest_first, free, room.empty[position])
             if best_rank is None or rank < best_rank:
                 best, best_rank = position, rank
     return best
 
 
-def _rank(policy: str, free: int, empty: bool) -> tuple[int, bool]:
+def _rank(emptiest_first: bool, free: int, empty: bool) -> tuple[int, bool]:
     """Smaller is better. Between GPUs with as much free, one in use goes first: it leaves a whole one to others."""
-    return (-free, not empty) if policy == SPREAD else (free, empty)
+    return (-free, not empty) if emptiest_first else (free, empty)

@@ -69,17 +69,17 @@ class Task:
                 return True
         return False
 
-    def greedy(self, room: Room, budget: Budget, *, falls: bool) -> int | None:
+    def greedy(self, room: Room, budget: Budget, *, emptiest_first: bool) -> int | None:
         """What the GPUs that the pod gets keep free together, if putting each piece on the next best GPU places them
-        all: the fullest one or, if `falls`, the emptiest. None says nothing: there may be another way."""
+        all: the fullest one or, if `emptiest_first`, the emptiest. None says nothing: there may be another way."""
         budget.spend(2 * (len(self.pieces) + len(room.rising)))
         # Twice what is left, and one more on GPUs that the pod has got nothing on.
         left = [2 * free + 1 for free in room.rising]
         unused = self._unused(room)
-        for total in unused[len(unused) - self.whole_gpus :] if falls else unused[: self.whole_gpus]:
+        for total in unused[len(unused) - self.whole_gpus :] if emptiest_first else unused[: self.whole_gpus]:
             del left[bisect_left(left, 2 * total + 1)]
         for piece in self.pieces[self.whole_pieces :]:
-            first = len(left) - piece.gpus if falls else bisect_left(left, 2 * piece.each)
+            first = len(left) - piece.gpus if emptiest_first else bisect_left(left, 2 * piece.each)
             taken = left[first : first + piece.gpus] if first >= 0 else []
             if len(taken) < piece.gpus or taken[0] < 2 * piece.each:
                 return None
@@ -122,7 +122,7 @@ def _counts(memory: Sequence[Piece]) -> list[tuple[int, int]]:
 class Search:
     """One depth-first search; `left` is what remains of each GPU on the way down, -1 of a sick one."""
 
-    def __init__(self, task: Task, room: Room, budget: Budget, *, falls: bool) -> None:
+    def __init__(self, task: Task, room: Room, budget: Budget, *, emptiest_first: bool) -> None:
         self.task = task
         self.shares, self.pieces = task.shares, task.pieces
         self.gpus = room.facts.gpus
@@ -132,8 +132,8 @@ class Search:
         self.healthy = [position for position, left in enumerate(self.left) if left >= 0]
         self.places: list[tuple[int, ...]] = [()] * len(self.shares)
         # Of an order key the highest part is what is left, or by how much that is less than the most there can be.
-        self.falls = falls
-        self.ties = [((empty is not self.falls) << (GPU_BITS + 1)) + gpu for gpu, empty in enumerate(self.empty)]
+        self.emptiest_first = emptiest_first
+        self.ties = [((empty is not emptiest_first) << (GPU_BITS + 1)) + gpu for gpu, empty in enumerate(self.empty)]
         self.budget, self.looks = budget, 0
         self.allowed = min(cost.SEARCH_LOOKS, budget.left)
         self.dead_ends: set[tuple[int, ...]] = set()
@@ -210,9 +210,9 @@ class Search:
             able = [gpu for gpu in self.healthy if self.empty[gpu] and left[gpu] == self.gpus[gpu].total]
         else:
             able = [gpu for gpu in self.healthy if left[gpu] >= piece.each]
-        most, falls, before = 1 << 30 if self.falls else 0, self.falls, self.untouched
+        most, emptiest_first, before = 1 << 30 if self.emptiest_first else 0, self.emptiest_first, self.untouched
         # Of two that are alike the pod's own goes first or, where it is to be spread, last: never mind their numbers.
-        own = [((left[gpu] == before[gpu]) is not falls) << GPU_BITS for gpu in able]
+        own = [((left[gpu] == before[gpu]) is not emptiest_first) << GPU_BITS for gpu in able]
         keys = [(abs(most - left[gpu]) << (GPU_BITS + 2)) + ties[gpu] + tie for gpu, tie in zip(able, own, strict=True)]
         keys.sort()
         return [key & ((1 << GPU_BITS) - 1) for key in keys]
@@ -263,7 +263,7 @@ class Search:
         for gpu in self.healthy:
             need = beside[gpu] + self._amount(share, gpu)
             if need <= self.untouched[gpu] and (self.empty[gpu] or not share.whole):
-                left = -self.left[gpu] if self.falls else self.left[gpu]
+                left = -self.left[gpu] if self.emptiest_first else self.left[gpu]
                 found.append((max(need - held[gpu], 0), left, self.ties[gpu], need))
         if len(found) < share.gpus:
             return ()

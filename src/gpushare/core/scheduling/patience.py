@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpushare.core.explain.report import KeptView
-from gpushare.core.facts import names
+from gpushare.core.facts import names, policies
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Request, Role
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import Kept, NodeState, State
@@ -291,7 +291,7 @@ def _on(
         if emptied is not None:
             then[emptied] = promised[emptied]
         budget.left -= 4 * cost.NODE_LOOKS
-        places = gpu_choice.plan(request, Room.of(facts, then), gpu_choice.BINPACK, budget)
+        places = gpu_choice.plan(request, Room.of(facts, then), policies.DEFAULT, budget)
         if places is not None:
             charges = gpu_choice.charges(request.shares, facts.gpus, places)
             return _short(facts, charges, taken), _keys(facts, places)

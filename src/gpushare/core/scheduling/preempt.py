@@ -7,6 +7,7 @@ is kept, and as few as possible of lower priority are added until a plan exists.
 from bisect import bisect_left
 from collections.abc import Collection
 
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.state import NodeState, State
 from gpushare.core.placement import cost, gpu_choice
@@ -57,4 +58,4 @@ def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str], budget: Bu
         return False
     budget.left -= len(state.used) + len(gone)
     room = state.room_for(pod, gone)
-    return room is not None and gpu_choice.plan(request, room, gpu_choice.BINPACK, budget) is not None
+    return room is not None and gpu_choice.plan(request, room, policies.DEFAULT, budget) is not None

@@ -1,19 +1,19 @@
 """Which of the nodes that fit is best, by named policy.
 
-Pure. `binpack` prefers the node where the chosen GPU keeps the least free, then the fuller node: small pieces go where
-they fit tightly and whole GPUs stay whole. `spread` is the opposite.
+Pure. `facts.policies` has the policies. `binpack` prefers the node where the chosen GPU keeps the least free, then the
+node with the least free: small requests go where they fit tightly, and whole GPUs stay whole. `spread` is the opposite.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import repeat
 
 from gpushare.core.facts.model import PodFacts, Request, Role
+from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES
 from gpushare.core.ledger.answers import PICTURES, Answers
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.questions import IMPOSSIBLE, SUM_BITS
-from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.ledger.questions import SUM_BITS
+from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
@@ -67,9 +67,7 @@ def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], poli
     """One number per node: what its chosen GPU has free, then the node."""
     least = request.shares[0].units << SUM_BITS
     spots = map(ledger.spots.get((request.pin, request.unit), {}).get, among, repeat(NOWHERE))
-    if policy == gpu_choice.SPREAD:
-        return [-spot[-2] if spot[-2] >= least else IMPOSSIBLE for spot in spots]
-    return [spot[bisect_left(spot, least)] for spot in spots]
+    return POLICIES[policy].node_keys(spots, least)
 
 
 def _planned_keys(
@@ -110,5 +108,5 @@ def _planned_rank(question: Question, room: Room, policy: str, budget: Budget) -
     left = question.left_after(room, policy, budget)
     if left is None:
         return None
-    key = (left << SUM_BITS) + room.sum_free
-    return -key if policy == gpu_choice.SPREAD else key
+    node = ((left << SUM_BITS) + room.sum_free, IMPOSSIBLE)
+    return POLICIES[policy].node_keys((node,), 0)[0]

@@ -15,6 +15,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Request, Role, Rules, Shape
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost, gpu_choice
@@ -249,7 +250,7 @@ class Waiting:
         question, pod = entry.question, entry.pod
         if question.off_limits(room.facts) is not None or ledger.puts_off(question.request, node, pod.uid, budget):
             return False
-        places = question.places(room, gpu_choice.BINPACK, budget)
+        places = question.places(room, policies.DEFAULT, budget)
         if places is None:
             return False
         entry.taken = ()

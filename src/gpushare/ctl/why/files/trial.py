@@ -11,10 +11,9 @@ import msgspec
 
 from gpushare.core.explain import report, verdict
 from gpushare.core.explain.report import Explanation, Replicas, Way
-from gpushare.core.facts import intree, request
+from gpushare.core.facts import intree, policies, request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.facts.objects import Toleration
-from gpushare.core.placement import gpu_choice
 from gpushare.core.scheduling import ranking
 from gpushare.ctl.why import judgement, pod_details
 from gpushare.ctl.why.files.manifests import Item
@@ -85,7 +84,7 @@ class Drafts:
         ledger = self._world.ledger
         candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
         assert isinstance(facts.request, Request)
-        policy = facts.request.policy or gpu_choice.BINPACK
+        policy = facts.request.policy or policies.DEFAULT
         fits = ledger.fitting(facts.request, facts, candidates)
         best = ranking.best(ledger, facts.request, facts, fits, policy)
         if not best:

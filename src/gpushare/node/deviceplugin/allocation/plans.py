@@ -9,6 +9,7 @@ afterwards (`correct`).
 from collections.abc import Callable, Iterable, Mapping
 
 from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import policies
 from gpushare.core.facts.model import Data, NodeFacts, Pin, Places, PodFacts, Request, Share
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.room import Room
@@ -200,5 +201,5 @@ class Plans:
         if facts is None:
             return None
         taken = [min(used(gpu.uuid) + pledged.get(gpu.uuid, 0), gpu.total) for gpu in facts.gpus]
-        places = gpu_choice.plan(Request(shares, Pin.PLUGIN), Room.of(facts, taken), gpu_choice.BINPACK)
+        places = gpu_choice.plan(Request(shares, Pin.PLUGIN), Room.of(facts, taken), policies.DEFAULT)
         return None if places is None else [tuple([facts.gpus[at].uuid for at in chosen]) for chosen in places]

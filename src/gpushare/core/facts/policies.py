@@ -1,0 +1,42 @@
+"""Policies: which GPU and which node a request prefers, by name.
+
+A policy is one entry of `POLICIES`. Request parsing, the command line, its help, the choice of GPUs and the ranking of
+nodes all read this table: to add a policy, add an entry and its tests.
+
+Ranking compares thousands of nodes, so a node is a tuple of numbers here: one per healthy GPU in rising order, then
+`IMPOSSIBLE`. The high bits of a number are the GPU's free units, the low bits the node's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+IMPOSSIBLE = 1 << 62  # the key of a node without room: larger than any other
+
+NodeKeys = Callable[[Iterable[tuple[int, ...]], int], list[int]]
+
+
+class Policy(NamedTuple):
+    """What decides between GPUs, and between nodes, that all have room."""
+
+    name: str
+    help: str  # what it prefers, for --help
+    emptiest_first: bool  # the order of GPUs with room: the emptiest first, or the fullest first
+    node_keys: NodeKeys  # one key per node, given the least number of a GPU with room: the smallest is best
+
+
+def _fullest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
+    """The GPU with the least free that has room, then the node with the least free."""
+    return [node[bisect_left(node, least)] for node in nodes]
+
+
+def _emptiest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
+    """The GPU with the most free, then the node with the most free."""
+    return [-node[-2] if node[-2] >= least else IMPOSSIBLE for node in nodes]
+
+
+BINPACK = Policy("binpack", "the fullest GPU and node that have room", False, _fullest)
+SPREAD = Policy("spread", "the emptiest GPU and node", True, _emptiest)
+
+DEFAULT = BINPACK.name
+POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD)}
