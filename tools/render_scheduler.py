@@ -61,19 +61,19 @@ PRIORITIES = {
     "EvenPodsSpreadPriority": 2,
 }
 WHY = {
-    "priorities": "all that kube-scheduler has by default, but for LeastRequestedPriority: with that one, and without "
-    "this list, 1.22 does not start if its verbosity is 2 or more (kubernetes#105202)",
-    "kubeconfig": "where kubeadm puts it; with a configuration file the scheduler ignores the flag --kubeconfig",
-    "percentageOfNodesToScore": "else only some nodes are offered, and a pod waits although a node that was not "
-    "offered has room on one GPU",
-    "filterVerb": "the best node alone, so that none need be scored; where other extenders or the scheduler's own "
-    "scores shall have a say: filter",
-    "weight": "with filter: in-tree scores add up to 1,400 and ours to 100 times the weight, so that ours decide",
-    "httpTimeout": "the extender answers a binding within 4 s, even if only that it is still under way",
+    "priorities": "all default priorities of kube-scheduler except LeastRequestedPriority: with it, or without this "
+    "list, 1.22 does not start if its verbosity is 2 or more (kubernetes#105202)",
+    "kubeconfig": "the path that kubeadm uses; with a configuration file the scheduler ignores the flag --kubeconfig",
+    "percentageOfNodesToScore": "with less, only some nodes are offered, and a pod may wait although another node has "
+    "room on one GPU",
+    "filterVerb": "choose answers the best node alone, so nothing has to be scored; if other extenders or the "
+    "scheduler's own scores shall count too, write filter",
+    "weight": "only for filter: in-tree scores add up to 1,400 and ours to 100 times the weight, so ours decide",
+    "httpTimeout": "the extender answers a binding within 4 s, even if the answer is only that it is still in progress",
     "nodeCacheCapable": "send names of nodes, not whole nodes",
-    "ignorable": "true would bind pods without a GPU while the extender is away",
+    "ignorable": "with true, pods would be bound without a GPU while the extender is away",
     "ignoredByScheduler": "the scheduler compares the node's total itself, and asks only where that fits",
-    "serverName": "what the certificate is for, whatever address urlPrefix has",
+    "serverName": "the name in the certificate, whatever address urlPrefix has",
 }
 TLS_WHY = {
     "urlPrefix": "where kube-proxy runs with ipvs or nftables, write this machine's own address instead of 127.0.0.1"
