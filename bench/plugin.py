@@ -26,6 +26,7 @@ from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.kubelet.device_manager import DeviceManager
 from gpushare.devcluster.kubelet.sockets import KubeletSockets, Remote
+from gpushare.kubelet import paths
 
 NODE = "gpu-a"
 GPUS, TOTAL, ASKED = 8, 24_576, 20_000
@@ -68,13 +69,13 @@ async def _measure() -> list[Result]:
 @contextlib.asynccontextmanager
 async def _node(folder: Path) -> AsyncIterator[tuple[ApiServer, DeviceManager, int, float]]:
     """A node whose device plugin has registered, and how many CPU seconds that took."""
-    (folder / "device-plugins").mkdir()
-    (folder / "pod-resources").mkdir()
+    (folder / paths.DEVICE_PLUGINS).mkdir()
+    (folder / paths.POD_RESOURCES).parent.mkdir()
     async with ApiServer(audit=False) as server:
         server.load([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}])
         manager = DeviceManager(lambda: [pod["metadata"]["uid"] for pod in _pods(server)], random.Random(1))
-        resources = folder / "pod-resources" / "kubelet.sock"
-        sockets = KubeletSockets(manager, folder / "device-plugins", resources, lambda: _pods(server))
+        resources = folder / paths.POD_RESOURCES
+        sockets = KubeletSockets(manager, folder / paths.DEVICE_PLUGINS, resources, lambda: _pods(server))
         config = server.write_kubeconfig(folder / "kubeconfig")
         uuids = [f"GPU-{i:08x}" for i in range(GPUS)]
         async with sockets, started(config, NODE, "plugin", str(folder), str(TOTAL), *uuids) as child:

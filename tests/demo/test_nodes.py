@@ -189,13 +189,12 @@ def test_else_they_are_in_a_shorter_one_that_is_removed_as_well(tmp_path: Path) 
 
 
 def test_no_socket_of_kubelet_or_plugin_has_a_longer_name() -> None:
-    from gpushare.devcluster.kubelet import deviceplugins
+    from gpushare.kubelet import paths
     from gpushare.node.deviceplugin import plugin
 
-    ours = [f"{plugin.FOLDER}/{name}" for name in plugin.SOCKETS.values()]
-    kubelets = [f"{deviceplugins.PLUGINS}/kubelet.sock", deviceplugins.POD_RESOURCES]
-    assert max(ours + kubelets, key=len) == nodes.LONGEST_SOCKET
-    assert (deviceplugins.PLUGINS, deviceplugins.POD_RESOURCES) == (plugin.FOLDER, plugin.POD_RESOURCES)
+    sockets = [paths.KUBELET_SOCKET, *plugin.SOCKETS.values()]
+    names = [*(f"{paths.DEVICE_PLUGINS}/{name}" for name in sockets), paths.POD_RESOURCES]
+    assert max(names, key=len) == nodes.LONGEST_SOCKET
 
 
 async def test_each_line_of_the_log_says_of_which_node_it_is(folder: Path) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import gpushare
-from gpushare.node.deviceplugin import kubelet_info, plugin
+from gpushare.kubelet import paths
 from tests.support import manifests
 
 RIGHTS, WORKLOAD = "device-plugin-rbac.yaml", "device-plugin-ds.yaml"
 ACCOUNT, NAME = "gpushare-device-plugin", "gpushare-device-plugin-ds"
-FOLDERS = (plugin.FOLDER, Path(plugin.POD_RESOURCES).parent)
+FOLDERS = (paths.DEVICE_PLUGINS, Path(paths.POD_RESOURCES).parent)
 LABELS = {"app": "gpushare", "component": ACCOUNT}
 OF_POD = ("hostNetwork", "nodeSelector", "priorityClassName", "securityContext", "tolerations")
 OF_CONTAINER = ("image", "imagePullPolicy", "env", "ports", "livenessProbe", "readinessProbe", "securityContext")
@@ -57,11 +57,11 @@ def test_apart_from_names_and_words_it_runs_as_the_node_part_does() -> None:
 
 
 def test_kubelets_sockets_are_where_it_looks_for_them() -> None:
-    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod()["volumes"]}
-    assert {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]} == paths
-    assert set(paths.values()) == {
-        str(Path(kubelet_info.ROOT, plugin.FOLDER)),
-        str(Path(kubelet_info.ROOT, plugin.POD_RESOURCES).parent),
+    folders = {volume["name"]: volume["hostPath"]["path"] for volume in pod()["volumes"]}
+    assert {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]} == folders
+    assert set(folders.values()) == {
+        str(Path(paths.ROOT, paths.DEVICE_PLUGINS)),
+        str(Path(paths.ROOT, paths.POD_RESOURCES).parent),
     }
 
 

@@ -12,11 +12,11 @@ from gpushare.core.explain import inspected
 from gpushare.core.facts import names
 from gpushare.demo.checks import Check
 from gpushare.devcluster.apiserver.status import ApiError
-from gpushare.kubelet import podresources
+from gpushare.kubelet import paths, podresources
 from gpushare.kubelet.podresources import NoAnswer
 from gpushare.kubelet.unit_ids import Ids
 from gpushare.node.app import Node
-from gpushare.node.deviceplugin.plugin import POD_RESOURCES, Plugin
+from gpushare.node.deviceplugin.plugin import Plugin
 from gpushare.view.snapshot import Snapshot
 
 Container = tuple[str, str, str]  # namespace, pod, name
@@ -84,7 +84,7 @@ async def _given(node: Node, plugin: Plugin) -> dict[Container, frozenset[str]]:
     """What kubelet says: the GPUs are read from the ids of their units."""
     catalog = plugin.state.catalog
     try:
-        listed = await podresources.ask(Path(node.config.kubelet) / POD_RESOURCES)
+        listed = await podresources.ask(Path(node.config.kubelet) / paths.POD_RESOURCES)
     except NoAnswer:
         return {}
     return {

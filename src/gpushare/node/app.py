@@ -17,9 +17,9 @@ from gpushare.kube import client, failures
 from gpushare.kube.auth.login import Access
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Reflector
+from gpushare.kubelet import paths
 from gpushare.node import pinning, pods, probe, this_node
 from gpushare.node.audit.auditor import Auditor
-from gpushare.node.deviceplugin import kubelet_info
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.pinning import Asked
@@ -63,7 +63,7 @@ class Config(NamedTuple):
     port: int = 12346
     visible: "Visible" = "uuid"
     unhealthy_configmap: bool = False
-    kubelet: str = kubelet_info.ROOT
+    kubelet: str = paths.ROOT
 
 
 class Node:

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from gpushare.kubelet import paths
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
 
@@ -52,7 +53,7 @@ class Plugin:
 @contextlib.asynccontextmanager
 async def registered(plugin: Plugin, resource: str, kubelet: Path) -> AsyncIterator[None]:
     """It serves, and kubelet knows it."""
-    folder = kubelet / "device-plugins"
+    folder = kubelet / paths.DEVICE_PLUGINS
     server = grpc.aio.server()
     handlers: dict[str, Any] = {
         methods.OPTIONS: grpc.unary_unary_rpc_method_handler(plugin.options),
@@ -64,7 +65,7 @@ async def registered(plugin: Plugin, resource: str, kubelet: Path) -> AsyncItera
     await server.start()
     request = messages.RegisterRequest(version=methods.VERSION, endpoint=SOCKET, resource_name=resource)
     try:
-        async with grpc.aio.insecure_channel(f"unix:{folder / methods.KUBELET_SOCKET}") as channel:
+        async with grpc.aio.insecure_channel(f"unix:{folder / paths.KUBELET_SOCKET}") as channel:
             call: Any = channel.unary_unary(methods.path(methods.REGISTRATION, methods.REGISTER))
             await call(request.SerializeToString(), timeout=10)
         yield

@@ -13,13 +13,14 @@ from pathlib import Path
 import grpc
 
 from gpushare.core.facts import names
+from gpushare.kubelet import paths
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
 from tests.e2e.harness.cluster import NODE, ROOT, until
 from tests.e2e.harness.kubelet_world import Tenants
 from tests.support.nvml import state
 
-FOLDER = Path("/var/lib/kubelet/device-plugins")
+FOLDER = Path(paths.ROOT, paths.DEVICE_PLUGINS)
 SOCKET = "aliyungpushare.sock"
 
 
@@ -79,7 +80,7 @@ async def _allocate(request: bytes, context: object) -> bytes:
 
 async def _register() -> None:
     request = messages.RegisterRequest(version=methods.VERSION, endpoint=SOCKET, resource_name=names.GPU_MEM)
-    async with grpc.aio.insecure_channel(f"unix:{FOLDER / methods.KUBELET_SOCKET}") as channel:
+    async with grpc.aio.insecure_channel(f"unix:{FOLDER / paths.KUBELET_SOCKET}") as channel:
         call = channel.unary_unary(
             methods.path(methods.REGISTRATION, methods.REGISTER),
             request_serializer=messages.RegisterRequest.SerializeToString,

@@ -13,7 +13,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster.kubelet.device_manager import DeviceManager
 from gpushare.devcluster.kubelet.sockets import KubeletSockets
-from gpushare.kubelet import podresources
+from gpushare.kubelet import paths, podresources
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
 from gpushare.node.deviceplugin import plugin
@@ -186,7 +186,7 @@ async def test_a_kubelet_that_refuses_the_registration_is_asked_again(node: Node
 async def grumpy_kubelet(kubelet: KubeletSockets, register: Any) -> AsyncIterator[None]:
     """Serves registrations in its stead."""
     await kubelet._servers.pop().stop(None)
-    await kubelet._serve(kubelet._folder / methods.KUBELET_SOCKET, methods.REGISTRATION, methods.REGISTER, register)
+    await kubelet._serve(kubelet._folder / paths.KUBELET_SOCKET, methods.REGISTRATION, methods.REGISTER, register)
     yield
 
 

@@ -88,6 +88,11 @@ class Share(Data, frozen=True):
         """Units on each of its GPUs; 0 for whole GPUs, whose size depends on the GPU."""
         return self.units // self.gpus
 
+    @property
+    def amount(self) -> tuple[bool, int, int]:
+        """Equal for two shares that kubelet cannot tell apart by what they ask."""
+        return self.whole, self.units, self.gpus
+
 
 class Request(Data, frozen=True):
     """What a pod asks, parsed once. `shares` in the order in which kubelet starts the containers."""

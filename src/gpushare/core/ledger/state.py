@@ -327,7 +327,7 @@ class NodeState:
         an equal init container: kubelet never says which of the two got what."""
         if self.facts is None or self.facts.pin is not Pin.PLUGIN:
             return None
-        inits = {_amount(share) for share in request.shares if share.role is Role.INIT}
+        inits = {share.amount for share in request.shares if share.role is Role.INIT}
         if not self.split and not inits and all(share.gpus == 1 for share in request.shares):
             return None
         by_units, by_init = self._waiting_for_kubelet(budget)
@@ -352,7 +352,7 @@ class NodeState:
                 for share in shares:
                     by_units.setdefault(share.units, {}).setdefault(share.gpus, set()).add(uid)
                     if share.role is Role.INIT:
-                        by_init.setdefault(_amount(share), set()).add(uid)
+                        by_init.setdefault(share.amount, set()).add(uid)
             self._under_way = by_units, by_init
         return self._under_way
 
@@ -374,10 +374,6 @@ def _shares(pod: PodFacts) -> tuple[Share, ...]:
 def _shape(request: Request) -> Shares:
     pin, _, shares = request.shape
     return pin, shares
-
-
-def _amount(share: Share) -> tuple[bool, int, int]:
-    return share.whole, share.units, share.gpus
 
 
 def _published(facts: NodeFacts) -> tuple[object, ...]:

@@ -14,9 +14,8 @@ from typing import Final, Self
 from gpushare.devcluster.apiserver.status import Object
 from gpushare.devcluster.kubelet.device_manager import DeviceManager, Rejected
 from gpushare.devcluster.kubelet.sockets import KubeletSockets
+from gpushare.kubelet import paths
 
-PLUGINS: Final = "device-plugins"
-POD_RESOURCES: Final = "pod-resources/kubelet.sock"
 REPORT_SECONDS: Final = 0.05  # a real one looks every 10 seconds
 
 Report = Callable[[Mapping[str, int], Mapping[str, int]], None]  # capacity and allocatable, by resource
@@ -27,8 +26,8 @@ class DevicePlugins:
 
     def __init__(self, folder: Path, pods: Callable[[], Sequence[Object]], dice: random.Random) -> None:
         self._manager = DeviceManager(lambda: {pod["metadata"]["uid"] for pod in pods()}, dice)
-        self._sockets = KubeletSockets(self._manager, folder / PLUGINS, folder / POD_RESOURCES, pods)
-        self._folders = (folder / PLUGINS, (folder / POD_RESOURCES).parent)
+        self._sockets = KubeletSockets(self._manager, folder / paths.DEVICE_PLUGINS, folder / paths.POD_RESOURCES, pods)
+        self._folders = (folder / paths.DEVICE_PLUGINS, (folder / paths.POD_RESOURCES).parent)
         self._one_at_a_time = asyncio.Lock()  # as kubelet admits pods
 
     async def __aenter__(self) -> Self:

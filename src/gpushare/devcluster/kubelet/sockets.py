@@ -16,6 +16,7 @@ import grpc
 
 from gpushare.devcluster.apiserver.status import Object
 from gpushare.devcluster.kubelet.device_manager import DeviceManager, PluginError
+from gpushare.kubelet import paths
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.podresources_pb2 import (
@@ -98,7 +99,7 @@ class KubeletSockets:
         _clear(self._folder)
         await self._serve(self._pod_resources, methods.POD_RESOURCES, methods.LIST, self._list)
         await self._serve(
-            self._folder / methods.KUBELET_SOCKET, methods.REGISTRATION, methods.REGISTER, self._register
+            self._folder / paths.KUBELET_SOCKET, methods.REGISTRATION, methods.REGISTER, self._register
         )  # fmt: skip
         return self
 

@@ -6,7 +6,6 @@ Both sides name their methods from here and pass the messages of `deviceplugin_p
 from typing import Final
 
 VERSION: Final = "v1beta1"
-KUBELET_SOCKET: Final = "kubelet.sock"  # in the device plugin folder: where plugins register
 
 REGISTRATION: Final = "v1beta1.Registration"
 REGISTER: Final = "Register"

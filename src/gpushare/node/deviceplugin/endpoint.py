@@ -15,6 +15,7 @@ from typing import Any, Final
 import grpc
 
 from gpushare.kube.reflector import Backoff
+from gpushare.kubelet import paths
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.deviceplugin_pb2 import DevicePluginOptions, Empty, PreStartContainerResponse, RegisterRequest
 from gpushare.node.deviceplugin.service import Refused, Service
@@ -52,7 +53,7 @@ class Endpoint:
     ) -> None:
         self.registered, self.registrations = False, 0  # now, and how often
         self._resource, self._socket, self._service, self._restarted = resource, socket, service, restarted
-        self._kubelet = socket.with_name(methods.KUBELET_SOCKET)
+        self._kubelet = socket.with_name(paths.KUBELET_SOCKET)
         self._look_seconds, self._pause_seconds, self._start_seconds = look_seconds, pause_seconds, start_seconds
         self._retry = Backoff(random.random)
         self._opened, self._ended = asyncio.Event(), asyncio.Event()  # kubelet's stream

@@ -14,7 +14,6 @@ from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Data, Unit
 from gpushare.kube.client import Api
 
-ROOT: Final = "/var/lib/kubelet"
 REPORTS_UNITS: Final = (1, 36)  # kubelet, from then on
 MOST_REPORTED: Final = 50_000  # units; at 80,000 the status is refused
 CGPU_LABEL: Final = "cgpu.disable.isolation"

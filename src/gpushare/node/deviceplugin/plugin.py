@@ -17,7 +17,7 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Backoff
-from gpushare.kubelet import podresources
+from gpushare.kubelet import paths, podresources
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin import kubelet_info as kubelets
 from gpushare.node.deviceplugin.allocation.state import State
@@ -31,8 +31,6 @@ from gpushare.node.pods import NodePods
 from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
-FOLDER: Final = "device-plugins"
-POD_RESOURCES: Final = "pod-resources/kubelet.sock"
 SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
 START_SECONDS: Final = 30
 NO_LIST: Final = "kubelet's list of who has which device is not there: {path}"
@@ -53,11 +51,11 @@ class Plugin:
         api: Api,
         pods: NodePods,
         events: Recorder,
-        kubelet: Path = Path(kubelets.ROOT),
+        kubelet: Path = Path(paths.ROOT),
         visible: Visible = "uuid",
     ) -> None:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
-        self._pod_resources = kubelet / POD_RESOURCES
+        self._pod_resources = kubelet / paths.POD_RESOURCES
         self.state, self.calls = State(unit), Calls(time.monotonic)
         self._lists = {resource: ListStream(self.state, whole=resource == names.GPU_COUNT) for resource in SOCKETS}
         self._pod_list = PodList(api, node, self.state, self._relist)
@@ -72,7 +70,7 @@ class Plugin:
             for resource in SOCKETS
         }  # fmt: skip
         self.endpoints = [
-            Endpoint(resource, kubelet / FOLDER / SOCKETS[resource], service, self._kubelet_is)
+            Endpoint(resource, kubelet / paths.DEVICE_PLUGINS / SOCKETS[resource], service, self._kubelet_is)
             for resource, service in self.services.items()
         ]
         self._kubelet: Identity | None = None

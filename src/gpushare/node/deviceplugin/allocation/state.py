@@ -89,9 +89,10 @@ class State:
         the two are equal. Or one that is nobody's by now."""
         share = self.share(owner)
         unsure = [grant for grant in self.table.grants.values() if not grant.sure]
-        for kind in (_kind, _amount):
+        for same_role in (True, False):
             for grant in unsure:
-                if any(within(o.uid) and kind(self.share(o)) == kind(share) for o in grant.owners):
+                candidates = (self.share(o) for o in grant.owners if within(o.uid))
+                if any(c.amount == share.amount and (c.role is share.role or not same_role) for c in candidates):
                     return grant
         alike = (share.whole, size_of(share), share.gpus)
         return next((g for g in unsure if not g.owners and (g.whole, g.size, len(g.gpus)) == alike), None)
@@ -103,8 +104,8 @@ class State:
     def relabel(self, grant: Grant, owner: Owner) -> None:
         """A grant belongs to another container than was thought. Whom it was taken for gets the other's, or its plan:
         the two asked for the same amount, so the sums stay as they were planned. What goes together moves together."""
-        kind = _kind(self.share(owner))
-        before = next((o for o in grant.owners if _kind(self.share(o)) == kind), next(iter(grant.owners), None))
+        alike = (o for o in grant.owners if self._alike(o, owner))
+        before = next(alike, next(iter(grant.owners), None))
         if before is None or before.uid == owner.uid:
             self.table.assign(owner, grant)
             self._mark(grant)
@@ -114,10 +115,14 @@ class State:
         self._swap(before, owner)
         rest = [other for other in self.together(owner) if other != owner]
         for other in self.together(before):
-            twin = next((o for o in rest if other != before and _kind(self.share(o)) == _kind(self.share(other))), None)
+            twin = next((o for o in rest if other != before and self._alike(o, other)), None)
             if twin is not None:
                 rest.remove(twin)
                 self._swap(other, twin)
+
+    def _alike(self, one: Owner, other: Owner) -> bool:
+        """Whether two containers ask for the same and have the same role."""
+        return self.share(one).amount == self.share(other).amount and self.share(one).role is self.share(other).role
 
     def trade_plans(self, owner: Owner, gpus: frozenset[str]) -> None:
         """A container is where an equal pod should be that has nothing yet: it went in its stead, and the other way
@@ -177,11 +182,3 @@ class State:
 
 def count(units: Units) -> int:
     return sum(bits.bit_count() for bits in units.values())
-
-
-def _kind(share: Share) -> tuple[Role, bool, int, int]:
-    return share.role, share.whole, share.units, share.gpus
-
-
-def _amount(share: Share) -> tuple[bool, int, int]:
-    return share.whole, share.units, share.gpus
