@@ -6,7 +6,7 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 from collections.abc import Collection, Sequence
 
 from gpushare.core.explain import verdict
-from gpushare.core.explain.report import KeptView
+from gpushare.core.explain.report import ROOM, KeptView
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost
@@ -29,6 +29,7 @@ SEES_NONE = "it sees no GPU and counts on none"
 COUNTS_ON_ALL = "nobody knows its GPU, it counts on every one"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
 NONE_ALLOWED = "No node it may use (nodeSelector, affinity, taints) shares a GPU."
+EVEN_EMPTY = "It would not fit even if all GPUs were healthy and free: ask for less, or use several pods."
 SOME_ALLOWED = "It may use {allowed} of {nodes} GPU nodes: {message}"
 
 
@@ -162,6 +163,8 @@ def _sick(room: Room, need: int) -> str:
 
 
 def _largest(ledger: Ledger, request: Request, refused: Refusal, among: Collection[str]) -> str:
+    if refused.code in ROOM:
+        return f". {EVEN_EMPTY}"
     if refused.code != "TooLarge":
         return "."
     rooms, question = [ledger.nodes[name].room for name in among if name in ledger.nodes], Question(request)

@@ -12,6 +12,8 @@ GPUSHARE, SCHEDULER, KUBELET, API_SERVER = OWNERS = ("gpushare", "kube-scheduler
 # Codes beside those of the refusals.
 NO_REQUEST, FITS, BOUND, ENDED, KEPT_OFF = "NoRequest", "Fits", "Bound", "Ended", "KeptOff"
 NOT_ADMITTED = "NotAdmitted"
+# Codes of refusals for want of room: the node may be used, but its GPUs have too little.
+ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu", "KeptForOther")
 # How it is known what admission makes of a pod that does not exist yet: the API server was asked; gpushare's policy was
 # read; all nodes pin one way; it is not known.
 DRY_RUN, READ, BY_NODES, UNKNOWN = ADMISSIONS = ("dry-run", "read", "nodes", "unknown")

@@ -149,7 +149,7 @@ def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + STEP_NODES]
 
 
-Row = tuple[tuple[bool, bool, bool, bool, int, str], Refusal | None]
+Row = tuple[tuple[bool, bool, bool, bool, bool, int, str], Refusal | None]
 
 
 def _closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget) -> list[Row]:
@@ -164,8 +164,9 @@ def _closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Bu
         short = need - (room.rising[-1] if room.rising else 0)
         never = refused is not None and refused.forever
         off_limits = never and question.off_limits(room.facts) is not None  # not close, however much is free
+        too_small = never and refused is not None and refused.code not in report.ROOM  # for one container alone
         full = refused is None or refused.code != "NoHealthyGpu"
-        rows.append(((refused is not None, never, off_limits, full, short, name), refused))
+        rows.append(((refused is not None, never, off_limits, too_small, full, short, name), refused))
     return rows
 
 

@@ -7,6 +7,7 @@ a budget; where it is used up, the answer is that it was too hard.
 SEARCH_LOOKS = 8_000  # GPUs looked at in one search: about 2 ms
 CALL_LOOKS = 20_000  # for everything that one call of a scheduler asks: about 8 ms
 UNHURRIED_LOOKS = 2_000_000  # where nobody else waits: about half a second
+NEVER_LOOKS = 1_000  # to find out whether a request could never fit a node: enough for all that people write
 NODE_LOOKS = 8  # what looking at a node costs besides
 
 

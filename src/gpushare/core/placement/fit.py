@@ -46,7 +46,8 @@ class Question:
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._tasks: dict[Pin, Task | None] = {}
         self._most: dict[Pin, tuple[int, int]] = {}  # the most GPUs, and the most units on one, that a part of it needs
-        self._sentences: dict[tuple[str, Unit, int, int], Refusal] = {}
+        self._never: dict[tuple[Pin, tuple[int, ...]], bool] = {}  # by the sizes of a node's GPUs
+        self._sentences: dict[tuple[str, Unit, int, int, bool], Refusal] = {}
 
     def off_limits(self, facts: NodeFacts) -> Refusal | None:
         """Why this request may not go to such a node at all, however much is free."""
@@ -130,8 +131,30 @@ class Question:
             return self._say("TooFewGpus", TOO_FEW_GPUS, facts.unit, gpus=gpus, forever=True)
         if each > room.largest:
             return self._say("TooLarge", TOO_LARGE, facts.unit, each=each, forever=True)
+        if self._can_never_fit(room, budget):
+            return self._full(facts, heals=False, forever=True)
         sick = len(room.rising) < len(facts.gpus)
-        return self._full(facts, sick and self._has_room(room.healed(), budget))
+        return self._full(facts, heals=sick and self._has_room(room.healed(), budget))
+
+    def _can_never_fit(self, room: Room, budget: Budget) -> bool:
+        """Whether the node could not take it even if all its GPUs were healthy and free. No, if that takes too long to
+        find. It is found once for each set of GPU sizes, with a budget of its own: the answer must not depend on what
+        else was asked before."""
+        if self.request.one_share:
+            return False  # the largest GPU is large enough
+        if all(room.empty) and len(room.rising) == len(room.free):
+            return True  # it is so already
+        sizes = room.facts.pin, tuple(sorted([gpu.total for gpu in room.facts.gpus]))
+        never = self._never.get(sizes)
+        if never is None:
+            own = Budget(cost.NEVER_LOOKS)
+            try:
+                never = not self._has_room(room.emptied(), own)
+            except TooHard:
+                never = False
+            budget.left -= cost.NEVER_LOOKS - own.left
+            self._never[sizes] = never
+        return never
 
     def _task(self, pin: Pin) -> Task | None:
         """What has to be placed on nodes that pin so; None if that can never be done there."""
@@ -142,8 +165,9 @@ class Question:
             self._most[pin] = (max(gpus for gpus, _ in asked), max(each for _, each in asked))
         return self._tasks[pin]
 
-    def _full(self, facts: NodeFacts, heals: bool) -> Refusal:
-        """There is no room now. `heals`: there would be, if all GPUs of the node were well."""
+    def _full(self, facts: NodeFacts, *, heals: bool, forever: bool = False) -> Refusal:
+        """There is no room now. `heals`: there would be, if all GPUs of the node were healthy. `forever`: there never
+        will be, whatever ends."""
         share, unit, code = self.request.shares[0], facts.unit, "NoHealthyGpu" if heals else ""
         if self.request.one_share:
             template = NO_HEALTHY_GPU if heals else NO_SINGLE_GPU
@@ -151,19 +175,20 @@ class Question:
         task = self._task(facts.pin)
         pooled = next((p for p in task.pieces if len(p.shares) > 1), None) if task is not None else None
         if pooled is not None and not pooled.whole:
-            return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each)
+            return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each, forever=forever)
         if len(self.request.shares) > 1:
-            return self._say(code or "NoGpusFor", _healthy(NO_GPUS_FOR, heals), unit)
+            return self._say(code or "NoGpusFor", _healthy(NO_GPUS_FOR, heals), unit, forever=forever)
         if share.whole:
             template = NO_WHOLE_GPU if share.gpus == 1 else NO_WHOLE_GPUS
-            return self._say(code or "NoWholeGpu", _healthy(template, heals), unit, gpus=share.gpus)
-        return self._say(code or "NoGpusEach", _healthy(NO_GPUS_EACH, heals), unit, gpus=share.gpus, each=share.each)
+            return self._say(code or "NoWholeGpu", _healthy(template, heals), unit, gpus=share.gpus, forever=forever)
+        template = _healthy(NO_GPUS_EACH, heals)
+        return self._say(code or "NoGpusEach", template, unit, gpus=share.gpus, each=share.each, forever=forever)
 
     def _say(
         self, code: str, template: str, unit: Unit, *, each: int = 0, gpus: int = 0, forever: bool = False
     ) -> Refusal:
         """One object per sentence, however many nodes it is said of."""
-        said = (template, unit, each, gpus)
+        said = (template, unit, each, gpus, forever)
         refused = self._sentences.get(said)
         if refused is None:
             words = {"each": each, "gpus": gpus, "unit": unit, "containers": len(self.request.shares)}

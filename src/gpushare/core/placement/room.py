@@ -36,6 +36,10 @@ class Room(Data, frozen=True):
         picture = _picture(facts, self.free, self.empty)
         return Room(facts, self.free, self.empty, tuple(sorted(self.free)), sum(self.free), self.largest, picture)
 
+    def emptied(self) -> "Room":
+        """The same node if all its GPUs were healthy and nobody held anything there."""
+        return Room.of(self.healed().facts, [0] * len(self.free))
+
 
 def _picture(facts: NodeFacts, free: Sequence[int], empty: Sequence[bool]) -> tuple[int, ...]:
     """One number per GPU, in order of size, after one for the kind of node."""

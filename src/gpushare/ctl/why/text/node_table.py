@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from gpushare.core.explain.report import Explanation, GpuView, NodeView, ShareView
+from gpushare.core.explain.report import ROOM, Explanation, GpuView, NodeView, ShareView
 
 MOST_ROWS = 5
 HEADS = ("NODE", "GPU MEMORY (gpushare)", "THE REST (kube-scheduler)")
@@ -17,7 +17,6 @@ GAP, INDENT = "  ", "  "
 NARROWEST = 16  # columns in which the last column is still worth wrapping
 NODES = "node(s) "
 OF_ONE = re.compile(r"^that (count|need|pin)\b")  # of several nodes; a row is about one
-ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu", "KeptForOther")
 MOST_GPUS = 4  # named in one row
 
 Row = tuple[str, str, str]

@@ -9,11 +9,11 @@ import textwrap
 from typing import NamedTuple
 
 from gpushare.core.explain import event_texts, report
-from gpushare.core.explain.report import Explanation, ShareView, Spot
+from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot
 from gpushare.ctl.screen import printable
 from gpushare.ctl.why import pod_details, stuck
 from gpushare.ctl.why.text import short, ways
-from gpushare.ctl.why.text.node_table import NODES, ROOM, counted, one_share, table
+from gpushare.ctl.why.text.node_table import NODES, counted, one_share, table
 from gpushare.ctl.why.text.runs import runs
 
 DAEMON = "DaemonSet"  # its replicas have a node each

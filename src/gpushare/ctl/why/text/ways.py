@@ -7,9 +7,9 @@ sentence of their own that says whose turn it is.
 from collections.abc import Callable
 
 from gpushare.core.explain import event_texts
-from gpushare.core.explain.report import Explanation, Holder, NodeView, Way
+from gpushare.core.explain.report import ROOM, Explanation, Holder, NodeView, Way
 from gpushare.core.facts import names
-from gpushare.ctl.why.text.node_table import ROOM, counted, one_share
+from gpushare.ctl.why.text.node_table import counted, one_share
 
 NOT_OURS = "That is kube-scheduler's rule, not GPU memory."
 MOST_NAMES = 3  # pods in one phrase
@@ -39,8 +39,8 @@ OTHER_UNIT = 'For {asked} {unit} write "{amount}" and annotation {key}: "{other}
 def hint(said: Explanation) -> str:
     """For a refusal that no other pod can end by going."""
     asked = said.request
-    if said.code == "NoInitGpu" and said.verdict == "never":
-        return POOLED
+    if said.verdict == "never" and said.code in ROOM:
+        return POOLED if said.code == "NoInitGpu" else event_texts.EVEN_EMPTY
     if said.code == "CountsOtherwise" and asked is not None and asked.unit and len(asked.shares) == 1:
         units, gib = asked.shares[0].units, asked.unit == names.MIB
         amount, other = (-(-units // 1024), names.GIB) if gib else (units * 1024, names.MIB)
@@ -110,7 +110,7 @@ def freeing(said: Explanation) -> str:
 
 def eviction(said: Explanation) -> str:
     """Why nobody can be made to give way; empty if somebody can, or if that is not what it is about."""
-    if said.code not in ROOM or any(way.way == "evict" for way in said.ways):
+    if said.code not in ROOM or said.verdict == "never" or any(way.way == "evict" for way in said.ways):
         return ""
     view = next((view for view in said.nodes if view.scheduler is None and _is_full(view)), None)
     if view is None:
