@@ -11,7 +11,8 @@ import gpushare
 from gpushare import cli
 from gpushare.cli import components
 from gpushare.ctl.inspect import command
-from gpushare.view.source import Direct, Kubectl
+from gpushare.view.direct import Direct
+from gpushare.view.kubectl import Kubectl
 
 CERTS = Path(__file__).parent / "kube" / "certs"
 

@@ -15,7 +15,8 @@ from gpushare.obs import errors
 
 if TYPE_CHECKING:
     from gpushare.ctl.screen import Screen
-    from gpushare.view.source import Direct, Kubectl
+    from gpushare.view.direct import Direct
+    from gpushare.view.kubectl import Kubectl
 
 Command = Callable[[list[str], str, bool], int]  # words, the name it was called by, whether as kubectl's plugin
 OUTPUTS = ("wide", "json", "yaml")
@@ -80,7 +81,8 @@ def _viewing(program: str, takes: str) -> Parser:
 
 def _looking(given: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
     """Where the cluster is read from, and where the answer goes. As kubectl's plugin we ask through kubectl."""
-    from gpushare.view.source import Direct, Kubectl
+    from gpushare.view.direct import Direct
+    from gpushare.view.kubectl import Kubectl
 
     if given.output not in ("", *OUTPUTS):
         raise unknown("output format", given.output, OUTPUTS, "-o {}")

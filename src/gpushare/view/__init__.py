@@ -1,4 +1,5 @@
-"""A cluster at one moment, as data: what `inspect`, `why`, the demo and later pages show is worked out from it.
+"""A cluster at one moment, as data: everything that `inspect`, `why` and the demo show is worked out from it.
 
-`source` reads the cluster, `snapshot` keeps it with the ledger the extender would have, `usage` counts who uses what.
+`kubectl` and `direct` read the cluster, `snapshot` holds it with the ledger the extender would have, `unhealthy` adds
+the GPUs that a ConfigMap lists, `usage` counts what each node, GPU and pod uses.
 """

@@ -14,11 +14,11 @@ PROGRAM = """
 import os, sys
 from gpushare.ctl import screen
 from gpushare.ctl.inspect import command
-from gpushare.view import source
+from gpushare.view import kubectl
 where = screen.Screen.of(sys.stdout, sys.stderr, os.environ)
 if {terminal}:
     where.width, where.height, where.color = 120, 40, True
-command.run(command.Options(details={details}, output={output!r}), source.Kubectl(None, None, where.waiting), where)
+command.run(command.Options(details={details}, output={output!r}), kubectl.Kubectl(None, None, where.waiting), where)
 print(*sorted(name.split(".")[0] for name in sys.modules), file=sys.stderr)
 """
 

@@ -1,0 +1,41 @@
+"""Reads a cluster with our own HTTP client, from a kubeconfig. Each request has a connection of its own."""
+
+from typing import TYPE_CHECKING
+
+from gpushare.view.source import Connection
+
+if TYPE_CHECKING:
+    from gpushare.kube.auth.login import Access
+
+
+class Direct(Connection):
+    """Asks the API server itself."""
+
+    def namespace(self) -> str:
+        """The namespace that is meant when none is named."""
+        return self.access.namespace
+
+    def _request(self, path: str, draft: bytes | None) -> bytes:
+        import asyncio
+
+        try:
+            return asyncio.run(self._send(self.access, path, draft))
+        except TimeoutError:
+            raise self._no_answer() from None
+
+    async def _send(self, access: "Access", path: str, draft: bytes | None) -> bytes:
+        import asyncio
+
+        import msgspec
+
+        from gpushare.kube import client
+
+        message = self._waiting(path, draft)
+        notice = asyncio.get_running_loop().call_later(self._patience, self._notify, message)
+        try:
+            async with asyncio.timeout(self._limit), client.connect(access, timeout=self._limit) as api:
+                if draft is None:
+                    return bytes(await api.get(path, msgspec.Raw))
+                return bytes(await api.dry_run(path, msgspec.Raw(draft), msgspec.Raw))
+        finally:
+            notice.cancel()
