@@ -76,7 +76,7 @@ async def test_a_view_that_is_cut_off_is_not_acted_on(server: ApiServer, tmp_pat
     made = processes.create(server, processes.pod("train", 1000))
     port = processes.free_port()
     config = kubeconfig.write(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
-    settings = {"gpushare.extender.app.STALE_SECONDS": 0.3, "gpushare.kube.reflector.LONGEST_DELAY": 0.2}
+    settings = {"gpushare.extender.app.STALE_SECONDS": 0.3, "gpushare.kube.loop.LONGEST_DELAY": 0.2}
     async with Extender(config, settings=settings) as extender:
         async with FaultProxy(server.url, port=port):
             await extender.ready()
@@ -92,7 +92,7 @@ async def test_a_view_that_is_cut_off_is_not_acted_on(server: ApiServer, tmp_pat
 async def test_an_api_server_that_is_only_busy_is_waited_for(server: ApiServer, tmp_path: Path) -> None:
     async with FaultProxy(server.url, Plan(rates={plan.UNAVAILABLE: 1.0})) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "kubeconfig")
-        settings = {"gpushare.extender.app.START_SECONDS": 0.1, "gpushare.kube.reflector.LONGEST_DELAY": 0.2}
+        settings = {"gpushare.extender.app.START_SECONDS": 0.1, "gpushare.kube.loop.LONGEST_DELAY": 0.2}
         async with Extender(config, settings=settings) as extender:
             await _listening(extender)
             await asyncio.sleep(1.0)
@@ -240,7 +240,7 @@ async def test_without_a_kubeconfig_there_is_no_cluster_to_ask(tmp_path: Path) -
     assert three_lines(extender)[0] == "no kubeconfig found"
 
 
-SOON = {"gpushare.extender.app.START_SECONDS": 0.5, "gpushare.kube.reflector.LONGEST_DELAY": 0.1}
+SOON = {"gpushare.extender.app.START_SECONDS": 0.5, "gpushare.kube.loop.LONGEST_DELAY": 0.1}
 
 
 async def test_an_api_server_that_is_not_there_ends_it_after_a_while(tmp_path: Path) -> None:

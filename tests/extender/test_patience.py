@@ -184,6 +184,7 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
         writes.failures = [ApiError(403, "Forbidden", "no right")] * 8
         writes.go.set()
         monkeypatch.setattr(kept_annotation, "pause", sleep)
+        monkeypatch.setattr(kept_annotation, "chance", lambda: 0.5)
         await waits_long(server, extender, processes.pod("large", 7000))
         await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
     assert slept == [1, 2, 4, 8, 16, 32, 60, 60]

@@ -10,7 +10,7 @@ import pytest
 
 from gpushare.core.facts import objects
 from gpushare.kube import client
-from gpushare.kube.reflector import REMEMBERED, Backoff, Reflector
+from gpushare.kube.reflector import REMEMBERED, Reflector
 from tests.support.scripted_api import (
     FakeTime,
     Server,
@@ -189,16 +189,6 @@ async def test_delays_grow_to_ten_seconds_and_start_anew_after_an_event() -> Non
         read.set()
         await on.watching(12)
         assert on.time.slept == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 0.1, 0.2]
-
-
-def test_delays_are_spread_by_chance_and_never_longer_than_ten_seconds() -> None:
-    chance = iter([0.0, 1.0] * 10)
-    backoff = Backoff(lambda: next(chance))
-    delays = [backoff.delay() for _ in range(20)]
-    assert delays[0] == pytest.approx(0.075)
-    assert delays[1] == pytest.approx(0.25)
-    assert max(delays) == 10.0
-    assert min(delays[10:]) == 7.5
 
 
 async def test_failing_lists_are_tried_again_with_growing_delays() -> None:

@@ -20,7 +20,7 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu import health, simulated
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import Simulated
-from gpushare.kube import client, reflector
+from gpushare.kube import client, loop
 from gpushare.kube.auth import login
 from gpushare.node import app, gpus
 from gpushare.node.app import Config, Node
@@ -166,6 +166,6 @@ def hasten(monkeypatch: pytest.MonkeyPatch, **others: Mapping[str, float]) -> No
     monkeypatch.setattr(health, "WELL_SECONDS", 0.1)
     monkeypatch.setattr(publisher, "PAUSE", 0.01)
     monkeypatch.setattr(auditor, "SETTLE_SECONDS", 0.01)
-    monkeypatch.setattr(reflector, "LONGEST_DELAY", 0.2)
+    monkeypatch.setattr(loop, "LONGEST_DELAY", 0.2)
     monkeypatch.setattr(app, "START_SECONDS", 0.5)
     monkeypatch.setattr(app, "TICK", 0.01)

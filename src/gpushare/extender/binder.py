@@ -23,6 +23,7 @@ from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Unreachable
+from gpushare.kube.loop import Backoff
 from gpushare.obs import log
 
 ANSWER_SECONDS = 4.0  # kube-scheduler gives up after 5
@@ -165,8 +166,7 @@ class Binder:
         Once an answer was lost, that write may still come, however often the pod is seen unbound: then no refusal of
         a later try ends it, only a pod that is bound or gone.
         """
-        delay, longest = RETRY_SECONDS
-        tries, doubt = 0, False
+        retry, tries, doubt = Backoff(RETRY_SECONDS), 0, False
         if not self._connected():
             return Outcome(CUT_OFF)
         while True:
@@ -183,8 +183,7 @@ class Binder:
             conflict = isinstance(failure, ApiError) and failure.status == 409
             if not doubt and (conflict or tries >= TRIES):
                 return Outcome(_sentence(failure))
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, longest)
+            await asyncio.sleep(retry.delay())
             ended = await self._before_another(pod, node, notes, doubt=doubt)
             if ended is not None:
                 return ended
@@ -247,13 +246,12 @@ class Binder:
                 learnt.seen = False  # by the watch: a list that began before may lack it
 
     async def _read_until_answered(self, pod: PodFacts) -> objects.Pod | None:
-        delay, longest = RETRY_SECONDS
+        retry = Backoff(RETRY_SECONDS)
         while True:
             try:
                 return await self._api.get_pod(pod.namespace, pod.name)
             except KubeError:
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, longest)
+                await asyncio.sleep(retry.delay())
 
 
 def _may_still_come(failure: KubeError) -> bool:

@@ -6,6 +6,7 @@ order.
 """
 
 import asyncio
+import random
 from collections.abc import Mapping
 
 from gpushare.core.facts import names
@@ -14,13 +15,14 @@ from gpushare.core.scheduling import patience
 from gpushare.core.scheduling.patience import Turn
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
+from gpushare.kube.loop import Backoff
 from gpushare.obs import log
 
 GONE = (404, 422)  # no such pod, or another one of that name: its uid is not ours
 SLOTS = 4
 RETRY_SECONDS = (1.0, 60.0)
 
-pause = asyncio.sleep
+pause, chance = asyncio.sleep, random.random
 logger = log.get(__name__)
 
 
@@ -42,21 +44,21 @@ class Notes:
             del self._changed[pod.uid]
 
     async def _write(self, pod: PodFacts) -> None:
-        first, longest = RETRY_SECONDS
-        delay = first
+        retry, failed = Backoff(RETRY_SECONDS, chance=chance), False
         while self._changed[pod.uid]:
             failure = await self._try(pod)
             if isinstance(failure, ApiError) and failure.status in GONE:
                 return
             if failure is None:
-                delay = first
+                retry.reset()
+                failed = False
                 continue
-            if delay == first:
+            if not failed:
                 name = f"{pod.namespace}/{pod.name}"
                 logger.warn("what is kept cannot be written on the pod, trying again", pod=name, why=str(failure))
             self._changed[pod.uid] = True
-            await pause(delay)
-            delay = min(delay * 2, longest)
+            failed = True
+            await pause(retry.delay())
 
     async def _try(self, pod: PodFacts) -> KubeError | None:
         async with self._slots:

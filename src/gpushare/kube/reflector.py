@@ -19,12 +19,12 @@ from typing import Generic, Protocol, TypeVar
 
 from gpushare.kube import client, stream
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable, WentBack
+from gpushare.kube.loop import Backoff
 from gpushare.kube.stream import Object
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
-FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds
 LONGEST_WISH = 60.0  # seconds; an API server may ask for more in Retry-After, and does not get it
 WATCH_SECONDS = 300, 600  # spread, so that not all watches of a cluster end together
 SHORT = 1.0  # seconds; a watch that ends sooner and brought nothing new was no watch
@@ -48,21 +48,6 @@ class Sink(Protocol[T_contra]):
     def relisted(self, kept: Set[str]) -> None:
         """A list is complete. These keys, and no others, exist: forget the rest. What each of them was shown as since
         the call before is how it is, whatever was known: history may have been put back."""
-
-
-class Backoff:
-    """Longer and longer delays, until `reset`."""
-
-    def __init__(self, chance: Callable[[], float]) -> None:
-        self._chance = chance
-        self._next = FIRST_DELAY
-
-    def delay(self) -> float:
-        now, self._next = self._next, min(self._next * 2, LONGEST_DELAY)
-        return min(now * (0.75 + self._chance() / 2), LONGEST_DELAY)
-
-    def reset(self) -> None:
-        self._next = FIRST_DELAY
 
 
 class Reflector(Generic[T]):
@@ -96,8 +81,8 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
-        self._retry = Backoff(chance)
-        self._relist = Backoff(chance)
+        self._retry = Backoff(chance=chance)
+        self._relist = Backoff(chance=chance)
         self._resume = ""  # where to watch from; empty: list first
         self._limit = PAGE
         self._floor = 0  # what the last list included

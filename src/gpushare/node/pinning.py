@@ -5,16 +5,15 @@ made for it; a cluster without it, or an account that may not look, gets the dev
 """
 
 import asyncio
-import random
 import shlex
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import Pin
+from gpushare.kube import loop
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
-from gpushare.kube.reflector import Backoff
 from gpushare.obs import errors, log
 
 POLICY = "gpushare-pin"
@@ -28,10 +27,7 @@ logger = log.get(__name__)
 async def decide(asked: Asked, api: Api, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> Pin:
     if asked != "auto":
         return Pin(asked)
-    retry = Backoff(random.random)
-    while (found := await _look(api)) is None:
-        await sleep(retry.delay())
-    pin, why = found
+    pin, why = await loop.until_done(lambda: _look(api), sleep=sleep)
     logger.info("pin", pin=pin.value, why=why)
     return pin
 

@@ -7,14 +7,13 @@ once a second: that also sees a folder that was made anew. Run by `plugin`.
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
-from gpushare.kube.reflector import Backoff
+from gpushare.kube.loop import Backoff
 from gpushare.kubelet import paths
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.deviceplugin_pb2 import DevicePluginOptions, Empty, PreStartContainerResponse, RegisterRequest
@@ -55,13 +54,13 @@ class Endpoint:
         self._resource, self._socket, self._service, self._restarted = resource, socket, service, restarted
         self._kubelet = socket.with_name(paths.KUBELET_SOCKET)
         self._look_seconds, self._pause_seconds, self._start_seconds = look_seconds, pause_seconds, start_seconds
-        self._retry = Backoff(random.random)
+        self._retry = Backoff()
         self._opened, self._ended = asyncio.Event(), asyncio.Event()  # kubelet's stream
 
     async def run(self) -> None:
         """For ever; a kubelet that is not there at the start is waited for only so long."""
         kubelet = await self._find(self._start_seconds)
-        while True:
+        while True:  # no `Loop`: nothing wakes this, and serving ends only when it is due again
             try:
                 why = await self._serve(kubelet)
                 self._retry.reset()

@@ -6,17 +6,16 @@ disk.
 """
 
 import asyncio
-import random
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, Unit
+from gpushare.kube import loop
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
-from gpushare.kube.reflector import Backoff
 from gpushare.kubelet import paths, podresources
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin import kubelet_info as kubelets
@@ -103,7 +102,7 @@ class Plugin:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if not await self._know_kubelet():
-                tasks.create_task(self._know_kubelet_at_last())
+                tasks.create_task(loop.until_done(self._know_kubelet))
             await self._find_pod_resources()
             await self.reconciler.correct()
             tasks.create_task(self.reconciler.run())
@@ -144,12 +143,12 @@ class Plugin:
             await asyncio.sleep(1.0)
         raise UserError(NO_LIST.format(path=self._pod_resources), NO_LIST_WHY, NO_LIST_WAY, CLUSTER_NOT_ASKED)
 
-    async def _know_kubelet(self) -> bool:
+    async def _know_kubelet(self) -> Literal[True] | None:
         try:
             self._shown = await kubelets.read(self._api, self._node)
         except KubeError as error:
             logger.warn("cannot read the node", why=str(error))
-            return False
+            return None
         self._heed_kubelet(self._shown)
         return True
 
@@ -162,9 +161,3 @@ class Plugin:
                 type="Warning", reason=kubelets.COSTLY, message=known.warning,
             )  # fmt: skip
             logger.warn(known.warning)
-
-    async def _know_kubelet_at_last(self) -> None:
-        retry, known = Backoff(random.random), False
-        while not known:
-            await asyncio.sleep(retry.delay())
-            known = await self._know_kubelet()

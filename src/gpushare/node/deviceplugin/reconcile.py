@@ -7,14 +7,13 @@ same name is never patched. Nothing waits for this: until then the plan counts, 
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gpushare.core.facts import names
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
-from gpushare.kube.reflector import Backoff
+from gpushare.kube.loop import Loop
 from gpushare.kubelet.podresources import Listed, NoAnswer
 from gpushare.node.deviceplugin import kubelet_list
 from gpushare.node.deviceplugin.allocation import correct, pod_annotations
@@ -70,15 +69,11 @@ class Reconciler:
         pods: NodePods,
         calls: Calls,
         changed: Callable[[], None],
-        *,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.ask = ask
-        self._state, self._api, self._pods, self._calls = state, api, pods, calls
-        self._changed, self._sleep = changed, sleep
-        self._retry = Backoff(random.random)
-        self._wake = asyncio.Event()
-        self._wake.set()
+        self._state, self._api, self._pods, self._calls, self._changed = state, api, pods, calls, changed
+        self._loop = Loop(self._update)
+        self._loop.wake()
         self._uncertain = True
         self._asked = calls.clock()  # kubelet, last
         self._one_at_a_time = asyncio.Lock()
@@ -88,21 +83,17 @@ class Reconciler:
     def due(self) -> None:
         """Something happened: kubelet's list may be different now."""
         self._uncertain = True
-        self._wake.set()
+        self._loop.wake()
 
     async def run(self) -> None:
         """For ever."""
-        while True:
-            await self._wake.wait()
-            while (wait := self._calls.quiet_in()) > 0:
-                await self._write()  # at once: other pods must not be sent to where a moved container is now
-                await self._sleep(wait)
-            self._wake.clear()
-            if await self.once():
-                self._retry.reset()
-            else:
-                await self._sleep(self._retry.delay())
-                self._wake.set()
+        await self._loop.run()
+
+    async def _update(self) -> bool:
+        while (wait := self._calls.quiet_in()) > 0:
+            await self._write()  # at once: other pods must not be sent to where a moved container is now
+            await asyncio.sleep(wait)
+        return await self.once()
 
     async def once(self) -> bool:
         """Asks kubelet if something is uncertain, and patches. True if nothing is left to do."""

@@ -4,15 +4,11 @@ Reads the pods of this node, writes one annotation of one pod at a time. Whether
 its memory, which counts from its binding on; people and the original's tools read it.
 """
 
-import asyncio
-import random
-from collections.abc import Awaitable, Callable
-
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Request
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
-from gpushare.kube.reflector import Backoff
+from gpushare.kube.loop import Loop
 from gpushare.node.pods import NodePod, NodePods
 from gpushare.obs import log
 
@@ -31,36 +27,31 @@ def is_due(seen: NodePod) -> bool:
 
 
 class Assigner:
-    def __init__(
-        self, api: Api, pods: NodePods, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    ) -> None:
+    def __init__(self, api: Api, pods: NodePods) -> None:
         self.marked = 0
-        self._api, self._pods, self._sleep = api, pods, sleep
+        self._api, self._pods = api, pods
         self._due: dict[str, None] = {}
-        self._wake = asyncio.Event()
-        self._retry = Backoff(random.random)
+        self._loop = Loop(self._update)
         for uid in pods.pods:
             self._look(uid)
         pods.listeners.append(self._look)
 
     async def run(self) -> None:
         """For ever."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            for uid in list(self._due):
-                seen = self._pods.pods.get(uid)
-                if seen is None or not is_due(seen) or await self._mark(seen):
-                    self._due.pop(uid, None)
-            if self._due:
-                await self._sleep(self._retry.delay())
-                self._wake.set()
+        await self._loop.run()
+
+    async def _update(self) -> bool:
+        for uid in list(self._due):
+            seen = self._pods.pods.get(uid)
+            if seen is None or not is_due(seen) or await self._mark(seen):
+                self._due.pop(uid, None)
+        return not self._due
 
     def _look(self, uid: str) -> None:
         seen = self._pods.pods.get(uid)
         if seen is not None and is_due(seen):
             self._due[uid] = None
-            self._wake.set()
+            self._loop.wake()
 
     async def _mark(self, seen: NodePod) -> bool:
         """Whether there is nothing left to do."""
@@ -74,6 +65,6 @@ class Assigner:
                 return True
             logger.warn("cannot mark a pod that has started", pod=f"{facts.namespace}/{facts.name}", why=str(error))
             return False
-        self._retry.reset()
+        self._loop.retry.reset()  # one pod that cannot be marked must not delay the others
         self.marked += 1
         return True

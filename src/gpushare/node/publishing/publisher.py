@@ -6,8 +6,7 @@ time (`publish`), compared, and only what differs is written. A write that fails
 """
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,7 +14,7 @@ from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
-from gpushare.kube.reflector import Backoff
+from gpushare.kube.loop import Loop
 from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing import desired
@@ -39,24 +38,20 @@ class Publisher:
         gpus: Gpus,
         pods: NodePods,
         own: ThisNode,
-        *,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.wants: Wanted | None = None
         self.writes = 0
         self.failure: KubeError | None = None  # of the last write
         self.listeners: list[Callable[[NodeFacts], None]] = []
         self._api, self._config, self._gpus, self._pods, self._own = api, config, gpus, pods, own
-        self._sleep = sleep
         self._state: State = "ready"
         self._before: NodeFacts | None = None  # what was published last, by us or our predecessor
-        self._wake = asyncio.Event()
-        self._wake.set()
+        self._loop = Loop(self._update)
+        self._loop.wake()
         self._one_at_a_time = asyncio.Lock()  # a former state must not be written over a later one
-        self._retry = Backoff(random.random)
-        gpus.listeners.append(self._wake.set)
-        own.listeners.append(self._wake.set)
-        pods.listeners.append(lambda uid: self._wake.set())
+        gpus.listeners.append(self._loop.wake)
+        own.listeners.append(self._loop.wake)
+        pods.listeners.append(lambda uid: self._loop.wake())
 
     @property
     def done(self) -> bool:
@@ -66,42 +61,41 @@ class Publisher:
 
     async def run(self) -> None:
         """For ever."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            await self._sleep(await self._publish())
+        await self._loop.run()
 
     async def drain(self, limit: float) -> None:
         """Says that nothing new shall come, if that can be said in time."""
         self._state = "draining"
         try:
             async with asyncio.timeout(limit):
-                await self._publish()
-                while self.failure is not None:
-                    await self._sleep(AGAIN)
-                    await self._publish()
+                while not await self._publish():  # noqa: ASYNC110 - each turn is a try
+                    await asyncio.sleep(AGAIN)
         except TimeoutError:
             logger.warn("could not say that this node is draining", why=str(self.failure or f"not within {limit:g} s"))
 
-    async def _publish(self) -> float:
-        """One try, and how long to wait before the next. What fails is due again."""
+    async def _update(self) -> bool:
+        before = self.writes
+        done = await self._publish()
+        if done and self.writes > before:
+            await asyncio.sleep(PAUSE)
+        return done
+
+    async def _publish(self) -> bool:
+        """Whether the node is up to date."""
         async with self._one_at_a_time:
             node = self._own.node
             missing = desired.changes(self._work_out(node), node) if node is not None else None
             if missing is None or not _anything(missing):
                 self.failure = None
-                return 0.0
+                return True
             try:
                 await self._write(missing)
             except KubeError as error:
-                delay = self._retry.delay()
-                logger.warn("cannot write to the node, trying again", why=str(error), after_seconds=round(delay, 2))
+                logger.warn("cannot write to the node, trying again", why=str(error))
                 self.failure = error
-                self._wake.set()
-                return delay
+                return False
             self.failure = None
-            self._retry.reset()
-            return PAUSE
+            return True
 
     def _work_out(self, node: objects.Node) -> Wanted:
         before = self._before or desired.published(node)
