@@ -140,8 +140,8 @@ class Question:
         """Whether the node could not take it even if all its GPUs were healthy and free. No, if that takes too long to
         find. It is found once for each set of GPU sizes, with a budget of its own: the answer must not depend on what
         else was asked before."""
-        if self.request.one_share:
-            return False  # the largest GPU is large enough
+        if self._plain is not None and sum(self._plain) <= room.largest:
+            return False  # one GPU is enough for all of it
         if all(room.empty) and len(room.rising) == len(room.free):
             return True  # it is so already
         sizes = room.facts.pin, tuple(sorted([gpu.total for gpu in room.facts.gpus]))
