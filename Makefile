@@ -1,33 +1,33 @@
-# What people run here. The work is in tools/make.py; tools/python finds the interpreter for it.
-# ARGS and PYTHON, given on the command line, reach it through the environment.
+# What people run here. tools/make.py does the work; tools/python finds an interpreter for it.
+# ARGS and PYTHON on the command line reach it through the environment.
 .PHONY: help demo test soak e2e e2e-versions cluster lint bench image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## see it work: a simulated cluster, the real extender; ARGS=--once: then end
+demo: ## see it work on a simulated cluster with the real extender; ARGS=--once: then end
 	@tools/python tools/make.py demo
 
 test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
 	@tools/python tools/make.py test
 
-soak: ## random lives of a cluster for as long as it is let; ARGS="--minutes 60 --seed 1"
+soak: ## random lives of a cluster until stopped; ARGS="--minutes 60 --seed 1"
 	@tools/python tools/make.py soak
 
-e2e: ## tests on a real control plane, built once; root, Go; ARGS="-k wake": only those
+e2e: ## tests on a real control plane, built once; needs root, Go; ARGS="-k wake": only those
 	@tools/python tools/make.py e2e
 
-e2e-versions: ## scheduling with a real kube-scheduler 1.22, 1.23, 1.25, 1.28 and 1.31; root, Go
+e2e-versions: ## scheduling with a real kube-scheduler 1.22, 1.23, 1.25, 1.28 and 1.31; needs root, Go
 	@tools/python tools/make.py e2e-versions
 
-cluster: ## real Kubernetes with one real node to play with, GPUs simulated; root, Go
+cluster: ## a real Kubernetes with one real node to play with, GPUs simulated; needs root, Go
 	@tools/python tools/make.py cluster
 
 lint: ## style, types and layers only
 	@tools/python tools/make.py lint
 
-bench: ## measure it; ARGS="-o json" for programs
+bench: ## measurements with their budgets; ARGS="-o json" for programs
 	@tools/python tools/make.py bench
 
-image: ## a container image without docker: .build/image.tar; root
+image: ## a container image without docker: .build/image.tar; needs root
 	@tools/python tools/make.py image

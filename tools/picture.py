@@ -1,7 +1,7 @@
-"""Draws the README's picture of the tables: docs/inspect.svg, from a real run of the demo's first seven steps.
+"""Draws the picture in README.md: docs/inspect.svg, from a real run of the demo's first seven steps.
 
-Run it after a change of what `inspect` shows: `.venv/bin/python -m tools.picture`. What stands in the picture is what a
-terminal of 100 columns would show; bars are drawn as rectangles, because fonts draw block characters with gaps.
+Run it when the output of `inspect` changes: `.venv/bin/python -m tools.picture`. The picture shows what a terminal of 100
+columns shows. Bars are drawn as rectangles, because fonts draw block characters with gaps.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from gpushare.demo import app
 from gpushare.demo.terminal import Stage
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "inspect.svg"
-STEPS = 7  # until somebody waits
+STEPS = 7  # after the seventh a pod waits
 COLUMNS = 100
-CELL, LINE, MARGIN = 8.4, 20, 16  # pixels; of a 14-pixel monospaced font
+CELL, LINE, MARGIN = 8.4, 20, 16  # pixels, for a monospaced font of 14
 PAINT = re.compile(r"\x1b\[(\d+)m")
 STYLES = {"0": "", "2": ' opacity="0.5"', "31": ' fill="#ff7b72"'}
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -33,7 +33,7 @@ HEAD = (
 
 
 async def shown() -> list[str]:
-    """What `gpushare inspect` shows on a terminal while a pod waits."""
+    """The lines that `gpushare inspect` shows on a terminal while a pod waits."""
     screen = Screen(io.StringIO(), io.StringIO(), width=COLUMNS, height=40, color=True)
     with tempfile.TemporaryDirectory() as folder:
         async with app.prepared(Path(folder), Stage(screen, hurry=True)) as (world, story):
