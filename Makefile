@@ -5,7 +5,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## see it work on a simulated cluster with the real extender; ARGS=--once: then end
+demo: ## see it work on a simulated cluster; ARGS=--once: then end
 	@tools/python tools/make.py demo
 
 test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
@@ -14,13 +14,13 @@ test: ## lint, types, tests; ARGS="-k two_binds": only those tests, in full
 soak: ## random lives of a cluster until stopped; ARGS="--minutes 60 --seed 1"
 	@tools/python tools/make.py soak
 
-e2e: ## tests on a real control plane, built once; needs root, Go; ARGS="-k wake": only those
+e2e: ## tests on a real control plane; root, Go; ARGS="-k wake": only those
 	@tools/python tools/make.py e2e
 
-e2e-versions: ## scheduling with a real kube-scheduler 1.22, 1.23, 1.25, 1.28 and 1.31; needs root, Go
+e2e-versions: ## scheduling with kube-scheduler 1.22, 1.23, 1.25, 1.28, 1.31; root, Go
 	@tools/python tools/make.py e2e-versions
 
-cluster: ## a real Kubernetes with one real node to play with, GPUs simulated; needs root, Go
+cluster: ## a real Kubernetes to play with, only GPUs simulated; root, Go
 	@tools/python tools/make.py cluster
 
 lint: ## style, types and layers only
@@ -29,5 +29,5 @@ lint: ## style, types and layers only
 bench: ## measurements with their budgets; ARGS="-o json" for programs
 	@tools/python tools/make.py bench
 
-image: ## a container image without docker: .build/image.tar; needs root
+image: ## a container image without docker: .build/image.tar; root
 	@tools/python tools/make.py image

@@ -1,7 +1,7 @@
 """Draws the picture in README.md: docs/inspect.svg, from a real run of the demo's first seven steps.
 
-Run it when the output of `inspect` changes: `.venv/bin/python -m tools.picture`. The picture shows what a terminal of 100
-columns shows. Bars are drawn as rectangles, because fonts draw block characters with gaps.
+Run it when the output of `inspect` changes: `.venv/bin/python -m tools.picture`. The picture shows what a terminal of
+100 columns shows. Bars are drawn as rectangles, because fonts draw block characters with gaps.
 """
 
 import asyncio
