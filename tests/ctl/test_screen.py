@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.ctl.screen import Screen, cells
+from gpushare.ctl import wording
+from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
 
 
@@ -105,7 +106,7 @@ def test_a_stream_without_utf8_gets_nothing_it_cannot_write() -> None:
     ("text", "width"), [("", 0), ("gpu-a", 5), ("größe", 5), ("显卡", 4), ("e\u0301", 1), ("ｇ", 2), ("é…", 2)]
 )
 def test_width_is_what_a_terminal_shows(text: str, width: int) -> None:
-    assert cells(text) == width
+    assert wording.cells(text) == width
 
 
 def test_while_something_is_drawn_in_place_nothing_is_said_about_waiting() -> None:

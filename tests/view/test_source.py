@@ -18,9 +18,10 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view import snapshot
+from gpushare.view.connection import Notify
 from gpushare.view.direct import Direct
 from gpushare.view.kubectl import Kubectl
-from gpushare.view.source import Forbidden, NotFound, Notify, Source
+from gpushare.view.source import Forbidden, NotFound, Source
 from tests.ctl import worlds
 
 FORBIDDEN = (

@@ -96,25 +96,6 @@ class Screen:
         return "█" * full + (_EIGHTHS[eighths] if eighths else "")
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal a text without escapes takes."""
-    if text.isascii():
-        return len(text)
-    import unicodedata
-
-    def one(character: str) -> int:
-        if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-            return 0
-        return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-    return sum(map(one, text))
-
-
-def printable(text: str) -> str:
-    """Annotations are anybody's text: nothing in them may move somebody else's cursor."""
-    return "".join(character if character.isprintable() else "?" for character in text)
-
-
 def _size(out: TextIO) -> tuple[int, int]:
     try:
         size = os.get_terminal_size(out.fileno())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpushare.view.source import Connection
+from gpushare.view.connection import Connection
 
 if TYPE_CHECKING:
     from gpushare.kube.auth.login import Access

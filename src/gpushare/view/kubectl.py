@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpushare.kube.errors import ApiError, KubeError, NoAccess, Unreachable
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
-from gpushare.view.source import DRY_RUN, Connection
+from gpushare.view.connection import DRY_RUN, Connection
 
 if TYPE_CHECKING:
     import subprocess

@@ -6,7 +6,6 @@ GPUs they have are kept: the original shows them, and somebody will wonder.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 
@@ -77,28 +76,6 @@ def in_one_unit(found: Sequence[NodeUse]) -> tuple[Unit | None, list[NodeUse]]:
     if len(spoken) < 2:
         return (found[0].unit if found else None), list(found)
     return "MiB", [_in_mib(node) if node.unit == "GiB" else node for node in found]
-
-
-def age(created: str, now: float) -> str:
-    """`41s`, `3m`, `5h`, `12d`: how old something is, as kubectl says it."""
-    try:
-        seconds = max(0, int(now - datetime.fromisoformat(created).timestamp()))
-    except (ValueError, OverflowError):
-        return "-"
-    for size, letter, until in ((1, "s", 120), (60, "m", 120 * 60), (3600, "h", 48 * 3600)):
-        if seconds < until:
-            return f"{seconds // size}{letter}"
-    return f"{seconds // 86400}d"
-
-
-def number(amount: int) -> str:
-    """With commas from 10,000 on: a count of things. Amounts of memory have none, as people write them in YAML."""
-    return f"{amount:,}" if amount >= 10_000 else str(amount)
-
-
-def count(amount: int, word: str) -> str:
-    """`1 pod`, `2 pods`, `12,000 pods`."""
-    return f"{number(amount)} {word}" if amount == 1 else f"{number(amount)} {word}s"
 
 
 def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts import names
+from gpushare.ctl import wording
 from gpushare.ctl.inspect import command
 from gpushare.ctl.inspect.command import Options
 from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
-from gpushare.view import usage
 from gpushare.view.source import Forbidden
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, World, node, pod
@@ -234,16 +234,16 @@ def test_what_is_said_below_a_table_has_an_end_unless_all_is_asked_for() -> None
     ],
 )
 def test_ages_are_short(seconds: float, said: str) -> None:
-    assert usage.age("2026-11-15T12:30:05Z", NOW.timestamp() + seconds) == said
+    assert wording.age("2026-11-15T12:30:05Z", NOW.timestamp() + seconds) == said
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "2026-13-45T00:00:00Z"])
 def test_an_age_that_nobody_knows_is_a_dash(created: str) -> None:
-    assert usage.age(created, NOW.timestamp()) == "-"
+    assert wording.age(created, NOW.timestamp()) == "-"
 
 
 @pytest.mark.parametrize(
     ("number", "said"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods"), (9999, "9999 pods"), (10_000, "10,000 pods")]
 )
 def test_large_counts_have_commas(number: int, said: str) -> None:
-    assert usage.count(number, "pod") == said
+    assert wording.count(number, "pod") == said

@@ -7,7 +7,7 @@ import yaml
 
 from gpushare.core.explain import verdict
 from gpushare.ctl.why.text import page
-from gpushare.ctl.why.text.page import How
+from gpushare.ctl.why.text.page import Style
 from tests.core import codes
 from tests.ctl.why.cluster import HERE, NOW, Cluster, ask
 from tests.support import builders
@@ -46,7 +46,7 @@ def test_a_node_that_rests_is_left_alone_for_a_while() -> None:
     ledger.observe(builders.bound(builders.pod(4, name="r"), builders.facts(8), ((0,),)), 0.0)
     ledger.observe(builders.pod(4, name="r", on="n", phase="Failed", reason="UnexpectedAdmissionError"), 0.0)
     said = verdict.explain(ledger, builders.pod(4, name="x"))
-    assert page.text(said, How(NOW)) == (
+    assert page.text(said, Style(NOW)) == (
         "x is Pending: there are only node(s) that refused this request just now.\n"
         "  asks  4 MiB on one GPU (container c0)\n"
         "\n"

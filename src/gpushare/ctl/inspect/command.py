@@ -11,6 +11,7 @@ import msgspec
 from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
+from gpushare.ctl import wording
 from gpushare.ctl.inspect import table, waiting, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
@@ -18,7 +19,7 @@ from gpushare.obs.errors import UserError
 from gpushare.view import snapshot, unhealthy, usage
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Source
-from gpushare.view.usage import NodeUse, count, number
+from gpushare.view.usage import NodeUse
 
 WIDE, JSON, YAML = "wide", "json", "yaml"
 
@@ -91,8 +92,8 @@ def page(seen: Snapshot, options: Options, screen: Screen) -> Page:
         listed = waiting.lines(told, seen.now, count=len(waits))
         below = [*listed, *_explained(seen, shown, unit, None if wide else MOST_LINES)]
         below = ["", *below] if below else []
-        pods = count(sum(len(node.pods) for node in shown), "pod")
-        counts = f"{count(len(shown), 'node')}, {pods}, {number(len(waits))} waiting"
+        pods = wording.count(sum(len(node.pods) for node in shown), "pod")
+        counts = f"{wording.count(len(shown), 'node')}, {pods}, {wording.number(len(waits))} waiting"
     return Page(drawn, below, notes, counts)
 
 
@@ -110,7 +111,7 @@ def _no_such_node(name: str, known: list[str], nodes: int) -> UserError:
 
     near = difflib.get_close_matches(name, known, n=3) if len(known) > MOST_NAMES else known
     way = f"one of {_listed(near or known)}" if known else "kubectl get nodes"
-    return UserError(f'no node "{name}"', f"{count(nodes, 'node')} in this cluster, none of that name", way)
+    return UserError(f'no node "{name}"', f"{wording.count(nodes, 'node')} in this cluster, none of that name", way)
 
 
 def _notes(seen: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, mixed: bool) -> list[str]:
@@ -124,7 +125,7 @@ def _notes(seen: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, m
         labelled = [node.metadata.name for node in seen.nodes if (node.metadata.labels or {}).get("gpushare") == "true"]
         way = LABELLED.format(names=_listed(labelled)) + LOGS if labelled else NOT_LABELLED
         none = NONE_OFFERS if len(seen.nodes) > 1 else ONLY_OFFERS_NONE
-        notes = [none.format(nodes=count(len(seen.nodes), "node"), resource=resource) + way]
+        notes = [none.format(nodes=wording.count(len(seen.nodes), "node"), resource=resource) + way]
     else:
         notes = []
     if mixed:

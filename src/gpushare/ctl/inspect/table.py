@@ -11,8 +11,9 @@ import msgspec
 
 from gpushare.core.explain.inspected import gpus_of
 from gpushare.core.facts.model import Unit
-from gpushare.ctl.screen import Screen, cells
-from gpushare.view.usage import GpuUse, NodeUse, PodUse, age
+from gpushare.ctl import wording
+from gpushare.ctl.screen import Screen
+from gpushare.view.usage import GpuUse, NodeUse, PodUse
 
 PADDING = 2
 NO_GPU = "0/0"
@@ -81,11 +82,11 @@ def aligned(rows: Sequence[Sequence[Cell]], *, closed: bool = False) -> list[str
     for row in rows:
         for i, cell in enumerate(row if closed else row[:-1]):
             widths += [0] * (i + 1 - len(widths))
-            widths[i] = max(widths[i], cells(cell.text) + PADDING)
+            widths[i] = max(widths[i], wording.cells(cell.text) + PADDING)
     lines = []
     for row in rows:
         padded = len(row) if closed else len(row) - 1
-        parts = [cell.painted + " " * (widths[i] - cells(cell.text)) for i, cell in enumerate(row[:padded])]
+        parts = [cell.painted + " " * (widths[i] - wording.cells(cell.text)) for i, cell in enumerate(row[:padded])]
         lines.append("".join(parts) + "".join(cell.painted for cell in row[padded:]))
     return lines
 
@@ -156,7 +157,7 @@ def _wide_pod(node: NodeUse, pod: PodUse, now: float) -> list[str]:
     status = "Terminating" if pod.pod.terminating else pod.pod.phase
     known = gpus_of(pod.pod, node.facts) if pod.on and node.facts is not None else {}
     said = ",".join(f"{name}:{'+'.join(f'GPU{gpu}' for gpu in gpus)}" for name, gpus in known.items())
-    return [status, str(pod.pod.priority), age(pod.pod.created, now), said or "-"]
+    return [status, str(pod.pod.priority), wording.age(pod.pod.created, now), said or "-"]
 
 
 def _share_of_all(nodes: Sequence[NodeUse]) -> str:

@@ -16,11 +16,9 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.state import NodeState
 from gpushare.core.placement import fit
 from gpushare.core.scheduling import patience
+from gpushare.ctl import wording
 from gpushare.ctl.inspect import table
-from gpushare.ctl.screen import printable
 from gpushare.view.snapshot import Snapshot
-from gpushare.view.usage import age
-from gpushare.view.usage import count as counted
 
 MOST = 10  # pods in the list, unless all are asked for
 LONGEST = 20  # characters of an amount that means nothing
@@ -85,10 +83,10 @@ def lines(shown: Sequence[Waiting], now: float, *, count: int) -> list[str]:
     """The list as text, of `count` pods these; nothing if nobody waits."""
     if not count:
         return []
-    rows = [[one.namespace, one.name, one.answer.asks, age(one.created, now), why(one.answer)] for one in shown]
-    title = f"Waiting for GPU memory: {counted(count, 'pod')}"
+    rows = [[one.namespace, one.name, one.answer.asks, wording.age(one.created, now), why(one.answer)] for one in shown]
+    title = f"Waiting for GPU memory: {wording.count(count, 'pod')}"
     rest = count - len(shown)
-    more = [f"and {counted(rest, 'more pod')}: -o wide"] if rest else []
+    more = [f"and {wording.count(rest, 'more pod')}: -o wide"] if rest else []
     return [title, *table.plain_rows([_COLUMNS, *rows]), *more]
 
 
@@ -181,7 +179,7 @@ def _invalid(request: Refusal, pod: objects.Pod) -> Answer:
         wrong = next(((q, a) for q, a in meant if a.binary or a.value > units.TIB_IN[unit]), None)
         hint = f"for {_short(wrong[0])} write {units.in_unit(wrong[1].value, unit)}" if wrong else hint
     asks = " + ".join(map(_short, written))
-    return Answer("invalid", request.code, request.message, asks, hint=printable(hint))
+    return Answer("invalid", request.code, request.message, asks, hint=wording.printable(hint))
 
 
 def _short(quantity: objects.Quantity) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from gpushare.ctl import wording
 from gpushare.ctl.inspect.table import Drawn
-from gpushare.ctl.screen import Screen, cells
+from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from gpushare.view.snapshot import Snapshot
-from gpushare.view.usage import count
 
 SHORTEST = 0.5  # seconds between two looks
 PAUSE = 10  # times what a look costs is left until the next one
@@ -115,13 +115,13 @@ def _first_blocks(blocks: list[list[str]], most: int) -> list[list[str]]:
     if not kept and left > 0:
         kept.append(blocks[0][:left])
     rest = len(blocks) - len(kept)
-    return [*kept, [f"… {count(rest, 'more node')}"]] if rest else [*kept, ["…"]]
+    return [*kept, [f"… {wording.count(rest, 'more node')}"]] if rest else [*kept, ["…"]]
 
 
 def cut(line: str, width: int) -> str:
     """The line, or as much of it as fits with a `…`. Colour takes no room."""
     parts = _PAINT.split(line)  # text, paint, text, ...
-    if sum(map(cells, parts[::2])) <= width:
+    if sum(map(wording.cells, parts[::2])) <= width:
         return line
     kept, left = "", width - 1
     for i, part in enumerate(parts):
@@ -129,7 +129,7 @@ def cut(line: str, width: int) -> str:
             kept += part
             continue
         for character in part:
-            left -= cells(character)
+            left -= wording.cells(character)
             if left < 0:
                 return f"{kept}…{_PLAIN}" if i else f"{kept}…"
             kept += character

@@ -13,16 +13,16 @@ from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.core.facts import objects, request
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
+from gpushare.ctl import wording
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import judgement, pod_details
 from gpushare.ctl.why.scheduler_checks import Rest
 from gpushare.ctl.why.text import page
-from gpushare.ctl.why.text.page import How
+from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from gpushare.view import snapshot, unhealthy
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound, Source
-from gpushare.view.usage import count
 
 if TYPE_CHECKING:
     from gpushare.ctl.why.extender_client import Extender
@@ -60,22 +60,22 @@ def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin
         for note in read.notes:
             screen.note(note)
         answers = from_file.answers(read, source, extender, now, screen.note)
-        _show(answers, options, screen, How(now, file=read.file), several=True)
+        _show(answers, options, screen, Style(now, file=read.file), several=True)
         return judgement.exit_code(answers)
     found = _of_pod(options, source, extender, now)
-    _show([found.said], options, screen, How(now, looked=found.looked), several=False)
+    _show([found.said], options, screen, Style(now, looked=found.looked), several=False)
     if found.lacking is not None:
         screen.note(found.lacking.render().removeprefix("error: "))
     return judgement.exit_code([found.said])
 
 
-def _show(answers: list[Explanation], options: Options, screen: Screen, how: How, *, several: bool) -> None:
+def _show(answers: list[Explanation], options: Options, screen: Screen, style: Style, *, several: bool) -> None:
     if options.output in (JSON, YAML):
         shown = {"version": VERSION, "items": answers} if several else answers[0]
         screen.say(_for_programs(shown, options.output))
         return
-    how = how._replace(wide=options.output == WIDE, width=screen.width)
-    texts = [page.text(said, how) for said in answers]
+    style = style._replace(wide=options.output == WIDE, width=screen.width)
+    texts = [page.text(said, style) for said in answers]
     between = ["\n" if text.count("\n") > 1 else "" for text in texts[:-1]]
     screen.say("".join(text + gap for text, gap in zip(texts, [*between, ""], strict=True)))
 
@@ -172,7 +172,7 @@ def _no_such_pod(source: Source, namespace: str, name: str, program: str) -> Use
     here = sorted({pod.metadata.name for pod in known if _namespace(pod, namespace) == namespace})
     elsewhere = sorted({_namespace(pod, namespace) for pod in known if pod.metadata.name == name})
     close = difflib.get_close_matches(name, here, n=MOST_NAMES, cutoff=0.5)
-    why = f"there is {', '.join(close)}" if close else f"{count(len(here), 'pod')} there, none of a like name"
+    why = f"there is {', '.join(close)}" if close else f"{wording.count(len(here), 'pod')} there, none of a like name"
     way = f"{program} why {close[0]} -n {namespace}" if close else f"kubectl get pods -n {namespace}"
     if elsewhere:
         why = f"there is one in namespace {', '.join(elsewhere[:MOST_NAMES])}"

@@ -5,13 +5,13 @@ is pure: what kube-scheduler said last, what gpushare said last, which container
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 from urllib.parse import quote as escaped
 
 import msgspec
 
 from gpushare.core.explain.report import Quote
 from gpushare.core.facts import intree, names, objects
+from gpushare.ctl.wording import timestamp
 from gpushare.view import snapshot
 from gpushare.view.source import Forbidden, NotFound, Source
 
@@ -63,7 +63,7 @@ class Event(objects.Struct):
     def time(self) -> str:
         """When it was seen last; kube-scheduler counts repeated ones in a series."""
         again = self.series.last_observed_time if self.series else None
-        return max(again or "", self.last_timestamp or "", self.event_time or "", key=moment)
+        return max(again or "", self.last_timestamp or "", self.event_time or "", key=timestamp)
 
 
 class _Events(objects.Struct):
@@ -105,20 +105,22 @@ def quote(of: objects.Pod, said: Iterable[Event]) -> Quote | None:
     condition = next((c for c in of.status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     if condition is not None and condition.reason == GATED:
         return None
-    tries = sorted((event for event in said if event.reason == FAILED_SCHEDULING), key=lambda event: moment(event.time))
+    tries = sorted(
+        (event for event in said if event.reason == FAILED_SCHEDULING), key=lambda event: timestamp(event.time)
+    )
     if condition is None and not tries:
         return None
     message = (condition.message if condition is not None else tries[-1].message) or "Unschedulable"
     # The condition keeps the time of the first refusal; that of the last is in the event, if it is still there.
     times = [condition.last_transition_time or ""] if condition is not None else []
     times += [event.time for event in tries[-1:]]
-    return Quote(message, max(times, key=moment) or None)
+    return Quote(message, max(times, key=timestamp) or None)
 
 
 def ours(said: Iterable[Event]) -> Event | None:
     """gpushare's last word on a pod."""
     spoken = [event for event in said if names.COMPONENT in (event.reporting_component, _component(event))]
-    return max(spoken, key=lambda event: moment(event.time), default=None)
+    return max(spoken, key=lambda event: timestamp(event.time), default=None)
 
 
 def not_started(of: Pod) -> tuple[str, str] | None:
@@ -129,14 +131,6 @@ def not_started(of: Pod) -> tuple[str, str] | None:
         if waiting is not None and waiting.reason and waiting.reason != "PodInitializing":
             return container.name, waiting.reason
     return None
-
-
-def moment(time: str) -> float:
-    """Seconds since 1970; 0 for what is no time."""
-    try:
-        return datetime.fromisoformat(time).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _component(event: Event) -> str | None:

@@ -6,7 +6,7 @@ Pure; called by `judge`. The checks come in a fixed order. The first that fails 
 from gpushare.core.explain import condition
 from gpushare.core.explain.report import Check, Quote
 from gpushare.core.facts import intree
-from gpushare.ctl.why import pod_details
+from gpushare.ctl import wording
 
 BACK_OFF = 10.0  # seconds: the longest that kube-scheduler lets a pod wait between two tries
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -27,7 +27,7 @@ def checks(pod: intree.Pod, quote: Quote | None, now: float) -> list[Check]:
         return held_back
     scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     if quote is None:
-        age = ago(now - pod_details.moment(pod.metadata.creation_timestamp or ""))
+        age = wording.duration(now - wording.timestamp(pod.metadata.creation_timestamp or ""))
         return [Check(True, NO_GATE), Check(False, NOT_LOOKED.format(age=age, scheduler=scheduler))]
     looked = LOOKED.format(scheduler=scheduler, ago=_since(quote, now, ", {} ago"))
     return [Check(True, NO_GATE), Check(True, looked), Check(False, _waits_for(quote, now))]
@@ -43,7 +43,7 @@ def unready(pod: intree.Pod) -> list[Check]:
 
 def _waits_for(quote: Quote, now: float) -> str:
     totals = condition.only_totals(quote.message)
-    just_now = quote.time is not None and now - pod_details.moment(quote.time) <= BACK_OFF
+    just_now = quote.time is not None and now - wording.timestamp(quote.time) <= BACK_OFF
     if condition.refusal_in(quote.message) or (totals and just_now):
         return FREED_SINCE.format(ago=_since(quote, now, " {} ago"))
     # Had it asked, our words would stand there; and what only totals refused is tried again as soon as they suffice.
@@ -51,17 +51,4 @@ def _waits_for(quote: Quote, now: float) -> str:
 
 
 def _since(quote: Quote, now: float, words: str) -> str:
-    return words.format(ago(now - pod_details.moment(quote.time))) if quote.time else ""
-
-
-def ago(seconds: float) -> str:
-    """`8 s`, `2m10s`, `3h5m`, `12d4h`."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    for size, large, small, part in ((3600, "m", "s", 60), (86400, "h", "m", 3600)):
-        if whole < size:
-            rest = whole % part // (part // 60)
-            return f"{whole // part}{large}{rest}{small}" if rest else f"{whole // part}{large}"
-    rest = whole % 86400 // 3600
-    return f"{whole // 86400}d{rest}h" if rest else f"{whole // 86400}d"
+    return words.format(wording.duration(now - wording.timestamp(quote.time))) if quote.time else ""

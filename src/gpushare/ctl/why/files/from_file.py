@@ -23,7 +23,7 @@ from gpushare.ctl.why.files.trial import Drafts
 from gpushare.ctl.why.judgement import COMPUTE_HERE
 from gpushare.ctl.why.scheduler_checks import Rest
 from gpushare.ctl.why.text import page
-from gpushare.ctl.why.text.page import How
+from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from gpushare.view import snapshot, unhealthy
 from gpushare.view.snapshot import Snapshot
@@ -84,7 +84,7 @@ def answers(
     placing: Placing = Drafts(world) if extender is None else _Told(extender, world)
 
     def two_answers(this: str, that: str, other: Explanation) -> None:
-        line = page.text(other, How(now, file=filed.file)).partition("\n")[0]
+        line = page.text(other, Style(now, file=filed.file)).partition("\n")[0]
         way = admission.way(other.pod.namespace)
         note(TWO_ANSWERS.format(name=other.pod.name, this=this, that=that, other=line, way=way))
 

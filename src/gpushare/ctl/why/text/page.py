@@ -1,7 +1,7 @@
 """What `why` says to people: verdict first, evidence second, ways out third.
 
-Pure: an `Explanation` in, text out, whether it was worked out here or by a running extender. The layouts are those of
-the documentation. Sentences wrap at the width of a terminal; without one they never do.
+Pure: an `Explanation` in, text out; whether it was worked out here or by a running extender does not matter. Sentences
+wrap at the width of a terminal; without one they never do.
 """
 
 import re
@@ -10,68 +10,67 @@ from typing import NamedTuple
 
 from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot
-from gpushare.ctl.screen import printable
-from gpushare.ctl.why import pod_details, stuck
-from gpushare.ctl.why.text import short, ways
-from gpushare.ctl.why.text.node_table import NODES, counted, one_share, table
-from gpushare.ctl.why.text.runs import runs
+from gpushare.ctl import wording
+from gpushare.ctl.why.text import node_table, runs, short, ways
+from gpushare.ctl.why.text.phrases import NODES, one_share, shares_of, unit_of
 
-DAEMON = "DaemonSet"  # its replicas have a node each
-MOST_PLACES = 5  # of replicas that all fit
-NARROWEST = 40  # columns; a terminal below that is not worth wrapping for
+DAEMON = "DaemonSet"  # its replicas have one node each
+MOST_PLACES = 5  # named for replicas that all fit
+NARROWEST = 40  # columns; text is never wrapped to less
 NO_PART = "{who} asks no GPU memory: gpushare has no part in it."
 FITS_NOW = "{who} is Pending, but it fits right now: {place}. GPU memory is not what it waits for."
 NOT_CREATED = "{who} would not be created: {message}."
 APIS_PART = "That is what the API server says to a dry run, not GPU memory."
-BARRED = "And kube-scheduler keeps it off every node that has a shared GPU: that is its rule, not GPU memory."
+KEPT_OFF_ALL = "And kube-scheduler keeps it off every node that has a shared GPU: that is its rule, not GPU memory."
 
 
-class How(NamedTuple):
-    """How it is to be shown. `file`: where the pod comes from, if it exists nowhere else."""
+class Style(NamedTuple):
+    """How an explanation is shown. `file`: where the pod comes from, if it is not in the cluster."""
 
     now: float
     file: str = ""
     wide: bool = False
     width: int | None = None
-    looked: bool = True  # kube-scheduler's part was looked at
+    looked: bool = True  # kube-scheduler's part is known
 
 
-def text(said: Explanation, how: How) -> str:
-    """All of it, with its line end."""
-    return "\n".join(map(printable, _lines(said, how))).rstrip("\n") + "\n"
+def text(explanation: Explanation, style: Style) -> str:
+    """The whole page, with its last line end."""
+    return "\n".join(map(wording.printable, _lines(explanation, style))).rstrip("\n") + "\n"
 
 
-def _lines(said: Explanation, how: How) -> list[str]:
-    who = f"{said.pod.name} ({how.file})" if how.file else said.pod.name
-    if said.replicas is not None and (said.kind == DAEMON or (said.replicas.asked != 1 and said.verdict != "never")):
-        return _replicas(said, how, who)
-    if said.code == report.NOT_ADMITTED:
-        return _wrapped([NOT_CREATED.format(who=who, message=said.message), f"  {APIS_PART}"], how)
-    if said.verdict == "invalid":
-        return _wrapped(short.invalid(said, who, exists=not how.file), how)
-    if said.code == report.NO_REQUEST:
-        return _wrapped([NO_PART.format(who=who), *_quote(said, how)], how)
-    if said.verdict == "runs":
-        return _wrapped(runs(said, who), how)
-    if said.verdict == "fits":
-        return _wrapped(_fits(said, how, who), how) + (_evidence(said, how) if how.wide else [])
-    return _refused(said, how, who)
+def _lines(explanation: Explanation, style: Style) -> list[str]:
+    who = f"{explanation.pod.name} ({style.file})" if style.file else explanation.pod.name
+    if _has_replicas(explanation):
+        return _replicas(explanation, style, who)
+    if explanation.code == report.NOT_ADMITTED:
+        return _wrapped([NOT_CREATED.format(who=who, message=explanation.message), f"  {APIS_PART}"], style)
+    if explanation.verdict == "invalid":
+        return _wrapped(short.invalid(explanation, who, exists=not style.file), style)
+    if explanation.code == report.NO_REQUEST:
+        return _wrapped([NO_PART.format(who=who), *_quote(explanation, style)], style)
+    if explanation.verdict == "runs":
+        return _wrapped(runs.lines(explanation, who), style)
+    if explanation.verdict == "fits":
+        return _wrapped(_fits(explanation, style, who), style) + (_evidence(explanation, style) if style.wide else [])
+    return _refused(explanation, style, who)
 
 
-def _fits(said: Explanation, how: How, who: str) -> list[str]:
-    way = next((way for way in said.ways if way.way == "wait"), None)
-    spots = (way.spots or []) if way is not None else []
-    place = _place(way.node or "", spots, ways.unit_of(said, way.node)) if way is not None else "nothing is in the way"
-    spot = spots[0] if len(spots) == 1 and said.request is not None and one_share(said.request.shares) else None
-    if how.file:
+def _fits(explanation: Explanation, style: Style, who: str) -> list[str]:
+    place, spots = "nothing is in the way", list[Spot]()
+    if (wait := next((way for way in explanation.ways if way.way == "wait"), None)) is not None:
+        spots = wait.spots or []
+        place = _place(wait.node or "", spots, unit_of(explanation, wait.node))
+    spot = spots[0] if len(spots) == 1 and one_share(shares_of(explanation)) else None
+    if style.file:
         left = f", {(spot.free or 0) - spot.units} left after it" if spot is not None else ""
         return [f"{who} would fit now: {place}{left}."]
     asked = f", it asks {spot.units}" if spot is not None else ""
-    return [FITS_NOW.format(who=who, place=place + asked), *_checks(said)]
+    return [FITS_NOW.format(who=who, place=place + asked), *_checks(explanation)]
 
 
-def _checks(said: Explanation) -> list[str]:
-    return [f"  {'ok  ' if check.ok else 'LOOK'}  {check.text}" for check in said.checks]
+def _checks(explanation: Explanation) -> list[str]:
+    return [f"  {'ok  ' if check.ok else 'LOOK'}  {check.text}" for check in explanation.checks]
 
 
 def _place(node: str, spots: list[Spot], unit: str) -> str:
@@ -81,105 +80,114 @@ def _place(node: str, spots: list[Spot], unit: str) -> str:
     return f"{node}: {', '.join(each)}" if each else node
 
 
-def _replicas(said: Explanation, how: How, who: str) -> list[str]:
-    """Of a template that is wanted more than once."""
-    assert said.replicas is not None
-    fit, asked = said.replicas.fit, said.replicas.asked
-    daemon = said.kind == DAEMON
+def _has_replicas(explanation: Explanation) -> bool:
+    if explanation.replicas is None:
+        return False
+    return explanation.kind == DAEMON or (explanation.replicas.asked != 1 and explanation.verdict != "never")
+
+
+def _replicas(explanation: Explanation, style: Style, who: str) -> list[str]:
+    """For a template with several replicas."""
+    assert explanation.replicas is not None
+    fit, asked = explanation.replicas.fit, explanation.replicas.asked
+    daemon = explanation.kind == DAEMON
     if not asked:
         nothing = "no node of this cluster is meant by it" if daemon else "it asks for 0 replicas, so nothing is placed"
-        return _wrapped([f"{who}: {nothing}."], how)
-    would = f"of {counted(asked, 'node')} would take it" if daemon else f"of {counted(asked, 'replica')} would fit"
-    if said.verdict == "fits":
-        return _wrapped([f"{who}: {fit} {would} now: {_places(said)}."], how)
-    which = f"on {said.nodes[0].name}" if daemon else f"the {_ordinal(fit + 1)}"
-    why = said.message.removeprefix(NODES) if daemon else _reason(said)
+        return _wrapped([f"{who}: {nothing}."], style)
+    noun, verb = ("node", "take it") if daemon else ("replica", "fit")
+    would = f"of {wording.count(asked, noun)} would {verb}"
+    if explanation.verdict == "fits":
+        return _wrapped([f"{who}: {fit} {would} now: {_places(explanation)}."], style)
+    which = f"on {explanation.nodes[0].name}" if daemon else f"the {_ordinal(fit + 1)}"
+    why = explanation.message.removeprefix(NODES) if daemon else _reason(explanation)
     first = f"{who}: {fit} {would} now; {which}: {why}."
-    return [*_wrapped([first], how), *_evidence(said, how), *_out(said, how)]
+    return [*_wrapped([first], style), *_evidence(explanation, style), *_ways_out(explanation, style)]
 
 
-def _places(said: Explanation) -> str:
+def _places(explanation: Explanation) -> str:
     """`2 on gpu-c GPU 1, 1 on gpu-b GPU 0`."""
-    gpus = ["" if way.gpu is None else f" GPU {way.gpu}" for way in said.ways]
-    places = [f"{way.count} on {way.node}{gpu}" for way, gpu in zip(said.ways, gpus, strict=True)]
+    gpus = ["" if way.gpu is None else f" GPU {way.gpu}" for way in explanation.ways]
+    places = [f"{way.count} on {way.node}{gpu}" for way, gpu in zip(explanation.ways, gpus, strict=True)]
     rest = len(places) - MOST_PLACES
-    return ", ".join(places[:MOST_PLACES]) + (f" and on {counted(rest, 'more GPU')}" if rest > 0 else "")
+    return ", ".join(places[:MOST_PLACES]) + (f" and on {wording.count(rest, 'more GPU')}" if rest > 0 else "")
 
 
-def _refused(said: Explanation, how: How, who: str) -> list[str]:
-    waits = "would wait" if how.file else f"is {said.pod.phase}"
-    verdict = f"{who} can never run here" if said.verdict == "never" else f"{who} {waits}"
-    shares = said.request.shares if said.request is not None else []
-    if said.code == "TooLarge" and said.verdict == "never" and one_share(shares):
-        lines = short.too_large(said, verdict)
-    elif said.code == "NoHealthyGpu" and one_share(shares) and said.nodes[0].scheduler is None:
-        lines = short.no_healthy(said, verdict)
+def _refused(explanation: Explanation, style: Style, who: str) -> list[str]:
+    waits = "would wait" if style.file else f"is {explanation.pod.phase}"
+    verdict = f"{who} can never run here" if explanation.verdict == "never" else f"{who} {waits}"
+    shares = shares_of(explanation)
+    if explanation.code == "TooLarge" and explanation.verdict == "never" and one_share(shares):
+        lines = short.too_large(explanation, verdict)
+    elif explanation.code == "NoHealthyGpu" and one_share(shares) and explanation.nodes[0].scheduler is None:
+        lines = short.no_healthy(explanation, verdict)
     else:
-        return [*_wrapped([f"{verdict}: {_reason(said)}."], how), *_evidence(said, how), *_out(said, how)]
-    barred = [f"  {also}"] if (also := _barred(said)) else []
-    return _wrapped([*lines, *barred, *_checks(said)], how) + (_evidence(said, how) if how.wide else [])
+        first = _wrapped([f"{verdict}: {_reason(explanation)}."], style)
+        return [*first, *_evidence(explanation, style), *_ways_out(explanation, style)]
+    kept_off = [f"  {also}"] if (also := _kept_off_all(explanation)) else []
+    evidence = _evidence(explanation, style) if style.wide else []
+    return _wrapped([*lines, *kept_off, *_checks(explanation)], style) + evidence
 
 
-def _reason(said: Explanation) -> str:
-    """The refusal in a sentence of its own. Those about nodes are said of all of them, or of the closest."""
-    if said.code == "NoSharedGpu":
+def _reason(explanation: Explanation) -> str:
+    """The refusal as a sentence. One about nodes speaks of all of them, or of the closest."""
+    if explanation.code == "NoSharedGpu":
         return event_texts.NO_NODE[0].lower() + event_texts.NO_NODE[1:].rstrip(".")
-    if not said.message.startswith(NODES):
-        return said.message
-    same = all(view.gpushare is not None and view.gpushare.message == said.message for view in said.nodes)
-    return f"there are only {said.message}" if same else f"the closest are {said.message}"
+    if not explanation.message.startswith(NODES):
+        return explanation.message
+    same = all(view.gpushare is not None and view.gpushare.message == explanation.message for view in explanation.nodes)
+    return f"there are only {explanation.message}" if same else f"the closest are {explanation.message}"
 
 
-def _evidence(said: Explanation, how: How) -> list[str]:
-    """What it asks, what is free, and what each node says."""
-    lines = [f"  asks  {asks(said)}"] if said.request is not None else []
-    lines += [f"  free  {free}"] if (free := _free(said)) else []
-    drawn = table(said, wide=how.wide, width=how.width, looked=how.looked)
-    return _wrapped(lines, how) + (["", *drawn, ""] if drawn else [])
+def _evidence(explanation: Explanation, style: Style) -> list[str]:
+    """What the pod asks, what is free, and what each node says."""
+    lines = [f"  asks  {_asks(explanation)}"] if explanation.request is not None else []
+    lines += [f"  free  {free}"] if (free := _free(explanation)) else []
+    drawn = node_table.table(explanation, wide=style.wide, width=style.width, looked=style.looked)
+    return _wrapped(lines, style) + (["", *drawn, ""] if drawn else [])
 
 
-def _out(said: Explanation, how: How) -> list[str]:
-    """Ways out, and whose turn it is."""
+def _ways_out(explanation: Explanation, style: Style) -> list[str]:
+    """What would help, whose turn it is, and what kube-scheduler said."""
     lines: list[str] = []
-    if said.code == report.KEPT_OFF:
-        lines.append(f"  {ways.kept_off(said)}")
-    elif hint := ways.hint(said):
+    if explanation.code == report.KEPT_OFF:
+        lines.append(f"  {ways.kept_off(explanation)}")
+    elif hint := ways.hint(explanation):
         lines.append(f"  {hint}")
-    elif said.code == "TooLarge":
-        lines += short.too_large(said, "")[1:]
-    lines += [f"  {ways.kept_for(said)}"] if said.kept is not None or said.before else []
-    phrases = ways.ways(said) if said.code in ROOM and said.verdict == "refused" else []
+    elif explanation.code == "TooLarge":
+        lines += short.too_large(explanation, "")[1:]
+    lines += [f"  {ways.kept_for(explanation)}"] if explanation.kept is not None or explanation.before else []
+    phrases = ways.phrases(explanation) if explanation.code in ROOM and explanation.verdict == "refused" else []
     if len(phrases) == 1:
         lines.append(f"  It would fit if {phrases[0]}.")
     elif phrases:
         lines += ["  It would fit if", *(f"    - {phrase}" for phrase in phrases)]
-    lines += [f"  {more}" for more in (ways.eviction(said), _barred(said)) if more]
-    if said.owner == report.SCHEDULER or how.wide or not said.nodes or _barred(said):
-        lines += _quote(said, how)
-    if said.detail:  # gpushare's own event, for somebody who may read nothing but the pod
-        lines.append(f"  gpushare: {said.detail}")
-    return _wrapped([*lines, *_checks(said)], how)
+    lines += [f"  {more}" for more in (ways.eviction(explanation), _kept_off_all(explanation)) if more]
+    if explanation.owner == report.SCHEDULER or style.wide or not explanation.nodes or _kept_off_all(explanation):
+        lines += _quote(explanation, style)
+    if explanation.detail:  # gpushare's own event, for somebody who may read nothing but the pod
+        lines.append(f"  gpushare: {explanation.detail}")
+    return _wrapped([*lines, *_checks(explanation)], style)
 
 
-def _barred(said: Explanation) -> str:
-    """Said where freeing memory alone would not help."""
-    shared = [view for view in said.nodes if view.gpus]
-    if said.code == report.KEPT_OFF or not shared or any(view.scheduler is None for view in shared):
+def _kept_off_all(explanation: Explanation) -> str:
+    """Where it is not enough that memory comes free."""
+    shared = [view for view in explanation.nodes if view.gpus]
+    if explanation.code == report.KEPT_OFF or not shared or any(view.scheduler is None for view in shared):
         return ""
-    return BARRED
+    return KEPT_OFF_ALL
 
 
-def _quote(said: Explanation, how: How) -> list[str]:
-    if said.scheduler is None:
+def _quote(explanation: Explanation, style: Style) -> list[str]:
+    quote = explanation.scheduler
+    if quote is None:
         return []
-    when = f", {stuck.ago(how.now - pod_details.moment(said.scheduler.time))} ago" if said.scheduler.time else ""
-    return [f"  kube-scheduler{when}: {said.scheduler.message}"]
+    when = f", {wording.duration(style.now - wording.timestamp(quote.time))} ago" if quote.time else ""
+    return [f"  kube-scheduler{when}: {quote.message}"]
 
 
-def asks(said: Explanation) -> str:
+def _asks(explanation: Explanation) -> str:
     """`7000 MiB on one GPU (container main)`."""
-    assert said.request is not None
-    unit, shares = ways.unit_of(said), said.request.shares
+    unit, shares = unit_of(explanation), shares_of(explanation)
     if one_share(shares):
         return f"{_amount(shares[0], unit)} on one GPU (container {shares[0].container})"
     return " + ".join(f"{_amount(share, unit)} (container {share.container})" for share in shares)
@@ -193,19 +201,20 @@ def _amount(share: ShareView, unit: str) -> str:
     return f"{share.units} {unit}"
 
 
-def _free(said: Explanation) -> str:
-    """Enough in all and yet refused is what nobody expects."""
-    if said.code not in ROOM or said.request is None or not one_share(said.request.shares):
+def _free(explanation: Explanation) -> str:
+    """How much is free, and in how large pieces: enough in all may still not be enough on one GPU."""
+    shares = shares_of(explanation)
+    if explanation.code not in ROOM or not one_share(shares):
         return ""
-    unit = ways.unit_of(said)
-    views = [view for view in said.nodes if view.scheduler is None and view.unit == unit]
+    unit = unit_of(explanation)
+    views = [view for view in explanation.nodes if view.scheduler is None and view.unit == unit]
     pieces = [g.free for v in views if v.gpushare and v.gpushare.code in ROOM for g in v.gpus if g.healthy]
     if not pieces:
         return ""
     total, largest = sum(pieces), max(pieces)
     if not total:
         return "nothing"
-    link = ", but in pieces: the largest is" if total >= said.request.shares[0].units else "; the largest piece is"
+    link = ", but in pieces: the largest is" if total >= shares[0].units else "; the largest piece is"
     return f"{total} {unit} in all{link} {largest} {unit}"
 
 
@@ -214,14 +223,14 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _wrapped(lines: list[str], how: How) -> list[str]:
-    if how.width is None:
+def _wrapped(lines: list[str], style: Style) -> list[str]:
+    if style.width is None:
         return lines
-    return [part for line in lines for part in _wrap(line, max(how.width, NARROWEST))]
+    return [part for line in lines for part in _wrap(line, max(style.width, NARROWEST))]
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """Continued below where the sentence itself begins: behind a bullet, or the word in front of it."""
+    """Lines after the first begin where its sentence begins: after a bullet, or after the word in front of it."""
     lead = re.match(r"\s*(?:- |(?:asks|free|ok  |LOOK)  )?", line)
     hang = " " * (lead.end() if lead is not None and lead.end() else 2)
     wrapped = textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)

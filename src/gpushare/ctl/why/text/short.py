@@ -1,7 +1,6 @@
-"""Verdicts that need no table: what is wrong with the request, or with the GPU that would do.
+"""Verdicts that need no table: the request is invalid, larger than every GPU, or waits for an unhealthy GPU.
 
-Pure. The part of `whytext` for requests that mean nothing, that no GPU is large enough for, or that only a sick GPU
-keeps waiting.
+Pure.
 """
 
 import re
@@ -9,18 +8,17 @@ import re
 from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import names, units
-from gpushare.ctl.why.text import ways
-from gpushare.ctl.why.text.node_table import of_total, usable
+from gpushare.ctl.why.text import phrases, ways
 
 AGAIN = "A pod cannot be changed: delete it and create it again."
 ANNOTATE = "kubectl annotate pod {name} -n {namespace} --overwrite {key}"
-# Unlike what its containers ask, a pod's annotations can be written again.
-_KEYS = {
+# Unlike the requests of its containers, the annotations of a pod can be changed.
+_ANNOTATIONS = {
     "UnknownPolicy": f"{names.POLICY}=binpack",
     "UnknownUnit": f"{names.MEMORY_UNIT}=MiB",
     "CountNotWhole": f"{names.GPU_COUNT}=NUMBER",
 }
-_OF_CONTAINER = "container "
+_OF_CONTAINER = "container "  # how a detail about a container begins
 READ_AS = "Container {name} asks {asks}, and Kubernetes reads that as {value} {unit}."
 LISTED = f"ConfigMap {names.UNHEALTHY_NAMESPACE}/{names.UNHEALTHY_PREFIX}{{node}} lists it"
 _NOT_MEMORY = re.compile(
@@ -31,61 +29,61 @@ _WITH_SUFFIX = re.compile(r"([\d.]+)([kMGTPE])")
 _MIB_IN_GIB = 1024
 
 
-def invalid(said: Explanation, who: str, *, exists: bool) -> list[str]:
-    """A request that means nothing, and what to write instead."""
-    detail, way = event_texts.capital(said.detail), ""
-    if found := _NOT_MEMORY.fullmatch(said.detail):
-        detail = READ_AS.format(**found.groupdict())
-        way = f'Write a plain number: "{found["write"]}"{_rounded(found)}.'
-    rest = " ".join(filter(None, (way, _again(said) if exists else "")))
-    return [f"{who} can never run: {said.message}. {detail}".rstrip(), *([f"  {rest}"] if rest else [])]
+def invalid(explanation: Explanation, who: str, *, exists: bool) -> list[str]:
+    """An invalid request, and what to write instead."""
+    detail, way = event_texts.capital(explanation.detail), ""
+    if match := _NOT_MEMORY.fullmatch(explanation.detail):
+        detail = READ_AS.format(**match.groupdict())
+        way = f'Write a plain number: "{match["write"]}"{_rounded(match)}.'
+    rest = " ".join(filter(None, (way, _how_to_change(explanation) if exists else "")))
+    return [f"{who} can never run: {explanation.message}. {detail}".rstrip(), *([f"  {rest}"] if rest else [])]
 
 
-def _again(said: Explanation) -> str:
-    key = _KEYS.get(said.code)
-    if key is None or said.detail.startswith(_OF_CONTAINER):
+def _how_to_change(explanation: Explanation) -> str:
+    key = _ANNOTATIONS.get(explanation.code)
+    if key is None or explanation.detail.startswith(_OF_CONTAINER):
         return AGAIN
-    return ANNOTATE.format(name=said.pod.name, namespace=said.pod.namespace, key=key)
+    return ANNOTATE.format(name=explanation.pod.name, namespace=explanation.pod.namespace, key=key)
 
 
-def _rounded(found: re.Match[str]) -> str:
-    """Said only where a number of bytes is no whole number of units."""
-    if int(found["value"]) % units.BYTES_IN[found["unit"]] == 0:
+def _rounded(match: re.Match[str]) -> str:
+    """Only where a number of bytes is no whole number of units."""
+    if int(match["value"]) % units.BYTES_IN[match["unit"]] == 0:
         return ""
-    suffix = _WITH_SUFFIX.fullmatch(found["asks"])
-    return f" ({suffix[1]} {suffix[2]}B, rounded up)" if suffix else f" ({found['asks']} bytes, rounded up)"
+    suffix = _WITH_SUFFIX.fullmatch(match["asks"])
+    return f" ({suffix[1]} {suffix[2]}B, rounded up)" if suffix else f" ({match['asks']} bytes, rounded up)"
 
 
-def too_large(said: Explanation, verdict: str) -> list[str]:
+def too_large(explanation: Explanation, verdict: str) -> list[str]:
     """No GPU is large enough, full or not."""
-    shrink = next((way for way in said.ways if way.way == "shrink"), None)
-    if shrink is None or said.request is None:
-        return [f"{verdict}: {said.message}."]
-    unit, asked = ways.unit_of(said, shrink.node), said.request.shares[0].units
+    shrink = next((way for way in explanation.ways if way.way == "shrink"), None)
+    if shrink is None or explanation.request is None:
+        return [f"{verdict}: {explanation.message}."]
+    unit, asked = phrases.unit_of(explanation, shrink.node), explanation.request.shares[0].units
     in_gib = -(-asked // _MIB_IN_GIB)
     if unit == names.GIB and in_gib <= (shrink.units or 0):
         hint = f'The nodes of this cluster count in GiB: for {asked} MiB write "{in_gib}".'
-        return [f"{verdict}: {said.message}. {hint}"]
-    split = next((way for way in said.ways if way.way == "split"), None)
-    more = f", or {ways.split(split, said)}" if split is not None else ""
+        return [f"{verdict}: {explanation.message}. {hint}"]
+    split = next((way for way in explanation.ways if way.way == "split"), None)
+    more = f", or {ways.split(split, explanation)}" if split is not None else ""
     return [
-        f"{verdict}: {said.message}. The largest is {shrink.units} {unit} ({shrink.node}).",
+        f"{verdict}: {explanation.message}. The largest is {shrink.units} {unit} ({shrink.node}).",
         f"  It would fit if it asked {shrink.units} {unit} or less{more}.",
     ]
 
 
-def no_healthy(said: Explanation, verdict: str) -> list[str]:
-    """A GPU has room, but is not well."""
-    assert said.request is not None
-    view = said.nodes[0]
-    sick = usable(view, said.request.shares[0].units)
-    if sick is None:
-        return [f"{verdict}: {said.message}."]
-    cause = LISTED.format(node=view.name) if sick.why == "listed" else sick.why
+def no_healthy(explanation: Explanation, verdict: str) -> list[str]:
+    """A GPU has room, but is unhealthy."""
+    assert explanation.request is not None
+    view = explanation.nodes[0]
+    gpu = phrases.unhealthy_with_room(view, explanation.request.shares[0].units)
+    if gpu is None:
+        return [f"{verdict}: {explanation.message}."]
+    cause = LISTED.format(node=view.name) if gpu.why == "listed" else gpu.why
     back = f"that GPU came back ({cause})" if cause else "that GPU came back"
-    freed = ways.freeing(said)
-    has = f"{view.name} GPU {sick.index} has {of_total(sick, view.unit)}, but is unhealthy."
+    freed = ways.freeing(explanation)
+    has = f"{view.name} GPU {gpu.index} has {phrases.free_of_total(gpu, view.unit)}, but is unhealthy."
     return [
-        f"{verdict}: {said.message}. {has}",
+        f"{verdict}: {explanation.message}. {has}",
         f"  It would fit if {back}{f', or if {freed}' if freed else ''}.",
     ]
