@@ -8,6 +8,7 @@ import pytest
 
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
+from gpushare.kubelet import paths
 from tests.node import world
 from tests.support import processes
 
@@ -22,6 +23,13 @@ def short_path() -> Iterator[Path]:
     """A folder for sockets, whose paths have at most 107 characters."""
     with tempfile.TemporaryDirectory(prefix="gpushare-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def kubelet(short_path: Path) -> Path:
+    """kubelet's root folder, without a kubelet."""
+    (short_path / paths.DEVICE_PLUGINS).mkdir()
+    return short_path
 
 
 @pytest.fixture

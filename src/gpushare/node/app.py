@@ -5,6 +5,8 @@ the start and later, and is waited for. Nothing that runs on the node depends on
 """
 
 import asyncio
+import contextlib
+import os
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
@@ -20,6 +22,7 @@ from gpushare.kube.reflector import Reflector
 from gpushare.kubelet import paths
 from gpushare.node import pinning, pods, probe, this_node
 from gpushare.node.audit.auditor import Auditor
+from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.pinning import Asked
@@ -86,6 +89,7 @@ class Node:
         self.recorder = Recorder(api)
         self.publisher: Publisher | None = None
         self.plugin: Plugin | None = None  # on nodes that pin by it
+        self._last_wait = "the admission policy"  # what is waited for after the node and its pods are known
         self.sight = Sight()
         self.sight.ages = lambda: {
             **{name: watch.age() for name, watch in self.watches.items()}, "driver": self.gpus.silent_for()
@@ -112,6 +116,10 @@ class Node:
 
     async def run(self) -> None:
         """Until cancelled, or something fails."""
+        with contextlib.ExitStack() as at_the_end:
+            await self._run(at_the_end)
+
+    async def _run(self, at_the_end: contextlib.ExitStack) -> None:
         async with asyncio.TaskGroup() as tasks:
             for watch in self.watches.values():
                 tasks.create_task(watch.run())
@@ -120,6 +128,8 @@ class Node:
             node = await self._first_sight()
             pinning.refuse_beside_nvidia(node)
             pin = await pinning.decide(self.config.pin, self.api)
+            if pin is Pin.PLUGIN:
+                at_the_end.callback(os.close, await self._lock_kubelets_folder())
             publish_config = PublishConfig(self.config.node, self.config.unit, pin, self.config.reserve_mib)
             publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.own)
             assigner = Assigner(self.api, self.pods)
@@ -172,7 +182,13 @@ class Node:
         for name, watch in self.watches.items():
             if not watch.synced:
                 return f"{name}: {watch.failure}" if watch.failure else name
-        return f'node "{self.config.node}"' if self.own.node is None else "the admission policy"
+        return f'node "{self.config.node}"' if self.own.node is None else self._last_wait
+
+    async def _lock_kubelets_folder(self) -> int:
+        """Before anything is published: beside another plugin this process must not change the node."""
+        self._last_wait = "kubelet's device-plugins folder"
+        folder = Path(self.config.kubelet, paths.DEVICE_PLUGINS)
+        return await kubelet_folder.lock(folder, self.config.node, START_SECONDS)
 
     def _device_plugin(self, publisher: Publisher) -> Coroutine[Any, Any, None]:
         """Made at once, so that it hears of the GPUs; runs when it has."""

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -17,8 +18,6 @@ from gpushare.node.app import NOT_REGISTERED, Config
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import capacity, eventually, refusal, running, said, until
-
-PLUGIN = Config(world.NAME, "MiB", "plugin", port=0)
 
 
 class StandIn:
@@ -52,10 +51,15 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
     return StandIn.made
 
 
+@pytest.fixture
+def config(kubelet: Path) -> Config:
+    return Config(world.NAME, "MiB", "plugin", port=0, kubelet=str(kubelet))
+
+
 async def test_the_plugin_hears_of_every_change_and_kubelet_reports_the_capacity(
-    server: ApiServer, gpus: Simulated, plugins: list[StandIn]
+    server: ApiServer, gpus: Simulated, plugins: list[StandIn], config: Config
 ) -> None:
-    async with running(server.url, gpus, PLUGIN) as node:
+    async with running(server.url, gpus, config) as node:
         await until(server, lambda: said(server))
         (plugin,) = plugins
         await eventually(lambda: plugin.told_before_it_ran)
@@ -75,17 +79,34 @@ async def test_the_plugin_hears_of_every_change_and_kubelet_reports_the_capacity
 
 
 async def test_a_node_that_the_plugin_refuses_is_not_published(
-    server: ApiServer, gpus: Simulated, plugins: list[StandIn]
+    server: ApiServer, gpus: Simulated, plugins: list[StandIn], config: Config
 ) -> None:
     StandIn.refuses = UserError("gpu-a: --memory-unit=MiB is too fine for this node", "many units", "--pin=direct")
-    assert await refusal(server.url, gpus, PLUGIN) is StandIn.refuses
+    assert await refusal(server.url, gpus, config) is StandIn.refuses
     assert said(server) is None
 
 
-async def test_without_the_admission_policy_auto_means_the_plugin(
-    server: ApiServer, gpus: Simulated, plugins: list[StandIn]
+async def test_beside_another_plugin_it_changes_nothing_and_stops(
+    server: ApiServer, gpus: Simulated, plugins: list[StandIn], config: Config
 ) -> None:
-    async with running(server.url, gpus, PLUGIN._replace(pin="auto")):
+    async with running(server.url, gpus, config):
+        await until(server, lambda: said(server))
+        before = said(server)
+        other = Simulated(world.devices(4000))
+        error = await refusal(server.url, other, config, says="waiting for kubelet's device-plugins folder")
+        assert isinstance(error, UserError)
+        assert error.what == f"kubelet's folder {config.kubelet}/device-plugins is in use by another device plugin"
+        assert error.code == 2
+        assert said(server) == before
+    assert len(plugins) == 1
+    async with running(server.url, gpus, config):
+        await eventually(lambda: len(plugins) == 2)
+
+
+async def test_without_the_admission_policy_auto_means_the_plugin(
+    server: ApiServer, gpus: Simulated, plugins: list[StandIn], config: Config
+) -> None:
+    async with running(server.url, gpus, config._replace(pin="auto")):
         await until(server, lambda: (said(server) or {}).get("pin") == "plugin")
         assert len(plugins) == 1
 

@@ -16,7 +16,7 @@ from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.kubelet import paths, podresources
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
-from gpushare.node.deviceplugin import plugin
+from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
 from gpushare.obs.errors import UserError
 from tests.node.deviceplugin.made import Object, facts, pod
@@ -43,7 +43,7 @@ class Node:
         )  # fmt: skip
 
     def socket(self, resource: str) -> Path:
-        return self.folder / plugin.SOCKETS[resource]
+        return self.folder / kubelet_folder.SOCKETS[resource]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

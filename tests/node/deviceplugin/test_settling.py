@@ -1,4 +1,4 @@
-"""Who really has what: kubelet is asked when all is quiet, and table and annotations are made true."""
+"""Who really has what: kubelet is asked when all is quiet, and table and annotations are corrected."""
 
 import pytest
 

@@ -1,5 +1,7 @@
 """A node that is asked to count in another unit while pods run on it: it goes on as it was until they are gone."""
 
+from pathlib import Path
+
 import pytest
 
 from gpushare.core.facts import names
@@ -78,8 +80,10 @@ async def test_a_forged_annotation_turns_no_node_to_another_unit(server: ApiServ
         assert (unit(server), capacity(server)) == ("MiB", IN_MIB)
 
 
-async def test_the_devices_of_a_plugin_keep_their_unit_as_well(server: ApiServer, gpus: Simulated) -> None:
-    plugin = Config(world.NAME, "GiB", "plugin", port=0)
+async def test_the_devices_of_a_plugin_keep_their_unit_as_well(
+    server: ApiServer, gpus: Simulated, kubelet: Path
+) -> None:
+    plugin = Config(world.NAME, "GiB", "plugin", port=0, kubelet=str(kubelet))
     async with running(server.url, gpus, plugin):
         await until(server, lambda: said(server))
         bound(server, "gib", 15, on="GPU-0", direct=False)

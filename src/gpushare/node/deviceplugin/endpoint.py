@@ -17,8 +17,9 @@ from gpushare.kube.loop import Backoff
 from gpushare.kubelet import paths
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.deviceplugin_pb2 import DevicePluginOptions, Empty, PreStartContainerResponse, RegisterRequest
+from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.deviceplugin.service import Refused, Service
-from gpushare.obs import errors, log
+from gpushare.obs import log
 
 LARGEST: Final = 16 << 20  # bytes; a request names all free ids, which are more than gRPC's own limit allows
 LOOK_SECONDS: Final = 1.0
@@ -26,9 +27,6 @@ PAUSE_SECONDS: Final = 1.0  # for kubelet to notice that the old stream has ende
 STOP_SECONDS: Final = 0.5  # for answers under way
 CALL_SECONDS: Final = 10.0
 START_SECONDS: Final = 30.0
-NOT_THERE: Final = "kubelet's socket is not there: {path}"
-WHY_NOT: Final = "kubelet is down, or the folder is not mounted"
-WAY: Final = "start kubelet, or mount its device-plugins folder at that path"
 NOT_OPENED: Final = "kubelet did not ask for the list within {seconds:.0f} s"
 
 Identity = tuple[int, int]  # of kubelet's socket: another one after each restart
@@ -66,7 +64,7 @@ class Endpoint:
                 self._retry.reset()
             except (grpc.aio.AioRpcError, OSError, RuntimeError, TimeoutError) as error:
                 why = str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error) or type(error).__name__
-            logger.warn("kubelet has to be told again", resource=self._resource, why=why)
+            logger.warn("registering again with kubelet", resource=self._resource, why=why)
             await asyncio.sleep(self._pause_seconds + self._retry.delay())
             kubelet = await self._find(None)
 
@@ -75,9 +73,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         begun, said = loop.time(), False
         while (found := _identity(self._kubelet)) is None:
-            error = errors.UserError(
-                NOT_THERE.format(path=self._kubelet), WHY_NOT, WAY, code=errors.CLUSTER_NOT_ASKED
-            )  # fmt: skip
+            error = kubelet_folder.not_there(self._kubelet.parent)
             if limit is not None and loop.time() - begun >= limit:
                 raise error
             if not said:

@@ -17,7 +17,7 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kubelet import paths, podresources
-from gpushare.node.deviceplugin import device_list
+from gpushare.node.deviceplugin import device_list, kubelet_folder
 from gpushare.node.deviceplugin import kubelet_info as kubelets
 from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
@@ -30,7 +30,6 @@ from gpushare.node.pods import NodePods
 from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
-SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
 START_SECONDS: Final = 30
 NO_LIST: Final = "kubelet's list of who has which device is not there: {path}"
 NO_LIST_WHY: Final = "after a restart nobody else says which pod has which units; kubelet is down, or it is not mounted"
@@ -56,7 +55,8 @@ class Plugin:
         self._node, self._unit, self._api, self._pods, self._events = node, unit, api, pods, events
         self._pod_resources = kubelet / paths.POD_RESOURCES
         self.state, self.calls = State(unit), Calls(time.monotonic)
-        self._lists = {resource: ListStream(self.state, whole=resource == names.GPU_COUNT) for resource in SOCKETS}
+        sockets = kubelet_folder.SOCKETS
+        self._lists = {resource: ListStream(self.state, whole=resource == names.GPU_COUNT) for resource in sockets}
         self._pod_list = PodList(api, node, self.state, self._relist)
         self.reconciler = Reconciler(
             self.state, lambda: podresources.ask(self._pod_resources), api, pods, self.calls, self._relist
@@ -66,10 +66,10 @@ class Plugin:
                 self.state, self._lists[resource], self.calls, self._pod_list, self.reconciler, self._relist,
                 whole=resource == names.GPU_COUNT, visible=visible,
             )
-            for resource in SOCKETS
+            for resource in sockets
         }  # fmt: skip
         self.endpoints = [
-            Endpoint(resource, kubelet / paths.DEVICE_PLUGINS / SOCKETS[resource], service, self._kubelet_is)
+            Endpoint(resource, kubelet / paths.DEVICE_PLUGINS / sockets[resource], service, self._kubelet_is)
             for resource, service in self.services.items()
         ]
         self._kubelet: Identity | None = None
