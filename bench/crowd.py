@@ -69,7 +69,7 @@ class Crowd:
             self._ledger.forget(pod.uid)
             self._used -= pod.spec_units
         self._patience.update(self._ledger, self._waiting.values(), ANYWHERE, self._now * MEAN)
-        self._most_kept = max(self._most_kept, len(self._ledger.kept))
+        self._most_kept = max(self._most_kept, len(self._ledger.kept()))
         for waiting in list(self._waiting.values()):
             if self._place(waiting):
                 self._start(waiting)

@@ -13,7 +13,7 @@ from bench.crowd import LOADS, SEEDS, Crowd, Outcome
 from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
 from gpushare.core.facts import request
-from gpushare.core.ledger.state import Kept
+from gpushare.core.ledger.holding import Kept
 from gpushare.core.scheduling.patience import ANYWHERE, Patience
 
 PATIENCE = 1 / 6  # of a mean run time: 10 minutes of an hour

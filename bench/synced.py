@@ -45,7 +45,7 @@ async def main(kubeconfig: str) -> None:
         await asyncio.sleep(0.5)  # what follows the first sync is over
         pods = extender.watches["pods"]
         before, turns.longest = pods.lists, 0.0
-        print(json.dumps({"nodes": len(extender.ledger.nodes), "pods": len(extender.ledger.holdings)}), flush=True)
+        print(json.dumps({"nodes": len(extender.ledger.nodes()), "pods": len(extender.ledger.holdings())}), flush=True)
         while pods.lists == before or pods.disconnected_for():  # noqa: ASYNC110 - a reflector tells nobody
             await asyncio.sleep(0.01)
         print(json.dumps({"longest_turn_ms": turns.longest * 1000}), flush=True)

@@ -70,7 +70,7 @@ def _change(inside: Inside, number: int) -> Callable[[], object]:
     item = decoded_pod(world.pod(f"change-{number}", 10, node=node, gpu=3))
 
     def change() -> None:
-        if item.metadata.uid in inside.ledger.holdings:
+        if inside.ledger.holding(item.metadata.uid) is not None:
             inside.pods.remove(item)
         else:
             inside.pods.upsert(item)

@@ -15,7 +15,7 @@ from tests.adversary.process import Process
 from tests.adversary.server import DELETED, Object, Server
 
 BACKOFF = (1.0, 10.0)  # seconds, doubling
-HOLD_SECONDS = 31.0  # how long an answer without a binding may be counted
+ASSUME_SECONDS = 31.0  # how long an answer without a binding may be counted
 ENDED = ("Succeeded", "Failed")
 
 
@@ -80,7 +80,7 @@ class Scheduler:
         """One cycle for each pod whose time has come, the most important first, then the oldest."""
         now = self.server.clock()
         for uid, (_, _, since) in list(self.assumed.items()):
-            if now - since > HOLD_SECONDS:
+            if now - since > ASSUME_SECONDS:
                 del self.assumed[uid]
         if self.stopped or self.server.down:
             return

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
-from gpushare.core.ledger.ledger import HOLD_SECONDS, SLOW_HOLD_SECONDS
-from gpushare.core.ledger.state import MOVE_SECONDS, RECALL_SECONDS, REST_SECONDS
+from gpushare.core.ledger import cool_down
+from gpushare.core.ledger.holding import ASSUME_SECONDS, SLOW_ASSUME_SECONDS
+from gpushare.core.ledger.node_record import MOVE_SECONDS
 from gpushare.core.placement.room import Room
 from tests.core import oracle
 from tests.support.builders import bound
@@ -94,10 +95,10 @@ class Decision:
 
     def ends(self) -> float:
         slow = self.pod.slow_volumes or self.pod.nominated == self.node
-        return self.since + (SLOW_HOLD_SECONDS if slow else HOLD_SECONDS)
+        return self.since + (SLOW_ASSUME_SECONDS if slow else ASSUME_SECONDS)
 
 
-class Resting:
+class CoolDown:
     def __init__(self, until: float, length: float) -> None:
         self.until, self.length, self.active = until, length, True
 
@@ -117,14 +118,14 @@ class Mirror:
         self.seen: set[str] = set()
         self.decided: dict[str, Decision] = {}
         self.old_places: dict[str, OldPlace] = {}
-        self.pledged: dict[str, PodFacts] = {}
-        self.rests: dict[tuple[str, object], Resting] = {}
+        self.nominated: dict[str, PodFacts] = {}
+        self.cool_downs: dict[tuple[str, object], CoolDown] = {}
 
     # What it is told
 
     def set_node(self, name: str, facts: NodeFacts | None) -> None:
         if signature(self.facts.get(name)) != signature(facts):
-            self.rests = {key: rest for key, rest in self.rests.items() if key[0] != name}
+            self.cool_downs = {key: one for key, one in self.cool_downs.items() if key[0] != name}
         self.facts.pop(name, None)
         if facts is not None:
             self.facts[name] = facts
@@ -144,14 +145,14 @@ class Mirror:
             self._unbound(pod)
 
     def forget(self, uid: str) -> None:
-        for known in (self.bound, self.decided, self.old_places, self.pledged):
+        for known in (self.bound, self.decided, self.old_places, self.nominated):
             known.pop(uid, None)
         self.seen.discard(uid)
 
     def confirm(self, pod: PodFacts) -> None:
         if pod.uid in self.decided and not self.decided[pod.uid].held:
             del self.decided[pod.uid]
-            self.pledged.pop(pod.uid, None)
+            self.nominated.pop(pod.uid, None)
             self.bound[pod.uid] = pod
 
     def decide(self, pod: PodFacts, node: str, places: Places, now: float, *, held: bool) -> None:
@@ -159,7 +160,7 @@ class Mirror:
         keys = tuple(tuple(gpus[gpu].key for gpu in chosen) for chosen in places)
         self.decided[pod.uid] = Decision(pod, node, keys, now, held, self.facts[node].unit)
 
-    def end_hold(self, uid: str) -> None:
+    def release(self, uid: str) -> None:
         if uid in self.decided and self.decided[uid].held:
             del self.decided[uid]
 
@@ -170,17 +171,19 @@ class Mirror:
     def expire(self, now: float) -> None:
         self.decided = {uid: d for uid, d in self.decided.items() if not d.held or d.ends() > now}
         self.old_places = {uid: old_place for uid, old_place in self.old_places.items() if old_place.until > now}
-        for rest in self.rests.values():
-            rest.active = rest.active and rest.until > now
-        self.rests = {key: rest for key, rest in self.rests.items() if rest.until + RECALL_SECONDS > now}
+        for one in self.cool_downs.values():
+            one.active = one.active and one.until > now
+        self.cool_downs = {
+            key: one for key, one in self.cool_downs.items() if one.until + cool_down.RECALL_SECONDS > now
+        }
 
     def _bound(self, pod: PodFacts, now: float) -> None:
-        self.pledged.pop(pod.uid, None)
+        self.nominated.pop(pod.uid, None)
         before = self.bound.get(pod.uid)
         decided = self.decided.pop(pod.uid, None)
         ran = before is not None and before.running
         if pod.running and not ran and isinstance(pod.request, Request):
-            self.rests.pop((pod.node, shape(pod.request)), None)
+            self.cool_downs.pop((pod.node, shape(pod.request)), None)
         if before is not None and decided is None:
             self._moved(before, pod, now)
         self.bound[pod.uid] = pod
@@ -205,17 +208,17 @@ class Mirror:
             else:
                 decision.pod = pod
         if pod.nominated and not pod.terminating and isinstance(pod.request, Request):
-            self.pledged[pod.uid] = pod
+            self.nominated[pod.uid] = pod
         else:
-            self.pledged.pop(pod.uid, None)
+            self.nominated.pop(pod.uid, None)
 
     def _refused(self, node: str, shape: object, now: float) -> None:
-        first, longest = REST_SECONDS
-        before = self.rests.get((node, shape))
+        first, longest = cool_down.SECONDS
+        before = self.cool_downs.get((node, shape))
         length = first
         if before is not None:
             length = before.length if before.active else min(2 * before.length, longest)
-        self.rests[node, shape] = Resting(now + length, length)
+        self.cool_downs[node, shape] = CoolDown(now + length, length)
 
     # What follows from it
 
@@ -260,20 +263,20 @@ class Mirror:
         return Room.of(self.facts[node], self.used(node))
 
     def can_take(self, claim: Request, uid: str, node: str, room: Room | None) -> bool:
-        """Whether a pod fits a node, pledges aside, by trying everything."""
+        """Whether a pod fits a node, nominations aside, by trying everything."""
         facts = self.facts.get(node)
         if facts is None or room is None or not may_go(claim, facts) or self._like_under_way(claim, uid, facts):
             return False
-        rest = self.rests.get((node, shape(claim)))
-        if rest is not None and rest.active:
+        cooling = self.cool_downs.get((node, shape(claim)))
+        if cooling is not None and cooling.active:
             return False
         return oracle.fits(claim, facts.pin, oracle.spots(room))
 
-    def pledges_ahead(self, pod: PodFacts, node: str) -> bool:
+    def nominated_ahead(self, pod: PodFacts, node: str) -> bool:
         there = self.holders(node)
         return any(
             other.nominated == node and other.priority >= pod.priority and uid != pod.uid and uid not in there
-            for uid, other in self.pledged.items()
+            for uid, other in self.nominated.items()
         )
 
     def _decided_charges(self, decision: Decision) -> dict[int, int] | None:

@@ -8,13 +8,13 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 
-from gpushare.core.ledger import ledger
+from gpushare.core.ledger import holding
 from tests.e2e.harness import sight, timed
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World, gpus_of
 from tests.support.objects import Object
 
-SLOWLY = ledger.HOLD_SECONDS + 4  # longer than any hold but that of a pod with volumes
+SLOWLY = holding.ASSUME_SECONDS + 4  # longer than any hold but that of a pod with volumes
 ENDING_SECONDS = 4.0
 BOUND_SECONDS = 5.0  # once nothing is in the way
 WATCHED_SECONDS = 6.0  # for what should not happen

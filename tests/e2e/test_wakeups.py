@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from gpushare.core.facts import names
-from gpushare.core.ledger import ledger
+from gpushare.core.ledger import holding
 from tests.e2e.harness import objects, sight, timed
 from tests.e2e.harness.figures import Figures, distribution
 from tests.e2e.harness.world import World
@@ -80,11 +80,11 @@ async def test_a_waiting_pod_is_bound_soon_after_a_hold_expires(world: World, fi
             await world.sight.until("shown", lambda name=name: name in world.sight.pods, 10)  # type: ignore[misc]
             answer = await world.ask("filter", {"Pod": world.sight.pods[name], "NodeNames": [node]})
             assert answer["NodeNames"] == [node], answer
-            ends.append(time.monotonic() + ledger.HOLD_SECONDS)
+            ends.append(time.monotonic() + holding.ASSUME_SECONDS)
             await asyncio.sleep(SETTLING)
         waiting = await world.make_pods(*({"name": f"waits-{i}", "containers": {"main": 5000}} for i in range(HOLDS)))
         await world.sight.until_refused(*waiting)
-        await world.sight.until_bound(*waiting, seconds=2 * ledger.HOLD_SECONDS)
+        await world.sight.until_bound(*waiting, seconds=2 * holding.ASSUME_SECONDS)
         bound = sorted(world.sight.bound_at[name] for name in waiting)
         waits = [max(at - end, 0.0) for at, end in zip(bound, ends, strict=True)]
     assert bound[0] > ends[0] - 1, "nobody takes what is held"

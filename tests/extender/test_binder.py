@@ -11,8 +11,8 @@ import pytest
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import PodFacts
+from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import State
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.extender import binder
 from gpushare.extender.binder import Binder
@@ -23,6 +23,7 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, Malformed, NoAccess, Unreachable
 from gpushare.kube.events import Recorder
 from tests.support import processes
+from tests.support.builders import node_state
 
 LOST = Unreachable("the connection was lost", sent=True)
 NOT_SENT = Unreachable("connection refused", sent=False)
@@ -129,10 +130,10 @@ class World:
         return request.facts(self.api.pods[name], None)
 
     def used(self, node: str = "a") -> list[int]:
-        return self.ledger.nodes[node].effective()
+        return node_state(self.ledger, node).effective()
 
     def state(self, name: str = "train") -> State | None:
-        holding = self.ledger.holdings.get(f"uid-{name}")
+        holding = self.ledger.holding(f"uid-{name}")
         return None if holding is None else holding.state
 
     def node_of(self, name: str = "train") -> str | None:
@@ -143,7 +144,7 @@ class World:
 
     def is_settled(self) -> bool:
         """Nothing is under way, and what is charged is what bound pods have."""
-        held = [holding.state for holding in self.ledger.holdings.values()]
+        held = [holding.state for holding in self.ledger.holdings()]
         return not self.binder._under_way and set(held) <= {State.BOUND}
 
 
@@ -199,7 +200,7 @@ async def test_a_pod_that_asks_zero_is_bound_plainly(world: World) -> None:
     assert await world.binder.bind(world.add(0, known=False)) == ""
     assert world.node_of() == "a"
     assert world.api.written == [{}]
-    assert not world.ledger.holdings
+    assert not world.ledger.holdings()
 
 
 async def test_a_pod_that_asks_zero_is_bound_once_though_the_reply_is_lost(world: World) -> None:
@@ -308,7 +309,7 @@ async def test_a_pod_that_cannot_be_read_is_an_error_that_says_why(world: World)
 
 async def test_what_was_held_is_what_is_bound(world: World) -> None:
     args = world.add(6000)
-    world.ledger.hold(world.facts(), "a", "spread", 0.0)
+    world.ledger.assume(world.facts(), "a", "spread", 0.0)
     assert await world.binder.bind(args) == ""
     assert world.used() == [6000, 0]
     assert world.count("gpushare_holds_total", outcome="right") == 1
@@ -316,7 +317,7 @@ async def test_what_was_held_is_what_is_bound(world: World) -> None:
 
 async def test_a_hold_elsewhere_ends_with_the_binding(world: World) -> None:
     args = world.add(6000)
-    world.ledger.hold(world.facts(), "b", "binpack", 0.0)
+    world.ledger.assume(world.facts(), "b", "binpack", 0.0)
     assert await world.binder.bind(args) == ""
     assert (world.used("a"), world.used("b")) == ([6000, 0], [0, 0])
     assert world.count("gpushare_holds_total", outcome="wrong") == 1
@@ -572,7 +573,7 @@ async def test_a_node_that_goes_while_the_binding_is_written_harms_nobody(world:
 
 async def test_a_gpu_that_goes_while_the_binding_is_written_harms_nobody(world: World) -> None:
     async def lost(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
-        before = world.ledger.nodes[node].facts
+        before = node_state(world.ledger, node).facts
         assert before is not None
         world.ledger.set_node(msgspec.structs.replace(before, gpus=before.gpus[:1]))
 

@@ -99,8 +99,8 @@ async def test_the_next_extender_goes_on_with_what_the_last_one_kept(server: Api
         await processes.until(lambda: processes.woken(server, "large"), "the wake-up")
         await processes.bound(server, extender, processes.pod("mid", 4000))  # GPU 0 needs less than GPU 1 by now
     async with inside.running(server) as extender:
-        await processes.until(lambda: extender.ledger.kept, "the turn")
-        assert [kept.keys for kept in extender.ledger.kept.values()] == [(("GPU-a-1",),)]
+        await processes.until(lambda: bool(extender.ledger.kept()), "the turn")
+        assert [kept.keys for kept in extender.ledger.kept()] == [(("GPU-a-1",),)]
 
 
 async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server: ApiServer) -> None:
@@ -110,7 +110,7 @@ async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server
         forged["metadata"]["annotations"] = {names.KEPT: KEPT}
         processes.create(server, forged)
         await processes.until(lambda: note(server, "forged") is None, "the end of the annotation")
-        assert extender.ledger.kept == {}
+        assert not extender.ledger.kept()
 
 
 class Writes:
@@ -196,7 +196,7 @@ async def test_explain_says_whose_turn_it_is(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
         await waits_long(server, extender, processes.pod("large", 7000))
-        await processes.until(lambda: extender.ledger.kept, "the turn")
+        await processes.until(lambda: bool(extender.ledger.kept()), "the turn")
         small = processes.create(server, processes.pod("small", 2000))
         await extender.filter(small, "a")
         pods = extender.extender.known

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from gpushare.core.facts import names, objects
-from gpushare.core.ledger import ledger as core_ledger
+from gpushare.core.ledger import holding as core_holding
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from gpushare.extender import app, binder, events, watches
 from gpushare.kube.errors import ApiError, Unreachable
 from tests.support import inside, processes
+from tests.support.builders import node_state
 from tests.support.processes import UNSCHEDULABLE, woken
 
 
@@ -66,7 +67,7 @@ async def test_a_terminating_pod_wakes_nobody_until_it_is_gone(server: ApiServer
 
 
 async def test_a_refused_pod_is_touched_when_a_hold_expires(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_ledger, "HOLD_SECONDS", 0.5)
+    monkeypatch.setattr(core_holding, "ASSUME_SECONDS", 0.5)
     async with inside.running(server) as extender:
         holds = processes.create(server, processes.pod("holds", whole=2))
         waits = processes.create(server, processes.pod("waits", 5000))
@@ -277,12 +278,13 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
             return await read(namespace, name) if name == "there" else None
 
         monkeypatch.setattr(extender.extender.api, "get_pod", read_badly)
-        holdings = extender.ledger.holdings
-        extender.extender.pods.unsure += [holdings[pod["metadata"]["uid"]].pod for pod in (there, gone)]
-        await processes.until(lambda: gone["metadata"]["uid"] not in holdings, "the end of the one that is gone")
+        holding = extender.ledger.holding
+        uids = [pod["metadata"]["uid"] for pod in (there, gone)]
+        extender.extender.pods.unsure += [found.pod for uid in uids if (found := holding(uid)) is not None]
+        await processes.until(lambda: holding(uids[1]) is None, "the end of the one that is gone")
         await asyncio.sleep(0.1)
         assert asked == {"there": 2, "gone": 2}
-        assert there["metadata"]["uid"] in holdings
+        assert holding(uids[0]) is not None
 
 
 async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
@@ -300,7 +302,9 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
 
         monkeypatch.setattr(extender.extender.api, "get_pod", read_late)
         unsure = extender.extender.pods.unsure
-        unsure += [extender.ledger.holdings[made["metadata"]["uid"]].pod] * 100
+        holding = extender.ledger.holding(made["metadata"]["uid"])
+        assert holding is not None
+        unsure += [holding.pod] * 100
         await processes.until(lambda: asked and not unsure, "the questions")
         await asyncio.sleep(0.1)
         assert len(asked) == app.READS
@@ -322,7 +326,7 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         assert await extender.bind(p, "a") == ""  # and the hold was right
         await extender.prioritize(small, "a", "b")
         held = (await extender.metrics())['gpushare_pods{state="held"}']
-        assert await extender.bind(small, "b" if extender.ledger.nodes["a"].effective()[0] == 7000 else "a") == ""
+        assert await extender.bind(small, "b" if node_state(extender.ledger, "a").effective()[0] == 7000 else "a") == ""
         await extender.bind(q, "a")
         assert await extender.bind(r, "a") == "a: no single GPU has 6000 MiB free"
         await extender.filter(r, "a", "b")

@@ -37,7 +37,7 @@ def bound(number: int, namespace: str) -> objects.Pod:
 async def test_pods_of_one_namespace_and_node_share_these_names(pods: Pods) -> None:
     for number in range(2):
         pods.upsert(bound(number, "team"))
-    one, two = [holding.pod for holding in pods._ledger.holdings.values()]
+    one, two = [holding.pod for holding in pods._ledger.holdings()]
     assert one.namespace is two.namespace
     assert one.node is two.node
     assert one.request is two.request
@@ -50,4 +50,4 @@ async def test_names_of_namespaces_that_are_gone_are_let_go(pods: Pods, monkeypa
         pods.upsert(made)
         pods.remove(made)
         assert len(pods._names) <= 101
-    assert not pods._ledger.holdings
+    assert not pods._ledger.holdings()

@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.core.facts import names
 from gpushare.core.steps import finish
 from tests.scenarios.world import World
+from tests.support.builders import node_state
 from tests.support.objects import Object, known
 
 WORDS = {
@@ -110,7 +111,7 @@ def gpus_of(world: World, pod: Object) -> dict[str, list[int]]:
 
 
 def _index(world: World, node: str, uuid: str) -> int:
-    facts = world.ledger.nodes[node].facts
+    facts = node_state(world.ledger, node).facts
     assert facts is not None
     return next(gpu.index for gpu in facts.gpus if gpu.uuid == uuid)
 

@@ -175,7 +175,7 @@ class Story:
             await self.do("gone", name)
         await self.world.wait(31)
         ledger = self.world.ledger
-        left = [ledger.holdings, ledger.pledged, self.world.known.pending, self.world.waiting.refused]
+        left = [ledger.holdings(), ledger.has_promises(), self.world.known.pending, self.world.waiting.refused]
         assert not any(left), f"{left}: {self.told}"
         for node in self.world.api.nodes:
             sizes = objects.node(node, self.nodes[node])["status"]["capacity"]

@@ -15,8 +15,8 @@ import msgspec
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Unit
 from gpushare.core.facts.objects import ConfigMap, Node, Pod
+from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import State
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
@@ -29,6 +29,7 @@ from gpushare.kube.errors import ApiError
 from gpushare.kube.events import Recorder
 from tests.scenarios import cluster
 from tests.support import objects
+from tests.support.builders import node_state
 from tests.support.objects import Object
 
 KINDS: dict[str, type[Any]] = {"pods": Pod, "nodes": Node, "maps": ConfigMap}
@@ -151,7 +152,7 @@ class World:
                     self.waiting.failed_to_wake(pod.uid)
         while self.pods.unsure:
             pod = self.pods.unsure.pop()
-            held = self.ledger.holdings.get(pod.uid)
+            held = self.ledger.holding(pod.uid)
             self.pods.made_sure(pod, held, await self.api.get_pod(pod.namespace, pod.name))
 
     # The scheduler
@@ -213,19 +214,21 @@ class World:
 
     def check_books(self) -> None:
         """Nothing is counted twice or lost inside the ledger."""
-        for state in self.ledger.nodes.values():
+        for state in self.ledger.nodes():
             if state.facts is None:
                 continue
             held = [0] * len(state.facts.gpus)
-            for holding in state.holdings.values():
-                assert self.ledger.holdings.get(holding.pod.uid) is holding, f"{holding.pod.name} is held twice"
+            for holding in state.holdings():
+                assert self.ledger.holding(holding.pod.uid) is holding, f"{holding.pod.name} is held twice"
                 for gpu, amount in holding.charges or ():
                     held[gpu] += amount
             counted = f"{state.name}: {state.used} counted, {held} held"
             assert all(one >= other for one, other in zip(state.used, held, strict=True)), counted
-            assert state.old_places or state.used == held, counted  # a pod that moved counts on both GPUs for a while
-        for uid, holding in self.ledger.holdings.items():
-            assert self.ledger.nodes[holding.node].holdings.get(uid) is holding, f"{holding.pod.name} is nowhere"
+            assert state._old_places or state.used == held, counted  # a pod that moved counts on both GPUs for a while
+        for holding in self.ledger.holdings():
+            assert node_state(self.ledger, holding.node).holding(holding.pod.uid) is holding, (
+                f"{holding.pod.name} is nowhere"
+            )
 
     def check_granted(self) -> None:
         """What bound pods were granted, by the annotations in the cluster, is never more than there is."""
@@ -237,7 +240,7 @@ class World:
                     for gpu, amount in amounts.items():
                         granted[pod["spec"].get("nodeName", ""), gpu] += amount
         for (node, index), amount in granted.items():
-            state = self.ledger.nodes.get(node)
+            state = self.ledger.node(node)
             for gpu in state.facts.gpus if state and state.facts else ():
                 if str(gpu.index) == index:
                     assert amount <= gpu.total, f"{node} GPU {index}: {amount} granted of {gpu.total}"
@@ -249,5 +252,5 @@ class World:
         return [device["totalGPU"] - device["usedGPU"] for device in seen["devs"]]
 
     def held(self, uid: str) -> str | None:
-        holding = self.ledger.holdings.get(uid)
-        return holding.node if holding is not None and holding.state is State.HELD else None
+        holding = self.ledger.holding(uid)
+        return holding.node if holding is not None and holding.state is State.ASSUMED else None

@@ -14,6 +14,7 @@ from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
 from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.node_state import NodeState
 
 _numbers = itertools.count()
 
@@ -200,9 +201,16 @@ def ledger(*nodes: NodeFacts) -> Ledger:
     return made
 
 
+def node_state(of: Ledger, name: str) -> NodeState:
+    """A node that the ledger knows."""
+    state = of.node(name)
+    assert state is not None
+    return state
+
+
 def free(of: Ledger, name: str = "n") -> list[int]:
     """Free units by GPU of a node."""
-    room = of.nodes[name].room
+    room = node_state(of, name).room
     assert room is not None
     return list(room.free)
 

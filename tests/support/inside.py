@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gpushare.core.ledger.state import State
+from gpushare.core.ledger.holding import State
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, server
 from gpushare.kube import client
@@ -20,11 +20,11 @@ class Inside(processes.Client):
         self.extender, self.server, self.ledger = extender, api_server, extender.ledger
 
     def promised(self) -> Held:
-        """What is bound or about to be, by uid. Holds come and go with questions; these do not."""
+        """What is bound or about to be, by uid. Assumptions come and go with questions; these do not."""
         return {
-            uid: (holding.state, holding.node, holding.charges)
-            for uid, holding in self.ledger.holdings.items()
-            if holding.state is not State.HELD
+            holding.pod.uid: (holding.state, holding.node, holding.charges)
+            for holding in self.ledger.holdings()
+            if holding.state is not State.ASSUMED
         }
 
 

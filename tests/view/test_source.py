@@ -104,7 +104,7 @@ def test_a_snapshot_is_read_through_kubectl(machine: Machine) -> None:
     seen = snapshot.read(machine.source(), 0.0)
     assert [node.metadata.name for node in seen.nodes] == ["gpu-a", "gpu-b", "gpu-c", "gpu-d"]
     assert len(seen.pods) == 51
-    assert len(seen.ledger.holdings) == 49
+    assert len(seen.ledger.holdings()) == 49
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ async def test_a_snapshot_is_read_from_an_api_server(machine: Machine) -> None:
         source = direct(machine, server.url)
         seen = await asyncio.to_thread(snapshot.read, source, 0.0)
     assert [node.metadata.name for node in seen.nodes] == ["gpu-a", "gpu-b", "gpu-c", "gpu-d"]
-    assert len(seen.ledger.holdings) == 49
+    assert len(seen.ledger.holdings()) == 49
     assert machine.said == []
 
 

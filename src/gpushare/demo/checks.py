@@ -36,7 +36,7 @@ def fullest(seen: Snapshot, before: Fullest) -> Fullest:
     """The worst of this look and those before."""
     worst = before
     over = 0
-    for state in seen.ledger.nodes.values():
+    for state in seen.ledger.nodes():
         if state.facts is None:
             continue
         for used, gpu in zip(state.effective(), state.facts.gpus, strict=True):
@@ -77,5 +77,5 @@ def checks(seen: Snapshot, worst: Fullest, audit: Iterable[Audit], expected: int
 
 def _gpus(seen: Snapshot) -> tuple[int, int]:
     """GPUs that somebody has something on, and all there are."""
-    amounts = [used for state in seen.ledger.nodes.values() if state.facts is not None for used in state.effective()]
+    amounts = [used for state in seen.ledger.nodes() if state.facts is not None for used in state.effective()]
     return sum(amount > 0 for amount in amounts), len(amounts)

@@ -59,8 +59,8 @@ async def containers(seen: Snapshot, logs: Logs, nodes: Mapping[str, Node]) -> l
     plugins = {name: node.plugin for name, node in nodes.items() if node.plugin is not None}
     given = {name: await _given(nodes[name], plugin) for name, plugin in plugins.items()}
     found = []
-    for holding in seen.ledger.holdings.values():
-        facts, pod = seen.ledger.nodes[holding.node].facts, holding.pod
+    for holding in seen.ledger.holdings():
+        facts, pod = seen.ledger.facts(holding.node), holding.pod
         assert facts is not None
         uuids = {gpu.index: gpu.uuid for gpu in facts.gpus}
         for name, gpus in inspected.gpus_of(pod, facts).items():
@@ -73,8 +73,8 @@ async def containers(seen: Snapshot, logs: Logs, nodes: Mapping[str, Node]) -> l
 def tables(seen: Snapshot, nodes: Mapping[str, Node]) -> list[Table]:
     found = []
     for name, node in nodes.items():
-        state = seen.ledger.nodes[name]
-        if node.plugin is not None and state.facts is not None:
+        state = seen.ledger.node(name)
+        if node.plugin is not None and state is not None and state.facts is not None:
             used = zip(state.facts.gpus, state.effective(), strict=True)
             found.append(Table(name, node.plugin.held(), {gpu.uuid: units for gpu, units in used if units}))
     return found

@@ -86,8 +86,7 @@ class Story:
 
     async def _waits(self) -> None:
         seen = self._world.look()
-        rooms = [state.room for state in seen.ledger.nodes.values() if state.room is not None]
-        free = sum(sum(room.free) for room in rooms if room.facts.pin is Pin.DIRECT)  # where it may go
+        free = sum(sum(room.free) for room in seen.ledger.rooms() if room.facts.pin is Pin.DIRECT)  # where it may go
         await self._world.create(objects.pod("llm", objects.container("main", names.GPU_MEM, 7000)))
         self.expected += 1
         await self._world.until("llm refused", lambda: self._refused("llm"))

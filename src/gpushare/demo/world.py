@@ -100,16 +100,17 @@ class World:
 
     def offered(self, node: str) -> bool:
         """Whether all is ready on the node, and its GPUs can be had."""
-        state = self.look().ledger.nodes.get(node)
-        offers = state is not None and state.facts is not None and state.facts.blocked is None
+        facts = self.look().ledger.facts(node)
+        offers = facts is not None and facts.blocked is None
         return offers and not self.components[node].not_ready()
 
     def places(self, pods: Sequence[intree.Pod]) -> dict[str, list[tuple[int, int]]]:
         """Where pods are: by node, the GPUs and what they hold there."""
         seen, found = self.look(), dict[str, list[tuple[int, int]]]()
         for pod in pods:
-            holding = seen.ledger.holdings[pod.metadata.uid]
-            facts = seen.ledger.nodes[holding.node].facts
+            holding = seen.ledger.holding(pod.metadata.uid)
+            assert holding is not None
+            facts = seen.ledger.facts(holding.node)
             assert facts is not None
             found.setdefault(holding.node, []).extend(
                 (facts.gpus[gpu].index, units) for gpu, units in holding.charges or ()

@@ -170,7 +170,7 @@ class Extender:
         await self._first_lists()
         gc.freeze()
         gc.enable()
-        logger.info("synced", nodes=len(self.ledger.nodes), pods=len(self.ledger.holdings), extender=self.identity)
+        logger.info("synced", nodes=len(self.ledger.nodes()), pods=len(self.ledger.holdings()), extender=self.identity)
         await self.announcer.run(self.nodes.allowed)  # not before: what it says is said of all nodes
 
     async def _first_lists(self) -> None:
@@ -205,7 +205,7 @@ class Extender:
     async def _make_sure(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
         """Known to us, but no list shows it as we know it: is it there, and bound?"""
         async with slots:
-            held = self.ledger.holdings.get(pod.uid)
+            held = self.ledger.holding(pod.uid)
             try:
                 found = await self.api.get_pod(pod.namespace, pod.name)
             except KubeError:

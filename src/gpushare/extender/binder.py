@@ -15,8 +15,8 @@ from typing import NamedTuple
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
+from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import State
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
@@ -119,8 +119,8 @@ class Binder:
         return await self._reserve_and_write(pod, pod.request, args.node)
 
     def _bound_pod(self, uid: str) -> PodFacts | None:
-        holding = self._ledger.holdings.get(uid)
-        return holding.pod if holding is not None and holding.state is State.BOUND else None
+        holding = self._ledger.bound(uid)
+        return holding.pod if holding is not None else None
 
     async def _read(self, args: BindArgs) -> PodFacts | str:
         """A pod that no watch and no filter call has shown us."""
@@ -133,14 +133,14 @@ class Binder:
         return request.facts(found, self._unit)
 
     async def _reserve_and_write(self, pod: PodFacts, asked: Request, node: str) -> str:
-        held = self._ledger.holdings.get(pod.uid)
-        if held is not None:
-            (self._metrics.holds_right if held.node == node else self._metrics.holds_wrong).inc()
+        assumed = self._ledger.holding(pod.uid)
+        if assumed is not None:
+            (self._metrics.holds_right if assumed.node == node else self._metrics.holds_wrong).inc()
         places = self._ledger.reserve(pod, node, asked.policy or self._policy)
         if isinstance(places, Refusal):
             self._metrics.conflicts.inc()
             return f"{node}: {places.message}"
-        facts = self._ledger.nodes[node].facts
+        facts = self._ledger.facts(node)
         assert facts is not None  # a reservation was just made there
         try:
             notes = pod_gpus.write(asked, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
@@ -238,12 +238,10 @@ class Binder:
 
     def _learn(self, found: objects.Pod) -> None:
         """Somebody else bound it: what it has counts from now on, not from when the watch shows it."""
-        holding = self._ledger.holdings.get(found.metadata.uid)
+        holding = self._ledger.holding(found.metadata.uid)
         if holding is not None and holding.state is State.RESERVED:  # else the watch knows better
             self._ledger.observe(request.facts(found, self._unit), self._clock())
-            learnt = self._ledger.holdings.get(found.metadata.uid)
-            if learnt is not None:
-                learnt.seen = False  # by the watch: a list that began before may lack it
+            self._ledger.unconfirm(found.metadata.uid)
 
     async def _read_until_answered(self, pod: PodFacts) -> objects.Pod | None:
         retry = Backoff(RETRY_SECONDS)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from gpushare.core.explain import event_texts
 from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request
+from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import Kept
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling import patience
 from gpushare.core.turns import Turns
@@ -38,7 +38,7 @@ class Announcer:
         self._told_units: set[str] = set()
 
     def assigned(self, pod: PodFacts, request: Request, facts: NodeFacts, places: Places) -> None:
-        state = self._ledger.nodes.get(facts.name)
+        state = self._ledger.node(facts.name)
         room = state.room if state is not None else None
         # A node may go, or lose GPUs, while the binding is written.
         free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
@@ -65,8 +65,8 @@ class Announcer:
     def bound(self, pod: PodFacts) -> None:
         """A pod is seen on a node. If no extender bound it, the node is told: on nodes of the original plugin by us,
         because no process of ours is there; on others their own audit does that."""
-        state = self._ledger.nodes.get(pod.node) if not (pod.annotations or pod.finished) else None
-        if state is not None and state.facts is not None and state.facts.pin is Pin.ALIYUN:
+        facts = self._ledger.facts(pod.node) if not (pod.annotations or pod.finished) else None
+        if facts is not None and facts.pin is Pin.ALIYUN:
             self._recorder.record(
                 kind="Node", namespace="", name=pod.node, uid=pod.node, type="Warning",
                 reason=event_texts.BOUND_BY_HAND, message=event_texts.bound_by_hand(pod, event_texts.COUNTS_ON_ALL),
@@ -108,7 +108,7 @@ class Announcer:
         """Whether it is worth looking at every node: most new pods fit somewhere, and that is quickly seen."""
         if pod.unschedulable or not isinstance(pod.request, Request):
             return True
-        names = list(self._ledger.nodes if among is None else among)
+        names = list(self._ledger.node_names() if among is None else among)
         return not self._ledger.fitting(pod.request, pod, names, Budget(CALL_LOOKS))
 
     def _say(self, pod: PodFacts, kind: str, reason: str, message: str) -> None:

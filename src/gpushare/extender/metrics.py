@@ -11,11 +11,13 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gpushare.core.facts import names
+from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.obs import metrics
 
 Ages = Callable[[], Iterable[tuple[str, float]]]  # of each watch, in seconds
 Events = Callable[[], tuple[int, int, int]]  # sent, dropped, failed
+STATES = {"held": State.ASSUMED, "reserved": State.RESERVED, "bound": State.BOUND}  # by label of gpushare_pods
 VERBS = ("filter", "choose", "prioritize", "bind", "preempt", "inspect", "explain")
 
 
@@ -51,25 +53,24 @@ class _Memory(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         sums = {unit: [0, 0] for unit in names.UNITS}
-        waiting = GaugeMetricFamily("gpushare_pods", "Pods in the ledger, by state.", labels=["state"])
-        for state in self._ledger.nodes.values():
-            if state.room is not None:
-                sums[state.room.facts.unit][0] += state.room.facts.capacity - sum(state.room.free)
-                sums[state.room.facts.unit][1] += state.room.sum_free
+        pods = GaugeMetricFamily("gpushare_pods", "Pods in the ledger, by state.", labels=["state"])
+        for room in self._ledger.rooms():
+            sums[room.facts.unit][0] += room.facts.capacity - sum(room.free)
+            sums[room.facts.unit][1] += room.sum_free
         granted = GaugeMetricFamily("gpushare_memory_granted", "GPU memory given out.", labels=["unit"])
         free = GaugeMetricFamily("gpushare_memory_free", "GPU memory free on healthy GPUs.", labels=["unit"])
         for unit, (taken, rest) in sums.items():
             granted.add_metric([unit], taken)
             free.add_metric([unit], rest)
-        states = [holding.state.value for holding in self._ledger.holdings.values()]
-        for name in ("held", "reserved", "bound"):
-            waiting.add_metric([name], states.count(name))
+        states = [holding.state for holding in self._ledger.holdings()]
+        for label, state in STATES.items():
+            pods.add_metric([label], states.count(state))
         kept = GaugeMetricFamily("gpushare_pods_kept_for", "Pods for which GPUs are kept: they have waited too long.")
-        kept.add_metric([], len(self._ledger.kept))
-        gpus = {(kept.node, key) for kept in self._ledger.kept.values() for keys in kept.keys for key in keys}
+        kept.add_metric([], len(self._ledger.kept()))
+        gpus = {(kept.node, key) for kept in self._ledger.kept() for keys in kept.keys for key in keys}
         on = GaugeMetricFamily("gpushare_gpus_kept", "GPUs that are kept for a pod which has waited too long.")
         on.add_metric([], len(gpus))
-        return [granted, free, waiting, kept, on]
+        return [granted, free, pods, kept, on]
 
 
 class _Links(Collector):

@@ -2,7 +2,7 @@
 people.
 
 Bytes in, bytes out, no I/O and no await: whatever a verb reads and changes happens at one instant. A decision counts
-from the moment it is made: the node that will be chosen is held before the answer leaves. `server` calls these,
+from the moment it is made: the node that will be chosen is assumed before the answer leaves. `server` calls these,
 `binder` does the one verb that writes.
 """
 
@@ -13,7 +13,7 @@ from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import NodeState, State
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling import preempt, ranking
 from gpushare.core.scheduling.pending import KnownPods
@@ -74,7 +74,7 @@ class Verbs:
             return wire.encode(self._refuse(pod, pod.request, offer, budget))
         self._remember(pod)
         if len(fits) == 1:
-            self._hold(pod, pod.request, fits[0])  # prioritize is not asked about a single node
+            self._assume(pod, pod.request, fits[0])  # prioritize is not asked about a single node
         return wire.encode(offer.result(fits, {}, {}))
 
     def _best(self, asked: Request, pod: PodFacts, among: Sequence[str], budget: Budget) -> list[str]:
@@ -95,7 +95,7 @@ class Verbs:
         scores = ranking.best(self._ledger, pod.request, pod, offer.names, policy, Budget(CALL_LOOKS))
         if scores:
             self._remember(pod)
-            self._hold(pod, pod.request, scores[0][0])
+            self._assume(pod, pod.request, scores[0][0])
         return wire.encode([HostPriority(node, points) for node, points in scores])
 
     def preempt(self, body: bytes) -> bytes:
@@ -111,7 +111,7 @@ class Verbs:
             return wire.encode(PreemptResult(args.victims()))
         answer, budget = {}, Budget(CALL_LOOKS)
         for node, given in args.victims().items():
-            state = self._ledger.nodes.get(node)
+            state = self._ledger.node(node)
             chosen = [victim.uid for victim in given.pods or ()]
             added = preempt.victims(state, pod, chosen, budget) if state is not None else None
             if added is not None:
@@ -122,9 +122,9 @@ class Verbs:
 
     def inspect(self, name: str | None) -> tuple[int, bytes]:
         """The original's JSON: what is taken, by node, GPU and pod."""
-        states: Iterable[NodeState] = self._ledger.nodes.values()
+        states: Iterable[NodeState] = self._ledger.nodes()
         if name is not None:
-            state = self._ledger.nodes.get(name)
+            state = self._ledger.node(name)
             if state is None or state.facts is None:
                 return 404, wire.encode({"nodes": [], "error": NO_SUCH_NODE.format(name=name[:253])})
             states = [state]
@@ -151,15 +151,15 @@ class Verbs:
 
     def _explain(self, pod: PodFacts) -> Steps[Explanation]:
         allowed = self._allowed(pod)
-        barred = () if allowed is None else self._ledger.nodes.keys() - allowed
+        barred = () if allowed is None else self._ledger.node_names() - allowed
         return verdict.explaining(self._ledger, pod, barred=barred, policy=self._policy, looks=CALL_LOOKS)
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. One that we have bound is asked about by a scheduler that has not seen it
-        yet: a hold beside its binding would be counted for ever."""
-        holding = self._ledger.holdings.get(uid)
-        if holding is not None and holding.state is State.BOUND:
-            return BOUND_ALREADY.format(node=holding.node)
+        yet: an assumption beside its binding would be counted for ever."""
+        bound = self._ledger.bound(uid)
+        if bound is not None:
+            return BOUND_ALREADY.format(node=bound.node)
         return self._cannot_answer(uid)
 
     def _without_request(self, pod: PodFacts, offer: wire.Offer) -> FilterResult:
@@ -186,14 +186,14 @@ class Verbs:
         if _can_be_remembered(pod):
             self._known.tell(pod)
 
-    def _hold(self, pod: PodFacts, asked: Request, node: str) -> None:
+    def _assume(self, pod: PodFacts, asked: Request, node: str) -> None:
         if _can_be_remembered(pod):
-            held = self._ledger.hold(pod, node, asked.policy or self._policy, self._clock())
-            if not isinstance(held, Refusal):
+            places = self._ledger.assume(pod, node, asked.policy or self._policy, self._clock())
+            if not isinstance(places, Refusal):
                 self._waiting.gone(pod.uid)
 
     def _holder(self, namespace: str, name: str) -> PodFacts | None:
-        found = (holding.pod for holding in self._ledger.holdings.values())
+        found = (holding.pod for holding in self._ledger.holdings())
         return next((pod for pod in found if pod.name == name and pod.namespace == namespace), None)
 
 

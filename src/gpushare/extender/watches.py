@@ -13,8 +13,8 @@ from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import intree, names, objects, request
 from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import PodFacts, Request, Rules, Unit
+from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import Holding, State
 from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender.events import Announcer
@@ -79,7 +79,7 @@ class Pods:
         unbound, self._unbound_after_all = self._unbound_after_all, {}
         self.unsure += self._ledger.relisted(kept, unbound.keys())
         for uid, pod in unbound.items():
-            if uid in kept and uid not in self._ledger.holdings:
+            if uid in kept and self._ledger.holding(uid) is None:
                 self._waits_again(pod)
         for uid in self._known.pending.keys() - kept:
             self._ledger.release(uid)
@@ -95,14 +95,13 @@ class Pods:
             self.gone(asked.uid)
             return
         bound = held is not None and held.state is State.BOUND and not held.seen
-        if bound and held is self._ledger.holdings.get(asked.uid) and not found.spec.node_name:
+        if bound and held is self._ledger.holding(asked.uid) and not found.spec.node_name:
             # Read after its binding was made, and nothing has shown that since: it was put back.
             self._ledger.unbind(asked.uid)
             self._waits_again(self._slim(request.facts(found, self._unit)))
 
     def _notice_if_unbound(self, pod: PodFacts) -> None:
-        holding = self._ledger.holdings.get(pod.uid)
-        if holding is not None and holding.state is State.BOUND and not pod.node:
+        if self._ledger.bound(pod.uid) is not None and not pod.node:
             self._unbound_after_all[pod.uid] = pod
         else:
             self._unbound_after_all.pop(pod.uid, None)
@@ -120,7 +119,7 @@ class Pods:
         if before is not None and before.unschedulable == pod.unschedulable:
             return
         self._announcer.waits(pod)
-        decided = pod.uid in self._ledger.holdings or pod.uid in self._waiting.refused
+        decided = self._ledger.holding(pod.uid) is not None or pod.uid in self._waiting.refused
         if pod.unschedulable and not decided and isinstance(pod.request, Request):
             self._waiting.refuse(pod)  # not by us: perhaps by our predecessor, and then nobody else would wake it
 
@@ -215,7 +214,7 @@ class Nodes:
 
     def check_units(self) -> None:
         if self._unit is None:
-            self._announcer.mixed_units(s.facts for s in self._ledger.nodes.values() if s.facts is not None)
+            self._announcer.mixed_units(s.facts for s in self._ledger.nodes() if s.facts is not None)
 
     def _see_rules(self, name: str, rules: NodeRules) -> None:
         if self._rules.get(name) == rules:

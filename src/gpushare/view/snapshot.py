@@ -45,7 +45,7 @@ class Items(objects.Struct, Generic[T]):
 class Snapshot(msgspec.Struct):
     nodes: list[intree.Node]  # by name
     pods: list[intree.Pod]  # by namespace and name
-    ledger: Ledger  # what is bound; nothing is held
+    ledger: Ledger  # what is bound; nothing is assumed
     asking: list[PodFacts]  # the pods that ask for GPU memory, in the order of `pods`
     now: float  # seconds since 1970
 

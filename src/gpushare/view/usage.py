@@ -12,7 +12,8 @@ import msgspec
 from gpushare.core.annotations.pod_gpus import MIB_ABOVE
 from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import Gpu, NodeFacts, PodFacts, Request, Unit
-from gpushare.core.ledger.state import Holding, NodeState
+from gpushare.core.ledger.holding import Holding
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.view.snapshot import NodeStatus, Snapshot
 
 UNKNOWN = "unknown"
@@ -66,7 +67,7 @@ class NodeUse(msgspec.Struct):
 
 def nodes(seen: Snapshot) -> list[NodeUse]:
     """The nodes that offer GPU memory, by name."""
-    found = (_node(node, seen.ledger.nodes.get(node.metadata.name)) for node in seen.nodes)
+    found = (_node(node, seen.ledger.node(node.metadata.name)) for node in seen.nodes)
     return [use for use in found if use is not None]
 
 
@@ -88,7 +89,7 @@ def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:
         GpuUse(gpu.index, used, gpu.total, free, gpu.healthy)
         for gpu, used, free in zip(facts.gpus, state.used, state.room.free, strict=True)
     ]
-    pods = [_pod(holding, facts) for holding in state.holdings.values()]
+    pods = [_pod(holding, facts) for holding in state.holdings()]
     return NodeUse(facts.name, _address(node), facts.unit, facts.capacity, gpus, pods, facts)
 
 
@@ -97,7 +98,7 @@ def _countless(node: intree.Node, state: NodeState | None) -> NodeUse | None:
     memory = units.number(node.status.capacity, names.GPU_MEM)
     if not memory:
         return None
-    pods = [PodUse(h.pod, {}, h.pod.spec_units, UNCOUNTED) for h in (state.holdings.values() if state else ())]
+    pods = [PodUse(h.pod, {}, h.pod.spec_units, UNCOUNTED) for h in (state.holdings() if state else ())]
     unit: Unit = "MiB" if memory > MIB_ABOVE else "GiB"
     return NodeUse(node.metadata.name, _address(node), unit, memory, [], pods)
 

@@ -14,7 +14,7 @@ from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.steps import finish
 from tests.core import strategies
 from tests.support import builders
-from tests.support.builders import asks, bound, container, facts, pod
+from tests.support.builders import asks, bound, container, facts, node_state, pod
 
 NODE = facts(16276, 40536, name="gpu-c")
 
@@ -130,7 +130,7 @@ def test_no_event_is_too_long_whatever_is_asked_and_however_things_are_named(dat
     made.observe(bound(pod(data.draw(st.integers(1, 8))), node, ((0,),)), 0.0)
     said = event_texts.waiting(made, asked)
     assert said is None or 0 < len(said[1]) <= 200
-    room = made.nodes[LONG].room
+    room = node_state(made, LONG).room
     assert room is not None
     request = asks(containers=[container("c" * 63, data.draw(st.integers(1, 1 << 20))), container("d" * 63, 1)])
     places = gpu_choice.plan(request, room, policy)

@@ -4,7 +4,7 @@ import msgspec
 
 from gpushare.core.explain import inspected
 from gpushare.core.facts import names
-from tests.support.builders import bound, container, facts, ledger, pod
+from tests.support.builders import bound, container, facts, ledger, node_state, pod
 
 
 def test_a_node_says_unit_health_and_pods_of_each_gpu() -> None:
@@ -13,7 +13,7 @@ def test_a_node_says_unit_health_and_pods_of_each_gpu() -> None:
     book.observe(bound(pod(3000, name="b"), where, ((0,),)), 0.0)
     book.observe(bound(pod(2000, name="a", namespace="ml"), where, ((0,),)), 0.0)
     book.observe(bound(pod(5000, name="c"), where, ((1,),)), 0.0)
-    assert inspected.inspected(book.nodes["n"]) == {
+    assert inspected.inspected(node_state(book, "n")) == {
         "name": "n",
         "unit": "MiB",
         "totalGPU": 14000,
@@ -44,7 +44,7 @@ def test_a_pod_whose_gpu_nobody_knows_counts_on_every_gpu_and_never_beyond_it() 
     where = facts(8000, 2000)
     book = ledger(where)
     book.observe(pod(3000, on="n", direct=False), 0.0)
-    view = inspected.inspected(book.nodes["n"])
+    view = inspected.inspected(node_state(book, "n"))
     assert view["usedGPU"] == 5000
     devices = msgspec.convert(view["devs"], list[dict[str, object]])
     assert [(device["usedGPU"], device["pods"]) for device in devices] == [(3000, []), (2000, [])]
@@ -52,8 +52,8 @@ def test_a_pod_whose_gpu_nobody_knows_counts_on_every_gpu_and_never_beyond_it() 
 
 def test_a_hold_is_charged_but_is_no_pod_of_a_gpu() -> None:
     book = ledger(facts(8000))
-    book.hold(pod(3000), "n", "binpack", 0.0)
-    (device,) = msgspec.convert(inspected.inspected(book.nodes["n"])["devs"], list[dict[str, object]])
+    book.assume(pod(3000), "n", "binpack", 0.0)
+    (device,) = msgspec.convert(inspected.inspected(node_state(book, "n"))["devs"], list[dict[str, object]])
     assert (device["usedGPU"], device["pods"]) == (3000, [])
 
 

@@ -9,7 +9,7 @@ from gpushare.core.explain import condition, event_texts, verdict
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger import ledger
-from gpushare.core.ledger.state import Kept
+from gpushare.core.ledger.holding import Kept
 from tests.core import codes
 from tests.support import builders
 from tests.support.builders import bound, container, facts, pod

@@ -30,7 +30,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> str:
 def ranked(ledger: Ledger, policy: str, **asked: Any) -> list[str]:
     waiting = pod(4, **asked)
     assert isinstance(waiting.request, Request)
-    return [node for node, _ in ranking.best(ledger, waiting.request, waiting, list(ledger.nodes), policy)]
+    return [node for node, _ in ranking.best(ledger, waiting.request, waiting, list(ledger.node_names()), policy)]
 
 
 def nodes(**free: tuple[int, ...]) -> Ledger:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import State
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import NO_SHARED_GPU, Question
@@ -373,7 +373,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert unsure == {*self.mirror.bound, *self.mirror.decided} - self.mirror.seen - kept
         for uid in unsure:
             self.ledger.forget(uid)  # asked for, and not there
-        for uid in {*self.mirror.bound, *self.mirror.decided, *self.mirror.pledged} - kept:
+        for uid in {*self.mirror.bound, *self.mirror.decided, *self.mirror.nominated} - kept:
             self.mirror.forget(uid)
         self.api.pod_events.clear()
 
@@ -405,12 +405,12 @@ class LedgerMachine(RuleBasedStateMachine):
         """The best node is held."""
         assert isinstance(pod.request, Request)
         self.ledger.release(pod.uid)
-        self.mirror.end_hold(pod.uid)
+        self.mirror.release(pod.uid)
         fits = self.ledger.fitting(pod.request, pod, NODES)
         scores = ranking.best(self.ledger, pod.request, pod, fits, policy)
         assert {node for node, _ in scores} == set(fits)
         if scores:
-            self.check_decision(pod, scores[0][0], self.ledger.hold(pod, scores[0][0], policy, self.now), True, True)
+            self.check_decision(pod, scores[0][0], self.ledger.assume(pod, scores[0][0], policy, self.now), True, True)
 
     @when()
     @rule(number=NUMBERS, node=st.sampled_from(("", *NODES)), policy=POLICIES)
@@ -421,10 +421,10 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         assert isinstance(pod.request, Request)
         self.ledger.release(pod.uid)
-        self.mirror.end_hold(pod.uid)
+        self.mirror.release(pod.uid)
         if node:
             fits = node in self.ledger.fitting(pod.request, pod, [node])
-            self.check_decision(pod, node, self.ledger.hold(pod, node, policy, self.now), fits, True)
+            self.check_decision(pod, node, self.ledger.assume(pod, node, policy, self.now), fits, True)
 
     @when()
     @rule(number=NUMBERS, node=st.sampled_from(NODES), policy=POLICIES)
@@ -478,7 +478,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if expected is not None:
             assert world.is_refusal(answer) is not (expected and not decided)
         if not decided:
-            self.mirror.end_hold(pod.uid)
+            self.mirror.release(pod.uid)
             self.grants.pop(pod.uid, None)
         if isinstance(answer, Refusal):
             return
@@ -581,14 +581,14 @@ class LedgerMachine(RuleBasedStateMachine):
         for uid in list(self.api.pods):
             self.api.delete(uid)
         self.settle()
-        assert not self.ledger.holdings
-        assert not self.ledger.pledged
-        assert set(self.ledger.nodes) == set(self.api.nodes)
-        for state in self.ledger.nodes.values():
+        assert not self.ledger.holdings()
+        assert not self.ledger.has_promises()
+        assert set(self.ledger.node_names()) == set(self.api.nodes)
+        for state in self.ledger.nodes():
             assert state.room is not None
             assert list(state.room.free) == [gpu.total for gpu in state.room.facts.gpus]
             assert all(state.room.empty)
-            assert (state.unlocated, state.split, state.pledges, state.old_places) == (0, 0, {}, {})
+            assert (state.unlocated, state._split, state._nominated, state._old_places) == (0, 0, {}, {})
 
     # What is always true
 
@@ -618,13 +618,14 @@ class LedgerMachine(RuleBasedStateMachine):
             assert amount <= next(gpu.total for gpu in self.mirror.facts[node].gpus if gpu.key == key)
 
     def every_sum_is_what_it_is_when_counted_again(self) -> None:
-        assert set(self.ledger.holdings) == {*self.mirror.bound, *self.mirror.decided}
-        assert self.ledger.pledged == {uid: pod.nominated for uid, pod in self.mirror.pledged.items()}
-        for name, state in self.ledger.nodes.items():
+        assert {holding.pod.uid for holding in self.ledger.holdings()} == {*self.mirror.bound, *self.mirror.decided}
+        assert self.ledger._nominations == {uid: pod.nominated for uid, pod in self.mirror.nominated.items()}
+        for state in self.ledger.nodes():
+            name, holdings = state.name, state.holdings()
             assert state.facts == self.mirror.facts.get(name)
-            assert set(state.holdings) == set(self.mirror.holders(name))
-            for uid, holding in state.holdings.items():
-                assert (holding.state is State.BOUND) is (uid in self.mirror.bound)
+            assert {holding.pod.uid for holding in holdings} == set(self.mirror.holders(name))
+            for holding in holdings:
+                assert (holding.state is State.BOUND) is (holding.pod.uid in self.mirror.bound)
             if state.facts is not None:
                 used = self.mirror.used(name)
                 assert state.effective() == used
@@ -634,56 +635,56 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def every_answer_is_what_trying_everything_finds(self) -> None:
         rooms = {node: self.mirror.room(node) for node in self.mirror.facts}
+        grown = self.ledger.take_grown()
         for pod, question in PROBES:
             fits = self.ledger.fitting(question.request, pod, (*NODES, "nowhere"))
             assert "nowhere" not in fits
             for node in NODES:
                 assert (node in fits) is (self.ledger.refusal(question, node, pod) is None)
                 alone = self.mirror.can_take(question.request, pod.uid, node, rooms.get(node))
-                if self.mirror.pledges_ahead(pod, node):
+                if self.mirror.nominated_ahead(pod, node):
                     assert alone or node not in fits
                 else:
                     assert alone is (node in fits), (pod, node)
                 if node in fits and not self.fitted.get((pod.uid, node), False):
-                    assert node in self.ledger.grown, "nobody would be woken"
+                    assert node in grown, "nobody would be woken"
                 self.fitted[pod.uid, node] = node in fits
-        self.ledger.grown = set()
 
     def kept_answers_are_fresh(self) -> None:
         """A few at a time: each step asks others, so that answers of any age are met."""
         for pod, question in PROBES[self.steps % 5 :: 5]:
             budget = Budget(cost.UNHURRIED_LOOKS)
-            answers = self.ledger.answers(question.request, pod.namespace, list(self.ledger.nodes), budget)
-            assert set(answers.refusals) == set(self.ledger.nodes)
-            for node, state in self.ledger.nodes.items():
+            answers = self.ledger.answers(question.request, pod.namespace, list(self.ledger.node_names()), budget)
+            assert set(answers.refusals) == set(self.ledger.node_names())
+            for state in self.ledger.nodes():
                 alone = NO_SHARED_GPU if state.room is None else Question(question.request).refusal(state.room)
                 waits = state.like_under_way(question.request, "", budget) if state.room is not None else None
-                assert answers.refusals[node] == (alone or waits)
+                assert answers.refusals[state.name] == (alone or waits)
 
 
 def picture(ledger: Ledger) -> dict[str, object]:
     """All that should be the same in two ledgers that know the same."""
     seen: dict[str, object] = {
-        "pledged": ledger.pledged,
-        "special": ledger.special,
-        "held": ledger._held,
+        "nominated": ledger._nominations,
+        "special": ledger._index.special,
+        "assumed": ledger._assumed,
         "timed": ledger._timed,
-        "largest": {lane: there for lane, there in ledger._largest.items() if there},
-        "spots": {lane: there for lane, there in ledger.spots.items() if there},
+        "largest": {lane: there for lane, there in ledger._index._largest.items() if there},
+        "spots": {lane: there for lane, there in ledger._index._spots.items() if there},
     }
-    for name, s in ledger.nodes.items():
-        seen[name] = (
+    for s in ledger.nodes():
+        seen[s.name] = (
             s.facts,
             s.used,
             s.unlocated,
-            s.split,
-            sorted(s.pledges),
+            s._split,
+            sorted(s._nominated),
             s.room,
-            s.old_places,
-            sorted(s.holdings),
+            s._old_places,
+            sorted(holding.pod.uid for holding in s.holdings()),
         )
-    for uid, h in ledger.holdings.items():
-        seen[uid] = (h.pod, h.node, h.state, h.charges, h.unlocated, h.splits)
+    for h in ledger.holdings():
+        seen[h.pod.uid] = (h.pod, h.node, h.state, h.charges, h.unlocated, h.splits)
     return seen
 
 

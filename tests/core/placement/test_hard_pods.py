@@ -22,6 +22,7 @@ from gpushare.core.scheduling.pending import KnownPods
 from gpushare.core.scheduling.wakeups import Waiting
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
+from tests.support.builders import node_state
 
 MOST_CALLS = 60_000  # about 20 ms
 NODES = 200
@@ -33,7 +34,7 @@ def nodes(pin: Pin, count: int = NODES) -> Ledger:
     for number in range(count):
         gpus = tuple(Gpu(i, f"G{number}-{i}", 15_900 + dice.randint(0, 99)) for i in range(8))
         ledger.set_node(NodeFacts(f"n{number}", "MiB", pin, gpus))
-    ledger.grown.clear()
+    ledger.take_grown()
     return ledger
 
 
@@ -81,7 +82,7 @@ def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
         ledger, KnownPods(), Waiting(), Metrics(ledger),
         policy="binpack", unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "", allowed=lambda _: None,
     )  # fmt: skip
-    body = msgspec.json.encode({"Pod": wire(pod), "NodeNames": list(ledger.nodes)})
+    body = msgspec.json.encode({"Pod": wire(pod), "NodeNames": list(ledger.node_names())})
     assert calls(lambda: getattr(verbs, verb)(body)) < MOST_CALLS
 
 
@@ -104,7 +105,7 @@ def test_neither_its_reasons_nor_its_explanation_cost_more(name: str) -> None:
     ledger = nodes(pin)
     claim = pod.request
     assert isinstance(claim, Request)
-    assert calls(lambda: ledger.refusals(claim, pod, list(ledger.nodes), Budget(CALL_LOOKS))) < MOST_CALLS
+    assert calls(lambda: ledger.refusals(claim, pod, list(ledger.node_names()), Budget(CALL_LOOKS))) < MOST_CALLS
     for step in steps_of(verdict.explaining(ledger, pod, looks=CALL_LOOKS)):
         assert step < MOST_CALLS
 
@@ -127,7 +128,7 @@ def test_waking_it_costs_no_more_in_one_turn(name: str) -> None:
     pin, pod = HARD[name]
     ledger, waiting = nodes(pin), Waiting()
     waiting.refuse(pod)
-    ledger.grown.update(ledger.nodes)
+    ledger._grown.update(ledger.node_names())
     for _ in range(20):
         assert calls(lambda: waiting.due(ledger, 1.0)) < MOST_CALLS
 
@@ -138,15 +139,15 @@ def test_what_the_call_has_no_time_for_is_found_out_beside_it() -> None:
     dice = random.Random(3)
     pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])
     assert isinstance(pod.request, Request)
-    everywhere = list(ledger.nodes)
+    everywhere = list(ledger.node_names())
     reasons = ledger.refusals(pod.request, pod, everywhere, Budget(40))
     assert {refused.code for refused in reasons.values()} == {"TooHard"}
     for _ in range(60):
         ledger.study(Budget(CALL_LOOKS))
     fits = [node for node in everywhere if _fits(ledger, node, pod.request)]
     assert 0 < len(fits) < 60
-    assert ledger.grown == set(fits)
-    assert not ledger.shapes.wanted()
+    assert ledger.take_grown() == set(fits)
+    assert not ledger.study(Budget(CALL_LOOKS))
 
 
 def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
@@ -156,14 +157,14 @@ def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
         pod = asks(Pin.PLUGIN, [5_256 + dice.randint(0, 110) for _ in range(24)])
         assert isinstance(pod.request, Request)
         ledger.refusals(pod.request, pod, everywhere, Budget(40))
-    assert len(ledger.shapes.wanted()) == 12
+    assert len(ledger._shapes.wanted()) == 12
     for _ in range(40):
         ledger.study(Budget(CALL_LOOKS))
-    assert not ledger.shapes.wanted()
+    assert not ledger._shapes.wanted()
 
 
 def _fits(ledger: Ledger, node: str, claim: Request) -> bool:
-    room = ledger.nodes[node].room
+    room = node_state(ledger, node).room
     assert room is not None
     return gpu_choice.plan(claim, room, policies.BINPACK.name) is not None
 
@@ -185,5 +186,5 @@ def test_nodes_that_look_the_same_are_looked_at_once() -> None:
     pod = asks(Pin.PLUGIN, [3_300] * 31)
     assert isinstance(pod.request, Request)
     budget = Budget(CALL_LOOKS)
-    assert len(ledger.fitting(pod.request, pod, list(ledger.nodes), budget)) == 500
+    assert len(ledger.fitting(pod.request, pod, list(ledger.node_names()), budget)) == 500
     assert CALL_LOOKS - budget.left < 3_000

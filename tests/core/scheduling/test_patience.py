@@ -12,14 +12,14 @@ import pytest
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request
+from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import Kept
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.scheduling import patience
 from gpushare.core.scheduling.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience, Reach
 from gpushare.core.scheduling.wakeups import Waiting
-from tests.support.builders import bound, facts, ledger, pod
+from tests.support.builders import bound, facts, ledger, node_state, pod
 
 NOW = 1_800_000_000.0
 PATIENCE = 600.0
@@ -60,8 +60,8 @@ class Room:
     def at(self, seconds: float = 0.0) -> list[tuple[str, str, tuple[tuple[str, ...], ...]]]:
         """Who is kept what after so many seconds."""
         self.changes = self.patience.update(self.books, self.pending, Reach(self._list, self._open), NOW + seconds)
-        assert set(self.books.kept) == set(self.patience.turns)
-        return [(kept.pod.name, kept.node, kept.keys) for kept in self.books.kept.values()]
+        assert {kept.pod.uid for kept in self.books.kept()} == set(self.patience.turns)
+        return [(kept.pod.name, kept.node, kept.keys) for kept in self.books.kept()]
 
     def _list(self, pod: PodFacts) -> list[str] | None:
         self.listed += 1
@@ -191,7 +191,7 @@ def test_nodes_of_another_unit_or_pin_or_that_are_closed_are_not_chosen() -> Non
         facts(8, name="gib", unit="GiB"), facts(8, name="plugin", pin="plugin"),
         facts(8, name="down", state="draining"), facts(8, name="ok"),
     )  # fmt: skip
-    for state in list(books.nodes.values()):
+    for state in list(books.nodes()):
         assert state.facts is not None
         books.observe(bound(pod(7 if state.name == "ok" else 2), state.facts, ((0,),)), 0.0)
     assert Room(books, waits(7, name="p", unit="MiB")).at() == [("p", "ok", (("GPU-ok-0",),))]
@@ -247,7 +247,7 @@ def test_what_comes_free_goes_to_nobody_of_its_priority_until_it_is_placed() -> 
     assert refusal(books, pod(1)) is None  # beside it
     assert refusal(books, pod(8, priority=4)) is None
     assert refusal(books, large) is None
-    assert books.hold(large, "n", "binpack", 0.0) == ((0,),)
+    assert books.assume(large, "n", "binpack", 0.0) == ((0,),)
     assert refusal(books, pod(2, priority=4)) == Refusal("NoSingleGpu", "no single GPU has 2 MiB free")
 
 
@@ -288,7 +288,7 @@ def test_whoever_is_kept_something_is_woken_when_it_is_free_before_older_ones() 
     room.at()
     for one in (small, large):
         waiting.refuse(one)
-    books.grown.clear()
+    books.take_grown()
     books.forget("uid-on-n-0")
     assert [one.name for one in waiting.due(books, 1.0)] == ["large"]
 
@@ -363,7 +363,7 @@ def test_a_node_that_closes_or_goes_is_given_up() -> None:
     room.books.remove_node("n")
     room.books.forget("uid-on-n-0")
     assert room.at(AGAIN_SECONDS + 2) == []
-    assert room.books.nodes == {}
+    assert not room.books.nodes()
 
 
 def test_a_turn_in_which_nothing_comes_free_for_a_day_ends_and_the_next_is_elsewhere() -> None:
@@ -404,7 +404,7 @@ def test_a_pod_on_its_way_keeps_its_turn_however_long_its_volumes_take() -> None
     room = Room(world(facts(8), 6), waits(7, name="p"))
     room.at()
     room.books.forget("uid-on-n-0")
-    room.books.hold(room.pending[0], "n", "binpack", 0.0)
+    room.books.assume(room.pending[0], "n", "binpack", 0.0)
     assert room.names(10 * COME_SECONDS) == ["p"]
     room.books.release("uid-p")
     assert room.names(10 * COME_SECONDS + 1) == ["p"]
@@ -491,7 +491,7 @@ def test_a_note_that_means_nothing_is_passed_over(note: str) -> None:
     assert Room(world(facts(8, 8), 6, 5), forged).at() == [("p", "n", (("GPU-n-1",),))]
     books = world(facts(8, 8), 6, 5)
     patience.show(books, [forged])
-    assert books.kept == {}
+    assert not books.kept()
 
 
 def test_who_looks_sees_what_is_kept_by_the_annotation_alone() -> None:
@@ -499,7 +499,7 @@ def test_who_looks_sees_what_is_kept_by_the_annotation_alone() -> None:
     room.at()
     books = world(facts(8, 8), 4, 5)
     patience.show(books, [written(room.changes.given[0])])
-    assert books.kept["uid-p"].keys == (("GPU-n-0",),)
+    assert [kept.keys for kept in books.kept()] == [(("GPU-n-0",),)]
 
 
 # What is remembered of a node's room
@@ -530,7 +530,7 @@ def test_what_is_left_to_whom_is_worked_out_again_whenever_something_changes() -
         elif what == 4:
             asked = pod(rnd.randint(1, 9), name=f"nom{step % 3}", nominated="n", priority=rnd.randint(0, 2))
             books.observe(asked, 0.0) if rnd.random() < 0.6 else books.forget(asked.uid)
-        state = books.nodes["n"]
+        state = node_state(books, "n")
         for asker in (*kept_pods, pod(1, priority=0), pod(1, priority=1), pod(1, priority=3)):
             room = state.room_for(asker)
             assert room is not None
@@ -557,12 +557,12 @@ def test_a_pod_that_is_held_again_and_again_but_never_comes_loses_its_turn() -> 
     where = facts(8)
     room = Room(world(where, 5), waits(6, name="stuck"))
     assert room.names() == ["stuck"]
-    room.books.forget(next(iter(room.books.holdings)))  # all is free
+    room.books.forget(next(iter(room.books.holdings())).pod.uid)  # all is free
     held_until = 0.0
     for seconds in range(1, 400):
         if seconds % 40 < 10:
-            if room.pending[0].uid not in room.books.holdings:
-                room.books.hold(room.pending[0], "n", "binpack", float(seconds))
+            if room.books.holding(room.pending[0].uid) is None:
+                room.books.assume(room.pending[0], "n", "binpack", float(seconds))
         else:
             room.books.release(room.pending[0].uid)
         if room.names(float(seconds)):

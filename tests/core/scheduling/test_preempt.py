@@ -11,7 +11,7 @@ from gpushare.core.placement.room import Room
 from gpushare.core.scheduling import preempt
 from tests.core import oracle, strategies
 from tests.support import builders
-from tests.support.builders import bound, facts, pod
+from tests.support.builders import bound, facts, node_state, pod
 
 NODE = facts(8, 8)
 
@@ -25,7 +25,7 @@ def world(*pods: tuple[str, int, int, int]) -> Ledger:
 
 
 def added(made: Ledger, asked: PodFacts, *chosen: str) -> list[str] | None:
-    found = preempt.victims(made.nodes["n"], asked, [f"uid-{name}" for name in chosen])
+    found = preempt.victims(node_state(made, "n"), asked, [f"uid-{name}" for name in chosen])
     return None if found is None else sorted(uid.removeprefix("uid-") for uid in found)
 
 
@@ -67,8 +67,8 @@ def test_a_victim_we_do_not_know_is_somebody_elses_reason() -> None:
 
 def test_what_is_only_held_cannot_be_evicted() -> None:
     made = builders.ledger(facts(8))
-    made.hold(pod(8, name="h"), "n", "binpack", 0.0)
-    assert preempt.victims(made.nodes["n"], pod(6, priority=9), ()) is None
+    made.assume(pod(8, name="h"), "n", "binpack", 0.0)
+    assert preempt.victims(node_state(made, "n"), pod(6, priority=9), ()) is None
 
 
 def test_room_that_is_pledged_to_another_is_not_freed_for_this_one() -> None:

@@ -11,14 +11,14 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
 from gpushare.core.scheduling import ranking
 from tests.core import strategies
-from tests.support.builders import bound, facts, pod
+from tests.support.builders import bound, facts, node_state, pod
 
 
 def best(
     made: Ledger, asked: PodFacts, policy: str = "binpack", *, among: list[str] | None = None
 ) -> list[tuple[str, int]]:
     assert isinstance(asked.request, Request)
-    return ranking.best(made, asked.request, asked, list(made.nodes) if among is None else among, policy)
+    return ranking.best(made, asked.request, asked, list(made.node_names()) if among is None else among, policy)
 
 
 def world(**free: tuple[int, ...]) -> Ledger:
@@ -83,7 +83,7 @@ def clusters(draw: st.DrawFn) -> tuple[Ledger, PodFacts]:
 
 def leftover(made: Ledger, request: Request, node: str, policy: str) -> tuple[int, int]:
     """What the GPUs that would be chosen keep free, and the node in all: what ranks it."""
-    room = made.nodes[node].room
+    room = node_state(made, node).room
     assert room is not None
     places = gpu_choice.plan(request, room, policy)
     assert places is not None
@@ -96,7 +96,7 @@ def leftover(made: Ledger, request: Request, node: str, policy: str) -> tuple[in
 def test_scores_follow_what_the_plan_leaves(case: tuple[Ledger, PodFacts], policy: str) -> None:
     made, asked = case
     assert isinstance(asked.request, Request)
-    fits = made.fitting(asked.request, asked, list(made.nodes))
+    fits = made.fitting(asked.request, asked, list(made.node_names()))
     left = {node: leftover(made, asked.request, node, policy) for node in fits}
     order = sorted(left.values(), reverse=policy == "spread")[: ranking.BEST]
     scored = best(made, asked, policy)
@@ -112,4 +112,4 @@ def test_scores_follow_what_the_plan_leaves(case: tuple[Ledger, PodFacts], polic
 def test_the_best_node_can_be_held(case: tuple[Ledger, PodFacts], policy: str) -> None:
     made, asked = case
     for node, _ in best(made, asked, policy):
-        assert isinstance(made.hold(asked, node, policy, 0.0), tuple)
+        assert isinstance(made.assume(asked, node, policy, 0.0), tuple)

@@ -27,7 +27,7 @@ def recovered(*names: str, gpus: tuple[int, ...] = (8000,)) -> Ledger:
     ledger = Ledger()
     for name in names:
         ledger.set_node(node(name, *gpus, healthy=False))
-    ledger.grown.clear()
+    ledger.take_grown()
     for name in names:
         ledger.set_node(node(name, *gpus))
     return ledger

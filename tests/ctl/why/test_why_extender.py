@@ -230,7 +230,7 @@ def test_what_only_its_memory_holds_is_taken_into_account(server: Server) -> Non
     cluster = Cluster({"a": {"gpus": [8000]}}, [LLM, {"name": "other", "containers": {"main": 6000}}])
     ledger = snapshot.read(cluster, NOW).ledger
     llm, other = (facts_of(cluster, name) for name in ("llm", "other"))
-    ledger.hold(other, "a", "binpack", NOW)
+    ledger.assume(other, "a", "binpack", NOW)
     server.answer = lambda path, body: (200, msgspec.json.encode(verdict.explain(ledger, llm)))
     assert "GPU 0: 2000 of 8000 MiB free, 5000 short" in ask(cluster, "llm", extender=server.url).out
     assert ask(cluster, "llm").code == 0

@@ -12,6 +12,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl.why.pod_details import Pod
 from gpushare.view import snapshot
 from tests.ctl.why.cluster import NOW, Cluster, ask
+from tests.support.builders import node_state
 
 Words = dict[str, Any]
 
@@ -107,7 +108,7 @@ def test_where_it_is_said_to_fit_the_ledger_takes_it(cluster: Cluster) -> None:
     said = ask(cluster, "x", output="json").json
     if said["code"] == "Fits":
         ledger = snapshot.read(cluster, NOW).ledger
-        assert not isinstance(ledger.hold(_facts(cluster), said["ways"][0]["node"], "binpack", NOW), Refusal)
+        assert not isinstance(ledger.assume(_facts(cluster), said["ways"][0]["node"], "binpack", NOW), Refusal)
 
 
 @given(clusters())
@@ -118,7 +119,7 @@ def test_what_is_said_to_help_helps(cluster: Cluster) -> None:
         if helped is not None:
             ledger, claim = helped
             facts = msgspec.structs.replace(_facts(cluster), request=claim)
-            assert not isinstance(ledger.hold(facts, way["node"], "binpack", NOW), Refusal), way
+            assert not isinstance(ledger.assume(facts, way["node"], "binpack", NOW), Refusal), way
 
 
 def _facts(cluster: Cluster) -> PodFacts:
@@ -131,13 +132,13 @@ def _after(cluster: Cluster, way: Words) -> tuple[Ledger, Request] | None:
     assert isinstance(claim, Request)
     share = claim.shares[0]
     if way["way"] == "shrink":
-        room = ledger.nodes[way["node"]].room
+        room = node_state(ledger, way["node"]).room
         if room is None or room.largest == way["units"]:
             return None  # what no GPU is large enough for is told the size of the largest, full or not
         changed = msgspec.structs.replace(share, units=way["units"])
         return ledger, msgspec.structs.replace(claim, shares=(changed,))
     if way["way"] in ("end", "evict"):
-        uids = {f"{h.pod.namespace}/{h.pod.name}": uid for uid, h in ledger.holdings.items()}
+        uids = {f"{h.pod.namespace}/{h.pod.name}": h.pod.uid for h in ledger.holdings()}
         for name in way["pods"] if way["way"] == "evict" else way["pods"][:1]:
             ledger.forget(uids[name])
         return ledger, claim

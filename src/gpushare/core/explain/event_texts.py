@@ -99,7 +99,7 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
     outcome, refused = verdict.judge(found)
     if refused is None:
         return None
-    nodes = sum(state.room is not None for state in ledger.nodes.values())
+    nodes = sum(1 for _ in ledger.rooms())
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
     if not found:
         return (NO_GPU_FITS, f"{NONE_ALLOWED}{more}") if nodes else (NEVER_FITS, NO_NODE)
@@ -133,7 +133,7 @@ def turn(said: KeptView, waited: float) -> str:
 
 def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
     """Nothing, if that is not so any more: nodes change while all of them are looked at."""
-    state = ledger.nodes.get(node)
+    state = ledger.node(node)
     room = state.room_for(pod) if state is not None else None
     assert isinstance(pod.request, Request)
     if room is None or not pod.request.one_share:
@@ -167,7 +167,7 @@ def _largest(ledger: Ledger, request: Request, refused: Refusal, among: Collecti
         return f". {EVEN_EMPTY}"
     if refused.code != "TooLarge":
         return "."
-    rooms, question = [ledger.nodes[name].room for name in among if name in ledger.nodes], Question(request)
+    rooms, question = [state.room for name in among if (state := ledger.node(name)) is not None], Question(request)
     able = [room for room in rooms if room is not None and question.off_limits(room.facts) is None]
     if not able:
         return "."

@@ -9,7 +9,8 @@ import msgspec
 from gpushare.core.annotations.pod_gpus import Allocation
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Request
-from gpushare.core.ledger.state import NodeState, State
+from gpushare.core.ledger.holding import State
+from gpushare.core.ledger.node_state import NodeState
 
 
 def inspected(state: NodeState) -> dict[str, object]:
@@ -28,7 +29,7 @@ def _pods(state: NodeState, gpu: int) -> list[dict[str, object]]:
     """The pods bound to a GPU, by its position in the node's list."""
     there = sorted(
         (holding.pod.namespace, holding.pod.name, units)
-        for holding in state.holdings.values()
+        for holding in state.holdings()
         if holding.state is State.BOUND
         for on, units in holding.charges or ()
         if on == gpu

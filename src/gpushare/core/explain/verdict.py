@@ -25,8 +25,9 @@ from gpushare.core.explain.report import (
 )
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.ledger.holding import EVERY_GPU_WHOLLY, Holding, State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import EVERY_GPU_WHOLLY, Holding, NodeState, State
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import NO_SHARED_GPU, Question
@@ -81,9 +82,12 @@ def explaining(
     found = yield from surveying(ledger, pod, among, looks)
     views, need = [], largest_need(pod.request)
     for part in _parts(found):
-        views += [_view(ledger.nodes[name], need, pod, refused) for name, refused in part if name in ledger.nodes]
+        there = [(state, refused) for name, refused in part if (state := ledger.node(name)) is not None]
+        views += [_view(state, need, pod, refused) for state, refused in there]
         yield
-    found = [(name, refused) for name, refused in found if name in ledger.nodes]  # some may have gone meanwhile
+    found = [
+        (name, refused) for name, refused in found if ledger.node(name) is not None
+    ]  # some may have gone meanwhile
     verdict, first = judge(found)
     if first is not None:
         out = ways_out.ways(ledger, pod, found, barred, Budget(looks))
@@ -112,14 +116,14 @@ def kept_off(said: Explanation) -> Explanation:
 def _bound(ledger: Ledger, pod: PodFacts, request: Request | Refusal) -> Explanation:
     if pod.finished:
         return answer(pod, "runs", report.ENDED, ENDED.format(phase=pod.phase))
-    state = ledger.nodes.get(pod.node)
+    state = ledger.node(pod.node)
     owner = report.GPUSHARE if pod.running else report.KUBELET
     if state is None or isinstance(request, Refusal):
         why = request.message if isinstance(request, Refusal) else ""
         return answer(pod, "runs", report.BOUND, f"has {pod.node}", owner=owner, detail=why)
     views, where = [_view(state, largest_need(request), pod, None)], _where(state, pod)
     said = answer(pod, "runs", report.BOUND, f"has {where}", owner=owner, nodes=views)
-    holding = state.holdings.get(pod.uid)
+    holding = state.holding(pod.uid)
     if holding is not None and holding.charges is not None and state.room is not None:
         gpus = inspected.gpus_of(pod, state.room.facts) if holding.state is State.BOUND else {}
         said.has = _spots(state.room, holding.charges, gpus)
@@ -137,11 +141,11 @@ def surveying(
 ) -> Steps[list[tuple[str, Refusal | None]]]:
     """The same in short steps."""
     rows: list[Row] = []
-    for part in _parts(list(ledger.nodes) if among is None else list(among)):
+    for part in _parts(list(ledger.node_names()) if among is None else list(among)):
         rows += _closeness(ledger, pod, part, Budget(looks))
         yield
     rows.sort(key=lambda row: row[0])
-    return [(key[-1], refused) for key, refused in rows if key[-1] in ledger.nodes]
+    return [(key[-1], refused) for key, refused in rows if ledger.node(key[-1]) is not None]
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -157,10 +161,10 @@ def _closeness(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Bu
     how much is missing."""
     assert isinstance(pod.request, Request)
     question, need, rows = Question(pod.request), largest_need(pod.request), []
-    with_gpus = [name for name in among if name in ledger.nodes and ledger.nodes[name].room is not None]
-    for name, refused in ledger.judged(pod.request, pod, with_gpus, budget):
-        room = ledger.nodes[name].room
-        assert room is not None
+    states = {name: ledger.node(name) for name in among}
+    rooms = {name: state.room for name, state in states.items() if state is not None and state.room is not None}
+    for name, refused in ledger.judged(pod.request, pod, rooms, budget):
+        room = rooms[name]
         short = need - (room.rising[-1] if room.rising else 0)
         never = refused is not None and refused.forever
         off_limits = never and question.off_limits(room.facts) is not None  # not close, however much is free
@@ -188,7 +192,7 @@ def largest_need(request: Request) -> int:
 def _holding(state: NodeState, gpu: int) -> list[Holding]:
     """Who holds something on a GPU, the largest first."""
     there = []
-    for holding in state.holdings.values():
+    for holding in state.holdings():
         amount = sum(units for position, units in holding.charges or () if position == gpu)
         if amount:
             there.append((-amount, holding.pod.namespace, holding.pod.name, holding))
@@ -198,7 +202,7 @@ def _holding(state: NodeState, gpu: int) -> list[Holding]:
 def _pods_by_gpu(state: NodeState) -> list[int]:
     """How many pods hold something on each GPU."""
     counts = [0] * len(state.used)
-    for holding in state.holdings.values():
+    for holding in state.holdings():
         for gpu, units in holding.charges or ():
             counts[gpu] += units > 0
     return counts
@@ -226,7 +230,7 @@ def _view(state: NodeState, need: int, pod: PodFacts, refused: Refusal | None) -
     ]
     gpus.sort(key=lambda view: (not view.healthy, -view.free, view.index))
     said = Said(refused.code, refused.message) if refused else None
-    lower = sum(h.state is State.BOUND and h.pod.priority < pod.priority for h in state.holdings.values())
+    lower = sum(h.state is State.BOUND and h.pod.priority < pod.priority for h in state.holdings())
     return NodeView(state.name, refused is None, state.facts.unit if state.facts else None, said, None, gpus, lower)
 
 
@@ -244,7 +248,8 @@ def _wait(ledger: Ledger, pod: PodFacts, request: Request, among: Sequence[str],
     policy = request.policy or policy
     best = ranking.best(ledger, request, pod, among, policy)
     node = best[0][0] if best else among[0]
-    room = ledger.nodes[node].room_for(pod)
+    state = ledger.node(node)
+    room = state.room_for(pod) if state is not None else None
     places = gpu_choice.plan(request, room, policy) if room is not None else None
     if room is None or places is None:
         return Way("wait", node=node)
@@ -264,7 +269,7 @@ def _spots(room: Room, charges: Sequence[tuple[int, int]], seen: Mapping[str, Se
 
 
 def _where(state: NodeState, pod: PodFacts) -> str:
-    holding = state.holdings.get(pod.uid)
+    holding = state.holding(pod.uid)
     if holding is None or holding.charges is None or state.facts is None:
         return state.name
     return f"{state.name} GPU " + " and GPU ".join(str(state.facts.gpus[gpu].index) for gpu, _ in holding.charges)

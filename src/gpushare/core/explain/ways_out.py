@@ -10,8 +10,9 @@ import msgspec
 from gpushare.core.explain.report import Holder, Way
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import Holding, NodeState, State
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
@@ -35,7 +36,11 @@ def ways(
 ) -> list[Way]:
     """`found`: what each node says, the closest first. `barred`: nodes kube-scheduler keeps the pod off."""
     assert isinstance(pod.request, Request)
-    near = [(ledger.nodes[name], refused) for name, refused in found if refused is not None and name not in barred]
+    near = [
+        (state, refused)
+        for name, refused in found
+        if refused is not None and name not in barred and (state := ledger.node(name)) is not None
+    ]
     if not near:
         return []
     result: list[Way] = []
@@ -110,23 +115,23 @@ def _heal(state: NodeState, pod: PodFacts, request: Request, budget: Budget) -> 
 
 def _wait(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods that are going already, and will leave room enough."""
-    going = {uid for uid, holding in state.holdings.items() if holding.pod.terminating}
+    going = {holding.pod.uid: holding for holding in state.holdings() if holding.pod.terminating}
     if not going or not preempt.would_fit(state, pod, going, budget):
         return []
-    return [_with_pods("wait", state, [state.holdings[uid] for uid in going], _gpu_of(state, pod, going))]
+    return [_with_pods("wait", state, list(going.values()), _gpu_of(state, pod, going))]
 
 
 def _end(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods any one of which would make room by ending; and the GPU, if it is the same whoever ends."""
     enough, gpus = [], set(range(len(state.used)))
-    for uid, holding in state.holdings.items():
+    for holding in state.holdings():
         if (
             holding.state is State.BOUND
             and not holding.pod.terminating
-            and preempt.would_fit(state, pod, {uid}, budget)
+            and preempt.would_fit(state, pod, {holding.pod.uid}, budget)
         ):
             enough.append(holding)
-            gpus &= _able(state, pod, {uid})
+            gpus &= _able(state, pod, {holding.pod.uid})
     if not enough:
         return []
     room = state.room_for(pod)
@@ -136,13 +141,13 @@ def _end(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
 
 def _evict(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods of lower priority that may have to give way."""
-    lower = {uid for uid, h in state.holdings.items() if h.state is State.BOUND and h.pod.priority < pod.priority}
+    lower = {h.pod.uid: h for h in state.holdings() if h.state is State.BOUND and h.pod.priority < pod.priority}
     if not lower or not preempt.would_fit(state, pod, lower, budget):  # only if all of them do
         return []
     uids = preempt.victims(state, pod, (), budget)
     if not uids:
         return []
-    return [_with_pods("evict", state, [state.holdings[uid] for uid in uids], _gpu_of(state, pod, uids))]
+    return [_with_pods("evict", state, [lower[uid] for uid in uids], _gpu_of(state, pod, uids))]
 
 
 def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:

@@ -1,4 +1,6 @@
 """Who holds what on which GPU: the one thing that changes.
 
-`ledger` changes it, `state` is what it is made of, `questions` is what it is asked, `answers` are the answers it keeps.
+`ledger` opens with the states of an allocation. One class in four files: `entries` (what is written), `questions` (what
+nodes say to a request), `observed` (what the API server shows), `ledger` (decisions of our own). Nobody outside touches
+its dictionaries: `NodeState` and `Holding` are what others read.
 """

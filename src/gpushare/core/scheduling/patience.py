@@ -19,8 +19,9 @@ import msgspec
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names, policies
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Request, Role
+from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import Kept, NodeState, State
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
@@ -103,8 +104,7 @@ class Patience:
         due = self._due(pending, now) if self.seconds else []
         changes = Changes([], [])
         for uid in self.turns.keys() - {pod.uid for pod in due}:  # placed or gone
-            holding = ledger.holdings.get(uid)
-            if holding is not None and holding.state is State.BOUND:
+            if ledger.bound(uid) is not None:
                 changes.ended.append(self.turns[uid].kept.pod)  # a binding cannot take an annotation off
             self._end(ledger, uid)
         if due:
@@ -169,10 +169,10 @@ class Patience:
     def _still(self, ledger: Ledger, pod: PodFacts, reach: Reach, now: float) -> Kept | None:
         """What is kept for the pod, if it can still be placed there and that is not in vain."""
         turn = self.turns.get(pod.uid)
-        short = missing(ledger, turn.kept, reach) if turn is not None and pod.uid in ledger.kept else None
+        short = missing(ledger, turn.kept, reach) if turn is not None and ledger.kept_for(pod.uid) is not None else None
         if turn is None or short is None:
             return None
-        if pod.uid in ledger.holdings:  # on its way; if it does not arrive, what was counted before goes on
+        if ledger.holding(pod.uid) is not None:  # on its way; if it does not arrive, what was counted before goes on
             return turn.kept
         turn.see(short, now)
         later = self._later.get(pod.uid) or Later()
@@ -220,13 +220,13 @@ def _may_wait(pod: PodFacts) -> bool:
 
 def most_gpus(ledger: Ledger) -> int:
     """How many GPUs may be kept at one time."""
-    healthy = sum(len(state.room.rising) for state in ledger.nodes.values() if state.room is not None)
+    healthy = sum(len(room.rising) for room in ledger.rooms())
     return max(healthy // SHARE, 1)
 
 
 def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> int | None:
     """The units that must still come free on the GPUs kept for a pod; None if it can no longer be placed there."""
-    state, request = ledger.nodes.get(kept.node), kept.pod.request
+    state, request = ledger.node(kept.node), kept.pod.request
     if state is None or state.facts is None or not isinstance(request, Request):
         return None
     facts, charges = state.facts, kept.charges(state.facts)
@@ -249,8 +249,8 @@ def closest(
         max(s.each for s in pod.request.shares),
         [],
     )
-    for name in ledger.nodes if nodes is None else nodes:
-        state = ledger.nodes.get(name)
+    for name in ledger.node_names() if nodes is None else nodes:
+        state = ledger.node(name)
         room = state.room if state is not None else None
         if room is not None and able(room) and question.off_limits(room.facts) is None:
             largest = room.rising[-1]
@@ -259,7 +259,8 @@ def closest(
     for was_tried, least, name in nsmallest(MOST_NODES, near):
         if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
             break
-        found = _on(ledger.nodes[name], pod, pod.request, budget)
+        state = ledger.node(name)
+        found = _on(state, pod, pod.request, budget) if state is not None else None
         if found is not None:
             place = Place(was_tried, found[0], name, found[1])
             best = place if best is None else min(best, place)
@@ -316,9 +317,9 @@ def moment(written: str, otherwise: float) -> float:
 
 def view(ledger: Ledger, pod: PodFacts) -> KeptView | None:
     """What is kept for a pod, for people."""
-    kept = ledger.kept.get(pod.uid)
+    kept = ledger.kept_for(pod.uid)
     short = missing(ledger, kept) if kept is not None else None
-    facts = ledger.nodes[kept.node].facts if kept is not None else None
+    facts = ledger.facts(kept.node) if kept is not None else None
     if kept is None or short is None or facts is None:
         return None
     return KeptView(kept.node, [facts.gpus[gpu].index for gpu, _ in kept.charges(facts) or ()], short, facts.unit)
@@ -326,7 +327,8 @@ def view(ledger: Ledger, pod: PodFacts) -> KeptView | None:
 
 def served_before(ledger: Ledger, pod: PodFacts, nodes: Iterable[str]) -> list[str]:
     """For whom something is kept on these nodes that this pod could use."""
-    kept = [other for node in nodes for other in ledger.nodes[node].kept.values()]
+    there = frozenset(nodes)
+    kept = [other for other in ledger.kept() if other.node in there]
     others = {other.pod.uid: other.pod for other in kept if other.pod.priority >= pod.priority}
     others.pop(pod.uid, None)
     return sorted(f"{other.namespace}/{other.name}" for other in others.values())

@@ -9,7 +9,8 @@ from collections.abc import Collection
 
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Request
-from gpushare.core.ledger.state import NodeState, State
+from gpushare.core.ledger.holding import State
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
@@ -18,13 +19,13 @@ from gpushare.core.placement.fit import Question
 def victims(state: NodeState, pod: PodFacts, chosen: Collection[str], budget: Budget | None = None) -> list[str] | None:
     """The uids to add to those already chosen, or None if nothing that may be evicted makes room."""
     budget = budget or Budget(cost.UNHURRIED_LOOKS)
-    gone = {uid for uid in chosen if uid in state.holdings}
+    gone = {uid for uid in chosen if state.holding(uid) is not None}
     if would_fit(state, pod, gone, budget):
         return []
     lower = [
         holding
-        for uid, holding in state.holdings.items()
-        if uid not in gone and holding.state is State.BOUND and holding.pod.priority < pod.priority
+        for holding in state.holdings()
+        if holding.pod.uid not in gone and holding.state is State.BOUND and holding.pod.priority < pod.priority
     ]
     # The least important first and, among equals, the largest: fewer have to go.
     lower.sort(key=lambda h: (h.pod.priority, -sum(units for _, units in h.charges or ()), h.pod.uid))
@@ -56,6 +57,6 @@ def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str], budget: Bu
         return False
     if budget.left <= 0:
         return False
-    budget.left -= len(state.used) + len(gone)
+    budget.left -= len(facts.gpus) + len(gone)
     room = state.room_for(pod, gone)
     return room is not None and gpu_choice.plan(request, room, policies.DEFAULT, budget) is not None

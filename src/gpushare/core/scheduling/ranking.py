@@ -11,8 +11,8 @@ from itertools import repeat
 from gpushare.core.facts.model import PodFacts, Request, Role
 from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES
 from gpushare.core.ledger.answers import PICTURES, Answers
+from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.questions import SUM_BITS
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
@@ -56,7 +56,7 @@ def _keys(
 ) -> tuple[Sequence[str], list[int]]:
     """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
     plain = request.one_share and request.shares[0].role is Role.APP
-    if not plain or ledger.special:
+    if not plain or ledger.has_special_nodes():
         among = ledger.fitting(request, pod, among, budget)
     if plain:
         return among, _one_share_keys(ledger, request, among, policy)
@@ -66,7 +66,7 @@ def _keys(
 def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], policy: str) -> list[int]:
     """One number per node: what its chosen GPU has free, then the node."""
     least = request.shares[0].units << SUM_BITS
-    spots = map(ledger.spots.get((request.pin, request.unit), {}).get, among, repeat(NOWHERE))
+    spots = map(ledger.spots(request).get, among, repeat(NOWHERE))
     return POLICIES[policy].node_keys(spots, least)
 
 
@@ -89,7 +89,7 @@ def _planned_keys(
 
 def _rank(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budget) -> int | None:
     """What the chosen GPUs keep free together, and the node; smaller is better."""
-    state = ledger.nodes.get(node)
+    state = ledger.node(node)
     if state is None or state.room is None:
         return None
     known, picture = answers.pictured_ranks.setdefault(policy, {}), state.room.picture

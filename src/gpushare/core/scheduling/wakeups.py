@@ -66,7 +66,7 @@ class Pass:
         # By node and GPU: units offered to pods that have not come yet. Under True only what was offered to pods that
         # the scheduler is known to offer that node: the others may never come, and must not delay those.
         self.taken: dict[bool, dict[str, list[int]]] = {True: {}, False: {}}
-        self.rests: dict[tuple[str, bool], tuple[Room, Room]] = {}  # what a node has free, and what is not offered yet
+        self.left: dict[tuple[str, bool], tuple[Room, Room]] = {}  # what a node has free, and what is not offered yet
         self.hopeless: set[tuple[Kind, bool]] = set()  # and whether late; free memory only shrinks while a pass lasts
         self.late: list[Refused] = []  # some of these nodes were not offered to them last time
         self._unoffered: dict[Kind, bool] = {}
@@ -80,8 +80,8 @@ class Pass:
                 extra = taken[node] = [0] * gpus
             for gpu, amount in charges:
                 extra[gpu] += amount
-        self.rests.pop((node, True), None)
-        self.rests.pop((node, False), None)
+        self.left.pop((node, True), None)
+        self.left.pop((node, False), None)
 
     def is_unoffered_some(self, kind: Kind) -> bool:
         """Whether the scheduler did not offer all of these nodes to such pods last time."""
@@ -153,15 +153,16 @@ class Waiting:
         return [entry.pod for entry in woken]
 
     def _next_pass(self, ledger: Ledger) -> Pass | None:
-        for node in ledger.grown:
+        grown, names = ledger.take_grown(), ledger.node_names()
+        for node in grown:
             self._declined.pop(node, None)
-        if len(self._declined) > len(ledger.nodes):
-            self._declined = {node: uids for node, uids in self._declined.items() if uids and node in ledger.nodes}
-        nodes = set(ledger.nodes) if self._everywhere else ledger.grown | self._again
-        ledger.grown, self._again, self._everywhere = set(), set(), False
+        if len(self._declined) > len(names):
+            self._declined = {node: uids for node, uids in self._declined.items() if uids and node in names}
+        nodes = set(names) if self._everywhere else grown | self._again
+        self._again, self._everywhere = set(), False
         if not nodes or not self._order:
             return None
-        rooms = {node: ledger.nodes[node].room for node in nodes if node in ledger.nodes}
+        rooms = {node: state.room for node in nodes if (state := ledger.node(node)) is not None}
         begun = Pass((max(room.rising, default=-1), node) for node, room in rooms.items() if room is not None)
         for entry in self._offers.values():  # not to be offered a second time
             room = rooms.get(entry.offered)
@@ -206,7 +207,7 @@ class Waiting:
             for room in (_rest(ledger, begun, None, node, sure=True) for _, node in begun.nodes)
             if room is not None
         ]
-        # A node where something is pledged may have more for the pod it is pledged to, never more than this.
+        # A node where something is promised may have more for the pod it is promised to, never more than this.
         most = max([room.rising[-1] for room in rooms if room.rising], default=-1)
         return most, max([room.sum_free for room in rooms], default=-1)
 
@@ -217,7 +218,7 @@ class Waiting:
         first = begun.stopped[1] if begun.stopped[0] == pod.uid else 0
         if not late and not first and begun.is_unoffered_some(kind):
             begun.late.append(entry)
-        promised = pod.uid in ledger.pledged or pod.uid in ledger.kept  # which is no use to its like
+        promised = ledger.is_promised(pod.uid)  # which is no use to its like
         if (kind, late) in begun.hopeless and not promised:
             return ""
         for position, (largest, node) in enumerate(begun.nodes[first:], first):
@@ -254,7 +255,7 @@ class Waiting:
         if places is None:
             return False
         entry.taken = ()
-        if ledger.pledged.get(pod.uid) != node:  # a pledge counts against the others as it is
+        if ledger.nomination(pod.uid) != node:  # a nomination counts against the others as it is
             entry.taken = gpu_choice.charges(question.request.shares, room.facts.gpus, places)
             begun.take(node, entry.taken, len(room.free), sure=sure)
         return True
@@ -295,17 +296,17 @@ def _is_sure(entry: Refused, node: str) -> bool:
 
 def _rest(ledger: Ledger, begun: Pass, pod: PodFacts | None, node: str, *, sure: bool) -> Room | None:
     """What a node has free for a pod, or for the luckiest, beside those that were woken for it."""
-    state = ledger.nodes.get(node)
+    state = ledger.node(node)
     if state is None or state.room is None:
         return None
-    room = state.room_for(pod) if pod is not None and (state.pledges or state.kept) else state.room
+    room = state.room_for(pod) if pod is not None and state.promised else state.room
     extra = begun.taken[sure].get(node)
     if room is None or extra is None or len(extra) != len(room.free):
         return room
-    known = begun.rests.get((node, sure))
+    known = begun.left.get((node, sure))
     if known is not None and known[0] is room:
         return known[1]
     used = [gpu.total - free + more for gpu, free, more in zip(room.facts.gpus, room.free, extra, strict=True)]
     rest = Room.of(room.facts, used)
-    begun.rests[node, sure] = room, rest
+    begun.left[node, sure] = room, rest
     return rest

@@ -152,7 +152,7 @@ def _explained(seen: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, most
 
 def _kept(seen: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
     """GPUs that look free and are not, for most."""
-    states = [state for node in shown if (state := seen.ledger.nodes.get(node.name)) is not None]
+    states = [state for node in shown if (state := seen.ledger.node(node.name)) is not None]
     return [
         KEPT.format(
             node=state.name,
@@ -162,7 +162,7 @@ def _kept(seen: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
             pod=_pod_name(kept.pod),
         )
         for state in states
-        for kept in state.kept.values()
+        for kept in state.kept()
         for gpu, units in state.charges_of(kept)
         if state.facts is not None
     ]
@@ -184,7 +184,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _for_programs(seen: Snapshot, shown: set[str], output: str) -> str:
     """The extender's `/inspect`, and who waits."""
-    states = [seen.ledger.nodes[name] for name in sorted(shown) if name in seen.ledger.nodes]
+    states = [state for name in sorted(shown) if (state := seen.ledger.node(name)) is not None]
     nodes = [inspected(state) for state in states if state.facts is not None]
     said = {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(seen, waiting.who(seen))]}
     if output == JSON:

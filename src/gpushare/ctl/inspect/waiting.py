@@ -13,7 +13,7 @@ from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.ledger.state import NodeState
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import fit
 from gpushare.core.scheduling import patience
 from gpushare.ctl import wording
@@ -118,11 +118,11 @@ def view(one: Waiting) -> dict[str, object]:
 
 
 def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
-    """All that decides the answer. Pledges make it depend on who asks."""
+    """All that decides the answer. Promises make it depend on who asks."""
     assert isinstance(pod.request, Request)
-    if not ledger.pledged and not ledger.kept:
+    if not ledger.has_promises():
         return (pod.request.shape,)
-    return pod.request.shape, pod.priority, pod.uid if pod.uid in ledger.pledged or pod.uid in ledger.kept else ""
+    return pod.request.shape, pod.priority, pod.uid if ledger.is_promised(pod.uid) else ""
 
 
 def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
@@ -130,7 +130,8 @@ def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
     outcome, refused = verdict.judge(found)
     if not found:
         return Answer(outcome, fit.NO_SHARED_GPU.code, NO_NODE, _asks(request, request.unit or "MiB"))
-    first = ledger.nodes[found[0][0]]
+    first = ledger.node(found[0][0])
+    assert first is not None
     assert first.facts is not None
     asks = _asks(request, request.unit or first.facts.unit)
     if refused is None:
@@ -152,7 +153,9 @@ def _closest(state: NodeState, pod: PodFacts, request: Request) -> Closest | Non
 
 def _largest(ledger: Ledger, found: Sequence[tuple[str, Refusal | None]], refused: Refusal) -> str:
     sizes = [
-        (room.largest, room.facts) for name, said in found if said == refused and (room := ledger.nodes[name].room)
+        (state.room.largest, state.room.facts)
+        for name, said in found
+        if said == refused and (state := ledger.node(name)) is not None and state.room is not None
     ]
     size, facts = max(sizes, key=lambda pair: pair[0])
     return f"the largest is {size} {facts.unit} ({facts.name})"

@@ -36,7 +36,7 @@ class Rest:
     def keeping(self, pod: intree.Pod, facts: PodFacts, *, every_node: bool = False) -> Keeping:
         """All that keeps a pod off a node, by the name of the node; of those that might have a GPU, or of all."""
         ledger, nodes = self._seen.ledger, self._nodes.items()
-        asked = [name for name, node in nodes if every_node or name in ledger.nodes or _unshared(node)]
+        asked = [name for name, node in nodes if every_node or ledger.node(name) is not None or _unshared(node)]
         return {name: self.of(pod, facts, name) for name in asked}
 
     def of(self, pod: intree.Pod, facts: PodFacts, name: str) -> list[Obstacle]:
@@ -58,7 +58,7 @@ class Rest:
         return self._taken[name]
 
     def _has_room(self, facts: PodFacts, name: str) -> bool:
-        state, request = self._seen.ledger.nodes.get(name), facts.request
+        state, request = self._seen.ledger.node(name), facts.request
         if state is None or state.facts is None or not isinstance(request, Request):
             return False
         return self._seen.ledger.refusal(Question(request), name, facts) is None

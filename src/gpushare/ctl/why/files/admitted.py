@@ -107,7 +107,7 @@ class Admission:
         changes = self._policy.changes(pod)
         if changes is not None:
             return Admitted(pinned(pod) if changes else pod, report.READ)
-        direct = {state.facts.pin is Pin.DIRECT for state in self._ledger.nodes.values() if state.facts is not None}
+        direct = {state.facts.pin is Pin.DIRECT for state in self._ledger.nodes() if state.facts is not None}
         if len(direct) > 1:
             return Admitted(pod, report.UNKNOWN, pinned(pod))
         return Admitted(pinned(pod) if True in direct else pod, report.BY_NODES)

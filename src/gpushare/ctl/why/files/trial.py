@@ -1,7 +1,7 @@
 """Would it fit? Pods that exist only in a file, placed one by one.
 
-Pure, on a ledger of its own: what is placed is held there, so that the next replica, and the next item of the file, see
-it. A node is chosen as the extender would choose it. The pods come as the API server will admit them, see `admitted`.
+Pure, on a ledger of its own: what is placed is assumed there, so that the next replica, and the next item of the file,
+see it. A node is chosen as the extender would choose it. The pods come as the API server admits them, see `admitted`.
 """
 
 from collections import Counter
@@ -80,9 +80,9 @@ class Drafts:
     def _put(
         self, pod: pod_details.Pod, facts: PodFacts, keeping: Keeping, among: Collection[str] | None
     ) -> Place | None:
-        """Holds the best place there is for one more, and says which."""
+        """Assumes the best place there is for one more, and says which."""
         ledger = self._world.ledger
-        candidates = [name for name in (ledger.nodes if among is None else among) if not keeping.get(name)]
+        candidates = [name for name in (ledger.node_names() if among is None else among) if not keeping.get(name)]
         assert isinstance(facts.request, Request)
         policy = facts.request.policy or policies.DEFAULT
         fits = ledger.fitting(facts.request, facts, candidates)
@@ -91,7 +91,7 @@ class Drafts:
             return None
         node = best[0][0]
         draft = msgspec.structs.replace(facts, uid=f"draft-{len(self._placed)}")
-        if isinstance(ledger.hold(draft, node, policy, self._world.now), Refusal):
+        if isinstance(ledger.assume(draft, node, policy, self._world.now), Refusal):
             return None
         self._placed.append((draft.uid, pod, node))
         self._rest.add(pod, node)
@@ -99,9 +99,9 @@ class Drafts:
         return node, self._single_gpu(node, draft.uid)
 
     def _single_gpu(self, node: str, uid: str) -> int | None:
-        state = self._world.ledger.nodes[node]
-        charges = state.holdings[uid].charges or ()
-        return state.facts.gpus[charges[0][0]].index if state.facts is not None and len(charges) == 1 else None
+        facts, holding = self._world.ledger.facts(node), self._world.ledger.holding(uid)
+        charges = (holding.charges if holding is not None else None) or ()
+        return facts.gpus[charges[0][0]].index if facts is not None and len(charges) == 1 else None
 
 
 def _of_every_node(pod: pod_details.Pod) -> pod_details.Pod:

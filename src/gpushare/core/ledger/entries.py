@@ -1,0 +1,163 @@
+"""What is written in the ledger: nodes, holdings, nominations, kept GPUs. The only place that has these dictionaries.
+
+The first half is what everybody may read. The second half is how an entry is put and taken: always the same amount, so
+that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
+"""
+
+from collections.abc import Iterator, KeysView, ValuesView
+
+from gpushare.core.facts.model import NodeFacts, PodFacts
+from gpushare.core.ledger.answers import Shapes
+from gpushare.core.ledger.holding import Holding, Kept, State
+from gpushare.core.ledger.index import Index
+from gpushare.core.ledger.node_record import NodeRecord
+from gpushare.core.ledger.node_state import NodeState
+from gpushare.core.placement.room import Room
+
+
+class Entries:
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeRecord] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._nominations: dict[str, str] = {}  # uid -> node
+        self._kept: dict[str, Kept] = {}  # by uid
+        self._assumed: dict[str, Holding] = {}  # these end by time
+        self._timed: set[str] = set()  # nodes with something else that ends by time
+        self._grown: set[str] = set()
+        self._index = Index()
+        self._shapes = Shapes()
+
+    # What everybody may read
+
+    def node(self, name: str) -> NodeState | None:
+        return self._nodes.get(name)
+
+    def facts(self, node: str) -> NodeFacts | None:
+        """What a node offers; None if it shares no GPU."""
+        state = self._nodes.get(node)
+        return state.facts if state is not None else None
+
+    def nodes(self) -> ValuesView[NodeState]:
+        return self._nodes.values()
+
+    def node_names(self) -> KeysView[str]:
+        return self._nodes.keys()
+
+    def rooms(self) -> Iterator[Room]:
+        """What is free on each node that shares GPUs, promises aside."""
+        return (state.room for state in self._nodes.values() if state.room is not None)
+
+    def holding(self, uid: str) -> Holding | None:
+        return self._holdings.get(uid)
+
+    def holdings(self) -> ValuesView[Holding]:
+        return self._holdings.values()
+
+    def bound(self, uid: str) -> Holding | None:
+        """What a pod holds if it is bound; None if it is not, as far as is known."""
+        holding = self._holdings.get(uid)
+        return holding if holding is not None and holding.state is State.BOUND else None
+
+    def nomination(self, uid: str) -> str | None:
+        """The node that a pod is nominated to after a preemption."""
+        return self._nominations.get(uid)
+
+    def kept_for(self, uid: str) -> Kept | None:
+        return self._kept.get(uid)
+
+    def kept(self) -> ValuesView[Kept]:
+        return self._kept.values()
+
+    def has_promises(self) -> bool:
+        """Whether anything is nominated or kept: then what is free depends on who asks."""
+        return bool(self._nominations or self._kept)
+
+    def is_promised(self, uid: str) -> bool:
+        """Whether something is nominated to or kept for this pod."""
+        return uid in self._nominations or uid in self._kept
+
+    def take_grown(self) -> set[str]:
+        """The nodes where something came free, or may be had again, since this was last asked."""
+        grown, self._grown = self._grown, set()
+        return grown
+
+    # How an entry is put and taken
+
+    def keep(self, kept: Kept) -> None:
+        """From now on, what comes free on these GPUs is for this pod, not for others of at most its priority."""
+        self.keep_no_longer(kept.pod.uid)
+        record = self._record(kept.node)
+        self._kept[kept.pod.uid] = kept
+        record.keep(kept)
+        self._refresh(record)
+
+    def keep_no_longer(self, uid: str) -> None:
+        """The pod is placed or gone, or its turn is over."""
+        kept = self._kept.pop(uid, None)
+        if kept is not None:
+            record = self._nodes[kept.node]
+            record.keep_no_longer(uid)
+            self._refresh(record, changed=True)
+            self._drop_if_empty(record)
+
+    def _put(self, record: NodeRecord, holding: Holding) -> None:
+        self._holdings[holding.pod.uid] = holding
+        if holding.state is State.ASSUMED:
+            self._assumed[holding.pod.uid] = holding
+        record.put(holding)
+
+    def _take(self, record: NodeRecord, holding: Holding) -> None:
+        del self._holdings[holding.pod.uid]
+        self._assumed.pop(holding.pod.uid, None)
+        record.take(holding)
+
+    def _remove(self, uid: str) -> None:
+        """A pod holds nothing any more."""
+        holding = self._holdings.get(uid)
+        if holding is not None:
+            record = self._nodes[holding.node]
+            self._take(record, holding)
+            record.drop_old_place(uid)
+            self._refresh(record, changed=True)
+            self._drop_if_empty(record)
+
+    def _nominate(self, pod: PodFacts) -> None:
+        if self._nominations.get(pod.uid) != pod.nominated:
+            self._end_nomination(pod.uid)
+        record = self._record(pod.nominated)
+        if record.nominate(pod):
+            self._nominations[pod.uid] = pod.nominated
+            self._refresh(record)
+
+    def _end_nomination(self, uid: str) -> None:
+        node = self._nominations.pop(uid, None)
+        if node is not None:
+            record = self._nodes[node]
+            record.end_nomination(uid)
+            self._refresh(record, changed=True)
+            self._drop_if_empty(record)
+
+    def _record(self, name: str) -> NodeRecord:
+        record = self._nodes.get(name)
+        if record is None:
+            record = self._nodes[name] = NodeRecord(name)
+        return record
+
+    def _refresh(self, record: NodeRecord, *, changed: bool = False) -> None:
+        """Work out again what is free on a node, and update everything that was derived from it. `changed`: a pod may
+        go there now for another reason than that more is free. What is promised shifts with all that happens."""
+        before = record.room
+        record.renew()
+        self._index.update(record)
+        self._shapes.touch(record.name, len(self._nodes))
+        if record.room is not None:
+            grew = before is None or any(a > b for a, b in zip(record.room.free, before.free, strict=False))
+            if grew or changed or record.promised:
+                self._grown.add(record.name)
+
+    def _drop_if_empty(self, record: NodeRecord) -> None:
+        if record.is_empty:
+            del self._nodes[record.name]
+            self._index.special.discard(record.name)
+            self._timed.discard(record.name)
+            self._shapes.touch(record.name, len(self._nodes))

@@ -1,0 +1,92 @@
+"""What one pod holds on one node, what it held there before, and what is kept for it.
+
+Plain data with a few questions about itself. Only the `ledger` makes and changes it.
+"""
+
+from enum import Enum
+
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts import names, units
+from gpushare.core.facts.model import Data, NodeFacts, PodFacts, Request, Share, Unit
+from gpushare.core.placement import gpu_choice
+
+ASSUME_SECONDS = 30.0
+SLOW_ASSUME_SECONDS = 900.0  # while volumes are bound: kube-scheduler gives them 600 s
+EVERY_GPU_WHOLLY = 1 << 50  # units; more than any GPU has
+
+
+class State(Enum):
+    """See the diagram in `ledger`."""
+
+    ASSUMED = "assumed"  # we expect the pod to be bound there
+    RESERVED = "reserved"  # its binding is being written
+    BOUND = "bound"
+
+
+class Holding:
+    """One pod on one node. `charges` is None if it is unlocated: nobody knows on which GPU it is."""
+
+    __slots__ = ("charges", "keys", "node", "pod", "seen", "since", "splits", "state", "unit", "unlocated", "until")
+
+    def __init__(
+        self, pod: PodFacts, node: str, state: State, charges: Charges | None, facts: NodeFacts | None
+    ) -> None:
+        self.pod = pod
+        self.node = node
+        self.state = state
+        self.charges = charges
+        self.unit = facts.unit if facts is not None else None  # the node's unit when this was decided
+        self.keys: tuple[tuple[str, ...], ...] = ()  # GPUs by share, by uuid: how it is found again if indices shift
+        self.unlocated = 0 if charges is not None else self.on_every_gpu(facts)
+        self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in shares(pod))
+        self.since = self.until = 0.0
+        self.seen = False  # the API server has shown it bound
+
+    def on_every_gpu(self, facts: NodeFacts | None) -> int:
+        """What it counts on every GPU while it is unlocated."""
+        if self.pod.spec_whole:
+            return EVERY_GPU_WHOLLY
+        return units.converted(self.pod.spec_units, self.unit_on(facts), facts.unit) if facts else self.pod.spec_units
+
+    def unit_on(self, facts: NodeFacts) -> Unit:
+        """The unit of its amounts. Before it is bound we know it, because the decision was ours."""
+        return pod_gpus.counted_in(self.pod, facts) if self.state is State.BOUND else self.unit or facts.unit
+
+
+class OldPlace(Data, frozen=True):
+    """What a pod held before it moved, beyond what it holds now. It is still charged for a while."""
+
+    charges: tuple[tuple[str, int], ...]  # by key of the GPU: the node may change meanwhile
+    until: float
+
+
+class Kept(Data, frozen=True):
+    """GPUs of a node that are kept for a pod which has waited too long: what comes free there is for that pod."""
+
+    pod: PodFacts
+    node: str
+    keys: tuple[tuple[str, ...], ...]  # GPUs by share, by uuid: the node may change meanwhile
+    since: float  # since when the pod waits: if two pods are kept the same GPU, the older goes first
+
+    def charges(self, facts: NodeFacts) -> Charges | None:
+        """What the pod is to get on each GPU; None if the node lacks one of them."""
+        position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
+        if not isinstance(self.pod.request, Request) or any(key not in position for keys in self.keys for key in keys):
+            return None
+        places = tuple([tuple([position[key] for key in keys]) for keys in self.keys])
+        return gpu_choice.charges(self.pod.request.shares, facts.gpus, places)
+
+
+def assume_seconds(pod: PodFacts, node: str) -> float:
+    """How long an assumption lasts: volumes may take minutes between the decision and the binding."""
+    return SLOW_ASSUME_SECONDS if pod.slow_volumes or pod.nominated == node else ASSUME_SECONDS
+
+
+def waits_for_kubelet(pod: PodFacts) -> bool:
+    """Whether its containers have not got their GPUs from a device plugin yet."""
+    return not pod.running and not (pod.node and pod.annotation(names.ALIYUN_ASSIGNED) == "true")
+
+
+def shares(pod: PodFacts) -> tuple[Share, ...]:
+    return pod.request.shares if isinstance(pod.request, Request) else ()

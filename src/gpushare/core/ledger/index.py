@@ -1,0 +1,49 @@
+"""What is free on every node, kept ready to be looked up: one dictionary per kind of request.
+
+A call of a scheduler names thousands of nodes, so it reads these dictionaries and computes nothing.
+"""
+
+from collections.abc import Mapping
+
+from gpushare.core.facts.model import Pin, Request, Unit
+from gpushare.core.facts.policies import IMPOSSIBLE
+from gpushare.core.ledger.node_state import NodeState
+
+SUM_BITS = 32  # the free units of a whole node fit below that
+
+Lane = tuple[Pin | None, Unit | None]
+"""Requests with the same lane may use the same nodes."""
+
+
+class Index:
+    def __init__(self) -> None:
+        self.special: set[str] = set()  # nodes whose answer depends on more than what is free
+        self._largest: dict[Lane, dict[str, int]] = {}
+        self._spots: dict[Lane, dict[str, tuple[int, ...]]] = {}
+
+    def largest(self, request: Request) -> Mapping[str, int]:
+        """The largest free GPU of each node that may serve such a request."""
+        return self._largest.get((request.pin, request.unit), {})
+
+    def spots(self, request: Request) -> Mapping[str, tuple[int, ...]]:
+        """Of each node that may serve such a request one number per healthy GPU, rising: the free units of the GPU,
+        then (in the low SUM_BITS) those of its node. IMPOSSIBLE comes last."""
+        return self._spots.get((request.pin, request.unit), {})
+
+    def update(self, state: NodeState) -> None:
+        """A node has changed."""
+        name, room = state.name, state.room
+        for largest in self._largest.values():
+            largest.pop(name, None)
+        for ranked in self._spots.values():
+            ranked.pop(name, None)
+        if room is not None and room.rising and room.facts.blocked is None:
+            spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
+            pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
+            for unit in (None, room.facts.unit):
+                self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]
+                self._spots.setdefault((pin, unit), {})[name] = spots
+        if state.depends_on_pod:
+            self.special.add(name)
+        else:
+            self.special.discard(name)

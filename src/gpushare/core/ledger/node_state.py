@@ -1,0 +1,199 @@
+"""One node as everybody may read it: what it offers, who holds what there, and what is free for whom.
+
+`node_record` adds what changes it, for the ledger alone.
+"""
+
+from collections.abc import Collection, Iterator, Sequence, ValuesView
+
+from gpushare.core.annotations.pod_gpus import Charges
+from gpushare.core.facts import policies
+from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Refusal, Request
+from gpushare.core.ledger.cool_down import CoolDowns
+from gpushare.core.ledger.holding import Holding, Kept, OldPlace
+from gpushare.core.ledger.starting import Starting, init_amounts
+from gpushare.core.placement import gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import LIKE_UNDER_WAY
+from gpushare.core.placement.room import Room
+
+NOMINATION_LOOKS = 1_000  # GPUs looked at to find out where a nominated pod will go; a harder one is kept nothing
+
+Asker = tuple[int, str, bool]  # priority; uid, if something is promised to it; whether what is kept counts
+
+
+class NodeState:
+    """Exists as long as the node offers something or somebody holds something there. `room` is what is free,
+    promises aside; `facts` and `room` are None while the node shares no GPU."""
+
+    __slots__ = (
+        "_cool_downs",
+        "_holdings",
+        "_kept",
+        "_nominated",
+        "_old_places",
+        "_rooms",
+        "_split",
+        "_starting",
+        "_taken_by_asker",
+        "_unlocated",
+        "_used",
+        "facts",
+        "name",
+        "promised",
+        "room",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.facts: NodeFacts | None = None
+        self.room: Room | None = None
+        self.promised = False  # something is kept or nominated here: what is free depends on who asks
+        self._holdings: dict[str, Holding] = {}
+        self._old_places: dict[str, OldPlace] = {}
+        self._nominated: dict[str, PodFacts] = {}
+        self._kept: dict[str, Kept] = {}
+        self._cool_downs = CoolDowns()
+        self._used: list[int] = []  # by GPU: units of located holdings and of old places
+        self._unlocated = 0  # units of unlocated holdings, counted on every GPU
+        self._split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
+        self._taken_by_asker: dict[Asker, Sequence[int]] = {}  # until something changes
+        self._rooms: dict[Asker, Room] = {}  # what that leaves
+        self._starting: Starting | None = None
+
+    def holding(self, uid: str) -> Holding | None:
+        return self._holdings.get(uid)
+
+    def holdings(self) -> ValuesView[Holding]:
+        return self._holdings.values()
+
+    def kept(self) -> ValuesView[Kept]:
+        return self._kept.values()
+
+    @property
+    def used(self) -> Sequence[int]:
+        """By GPU: units charged there, those of unlocated pods aside."""
+        return self._used
+
+    @property
+    def unlocated(self) -> int:
+        """Units of unlocated pods: they count on every GPU."""
+        return self._unlocated
+
+    @property
+    def depends_on_pod(self) -> bool:
+        """Whether the answer to a request depends on more than the room: on the pod, or on what happened here."""
+        return bool(self.promised or self._split or self._cool_downs.is_any_active)
+
+    def is_cooling_down(self, request: Request) -> bool:
+        """Whether kubelet refused such a pod here a moment ago."""
+        return self._cool_downs.is_cooling_down(request)
+
+    def effective(self, without: Collection[str] = ()) -> list[int]:
+        """Units taken on each GPU, as if the pods `without` were gone."""
+        used = [taken + self._unlocated for taken in self._used]
+        for uid in without:
+            holding = self._holdings[uid]
+            if holding.charges is None:
+                used = [taken - holding.unlocated for taken in used]
+            for gpu, amount in holding.charges or ():
+                used[gpu] -= amount
+        return used
+
+    def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
+        """What is free for this pod once the pods `gone` are: without what is nominated to others of at least its
+        priority and, unless `kept` is False, without what is kept for others of at least its priority."""
+        if self.facts is None or not (self.promised or gone):
+            return self.room
+        if gone:
+            return Room.of(self.facts, self._taken(pod, self.facts, gone, kept=kept))
+        asker = self._asker(pod, kept)
+        room = self._rooms.get(asker)
+        if room is None:
+            room = self._rooms[asker] = Room.of(self.facts, self.taken_for(pod, self.facts, kept=kept))
+        return room
+
+    def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:
+        """Units of each GPU that this pod cannot have now: what `room_for` is made of."""
+        asker = self._asker(pod, kept)
+        taken = self._taken_by_asker.get(asker)
+        if taken is None:
+            taken = self._taken_by_asker[asker] = self._taken(pod, facts, (), kept=kept)
+        return taken
+
+    def charges_of(self, kept: Kept) -> Charges:
+        return (kept.charges(self.facts) if self.facts is not None else None) or ()
+
+    def like_under_way(self, request: Request, uid: str, budget: Budget) -> Refusal | None:
+        """The refusal of a pod that has to wait until another has started, see `starting`."""
+        if self.facts is None or self.facts.pin is not Pin.PLUGIN:
+            return None
+        if not self._split and not init_amounts(request) and all(share.gpus == 1 for share in request.shares):
+            return None
+        if self._starting is None:  # worked out once after each change: a node may have thousands of such containers
+            self._starting = Starting(self._holdings.values(), budget)
+        budget.left -= len(request.shares)
+        return LIKE_UNDER_WAY if self._starting.could_be_confused(request, uid) else None
+
+    # What is promised to others
+
+    def _asker(self, pod: PodFacts, kept: bool) -> Asker:
+        """Pods with the same asker have the same free."""
+        return pod.priority, pod.uid if pod.uid in self._nominated or pod.uid in self._kept else "", kept
+
+    def _taken(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str], *, kept: bool) -> list[int]:
+        """The most important are served first. Among equals what is kept comes before nominations, because its GPUs
+        are fixed."""
+        used = self.effective(gone)
+        others = [k for k in self._kept.values() if kept and self._counts(k.pod, pod)]
+        ahead = self._nominated_before(pod)
+        for priority in sorted({p.priority for p in ahead} | {k.pod.priority for k in others}, reverse=True):
+            for gpu, amount in self._kept_from(pod, [k for k in others if k.pod.priority == priority]):
+                used[gpu] += amount
+            for other in ahead:
+                if other.priority == priority:
+                    for gpu, amount in self._nomination(facts, other, used, gone):
+                        used[gpu] += amount
+        return used
+
+    def _counts(self, other: PodFacts, pod: PodFacts) -> bool:
+        """Whether what is promised to another pod is taken from this one. A pod that holds something here already
+        needs no promise any more."""
+        return other.priority >= pod.priority and other.uid != pod.uid and other.uid not in self._holdings
+
+    def _nominated_before(self, pod: PodFacts) -> list[PodFacts]:
+        """Of the pods nominated to this node the older go first."""
+        own = self._nominated.get(pod.uid)
+        others = self._nominated.values()
+        ahead = [p for p in others if self._counts(p, pod) and (own is None or _turn(p) < _turn(own))]
+        return sorted(ahead, key=_turn)
+
+    def _kept_from(self, pod: PodFacts, others: Sequence[Kept]) -> Iterator[tuple[int, int]]:
+        """What is kept for others, by GPU. If two pods wait for the same GPU, the younger takes nothing from the
+        older."""
+        own = self._kept.get(pod.uid)
+        waits = {gpu for gpu, _ in self.charges_of(own)} if own is not None else set()
+        for other in others:
+            first = own is not None and (own.since, own.pod.uid) < (other.since, other.pod.uid)
+            for gpu, amount in self.charges_of(other):
+                if not (first and gpu in waits):
+                    yield gpu, amount
+
+    def _nomination(self, facts: NodeFacts, pod: PodFacts, used: Sequence[int], gone: Collection[str]) -> Charges:
+        """Which GPUs a nominated pod will get: where pods that end leave room, else where it could evict."""
+        if not isinstance(pod.request, Request):
+            return ()
+        ending = {uid for uid, holding in self._holdings.items() if holding.pod.terminating}.union(gone)
+        lower = {uid for uid, holding in self._holdings.items() if holding.pod.priority < pod.priority}
+        now = self.effective(gone)
+        for without in (ending, ending | lower):
+            after = self.effective(without)
+            later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
+            places = gpu_choice.plan(pod.request, Room.of(facts, later), policies.DEFAULT, Budget(NOMINATION_LOOKS))
+            if places is not None:
+                return gpu_choice.charges(pod.request.shares, facts.gpus, places)
+        return ()
+
+
+def _turn(pod: PodFacts) -> tuple[int, str, str]:
+    """Whose turn it is among pods that wait for the same: the most important, then the oldest."""
+    return (-pod.priority, pod.created, pod.uid)
