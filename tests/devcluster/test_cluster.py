@@ -11,7 +11,7 @@ from gpushare.core.facts import objects as core_api
 from gpushare.core.facts.model import Pin
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import ROOM, bare_node, gpu_uuid, simulated_node
-from tests.support import api_client, live
+from tests.support import api_client, live, wait
 
 
 def test_a_simulated_node_is_what_the_extender_takes_for_a_node_that_pins_directly() -> None:
@@ -79,7 +79,7 @@ async def test_a_bug_in_a_part_of_it_ends_the_block(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("gpushare.devcluster.kubelet.kubelet.Kubelet._see", broken)
     with pytest.raises(ExceptionGroup) as failure:
         async with live.cluster(tmp_path) as (dev, _):
-            await live.until(dev.server, lambda: None)  # until it is cancelled: this never comes
+            await wait.until(dev.server, lambda: None)  # until it is cancelled: this never comes
     assert failure.group_contains(ZeroDivisionError)
 
 

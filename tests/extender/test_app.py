@@ -17,7 +17,7 @@ from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
-from tests.support import processes
+from tests.support import processes, wait
 from tests.support import scripted_api as scripted
 from tests.support.processes import Extender
 
@@ -123,7 +123,7 @@ async def test_sigterm_lets_a_binding_finish_and_answers_it(server: ApiServer, t
         await extender.ready()
         made = processes.create(server, processes.pod("train", 5000))
         binding = asyncio.create_task(extender.bind(made, "a"))
-        await processes.until(lambda: proxy.counts[plan.LATENCY], "the write")
+        await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         extender.signal()
         assert await binding == ""
         assert await extender.ended(5.0) == 0
@@ -139,7 +139,7 @@ async def test_sigterm_ends_within_five_seconds_though_the_api_server_hangs(serv
         await extender.ready()
         made = processes.create(server, processes.pod("train", 5000))
         binding = asyncio.create_task(extender.bind(made, "a"))
-        await processes.until(lambda: proxy.counts[plan.LATENCY], "the write")
+        await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         extender.signal()
         assert await extender.ended(5.0) == 0
         assert await binding == "binding train to a is still under way"

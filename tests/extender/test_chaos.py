@@ -21,7 +21,7 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
 from tests.extender.auditor import Auditor
 from tests.extender.scheduler import Scheduler
-from tests.support import processes
+from tests.support import processes, wait
 from tests.support.processes import MERGE, PODS, Extender, Object
 
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "20261115"))
@@ -134,7 +134,7 @@ async def _kills(extender: Extender, scheduler: Scheduler, dice: random.Random) 
     for _ in range(KILLS):
         await asyncio.sleep(dice.uniform(1.2, 2.0))
         with contextlib.suppress(AssertionError):
-            await processes.until(lambda: scheduler.binding > 0, "a binding under way", 2.0)
+            await wait.eventually(lambda: scheduler.binding > 0, "a binding under way", 2.0)
         scheduler.generation += 1
         await extender.kill()
         await extender.start()
@@ -271,7 +271,7 @@ async def _all_bound(server: ApiServer, scheduler: Scheduler, auditor: Auditor, 
         return {pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")} - NEVER.keys()
 
     try:
-        await processes.until(lambda: not unbound(), "every pod bound", BOUND_WITHIN)
+        await wait.eventually(lambda: not unbound(), "every pod bound", BOUND_WITHIN)
     except AssertionError:
         waiting = {name: scheduler.waiting.get(name, "is being tried") for name in sorted(unbound())}
         raise AssertionError(f"{waiting}; used {auditor.used()}; {extender.logged()[-3000:]}") from None

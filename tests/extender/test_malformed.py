@@ -13,7 +13,7 @@ import pytest
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import server
 from tests.extender import mutants
-from tests.support import inside, processes
+from tests.support import inside, processes, wait
 from tests.support.inside import Inside
 
 BODIES = 6_000
@@ -66,7 +66,7 @@ async def _raw(to: Inside, *pieces: bytes, until_closed: bool = False) -> bytes:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(processes.PATIENCE):
+        async with asyncio.timeout(wait.PATIENCE):
             return await reader.read() if until_closed else await reader.read(1 << 16)
     finally:
         writer.close()

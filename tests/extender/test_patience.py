@@ -13,7 +13,7 @@ from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, events, kept_annotation
 from gpushare.kube.errors import ApiError
-from tests.support import inside, processes
+from tests.support import inside, processes, wait
 from tests.support.processes import UNSCHEDULABLE
 
 KEPT = '{"node":"a","gpus":[["GPU-a-1"]]}'
@@ -49,7 +49,7 @@ async def waits_long(server: ApiServer, extender: inside.Inside, made: processes
     condition = UNSCHEDULABLE | {"lastTransitionTime": hour_ago.isoformat()}
     processes.set_status(server, made["metadata"]["name"], conditions=[condition])
     uid, pending, patience = created["metadata"]["uid"], extender.extender.known.pending, extender.extender.patience
-    await processes.until(lambda: uid in pending and pending[uid].unschedulable, "the condition")
+    await wait.eventually(lambda: uid in pending and pending[uid].unschedulable, "the condition")
     patience._since[uid] = hour_ago.timestamp()  # it has been seen without the condition a moment ago
     return created
 
@@ -65,26 +65,26 @@ async def test_a_pod_that_has_waited_long_gets_what_comes_free_and_everybody_is_
     async with inside.running(server) as extender:
         await filled(server, extender)
         large = await waits_long(server, extender, processes.pod("large", 7000))
-        await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
-        await processes.until(lambda: [e for e in processes.events(server) if e[1] == "GPUKept"], "the event")
+        await wait.eventually(lambda: note(server, "large") == KEPT, "the annotation")
+        await wait.eventually(lambda: [e for e in processes.events(server) if e[1] == "GPUKept"], "the event")
         (said,) = [e for e in processes.events(server) if e[1] == "GPUKept"]
         assert said[0::2] == ("Normal", "large")
         assert said[3].endswith(" 60 minutes: a GPU 1 is kept for it: 4000 MiB must still come free there.")
         small = processes.create(server, processes.pod("small", 2000))
         assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {"a": BESIDE}
         processes.set_status(server, "small", conditions=[UNSCHEDULABLE])
-        await processes.until(
+        await wait.eventually(
             lambda: [e for e in processes.events(server) if e[1:3] == ("NoGPUFits", "small")], "the word"
         )
         assert (await extender.metrics())["gpushare_gpus_kept"] == 1
         for name in ("p", "q"):
             processes.delete(server, name)
-        await processes.until(lambda: processes.woken(server, "large"), "the wake-up")
+        await wait.eventually(lambda: processes.woken(server, "large"), "the wake-up")
         assert processes.woken(server, "small") is None
         assert (await extender.filter(large, "a"))["NodeNames"] == ["a"]
         assert await extender.bind(large, "a") == ""
         assert (await extender.metrics())["gpushare_gpus_kept"] == 0
-        await processes.until(lambda: note(server, "large") is None, "the end of the annotation")
+        await wait.eventually(lambda: note(server, "large") is None, "the end of the annotation")
         assert (await extender.filter(small, "a"))["FailedAndUnresolvableNodes"] == {
             "a": "no single GPU has 2000 MiB free"
         }
@@ -94,12 +94,12 @@ async def test_the_next_extender_goes_on_with_what_the_last_one_kept(server: Api
     async with inside.running(server) as extender:
         await filled(server, extender)
         await waits_long(server, extender, processes.pod("large", 7000))
-        await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
+        await wait.eventually(lambda: note(server, "large") == KEPT, "the annotation")
         processes.delete(server, "full")
-        await processes.until(lambda: processes.woken(server, "large"), "the wake-up")
+        await wait.eventually(lambda: processes.woken(server, "large"), "the wake-up")
         await processes.bound(server, extender, processes.pod("mid", 4000))  # GPU 0 needs less than GPU 1 by now
     async with inside.running(server) as extender:
-        await processes.until(lambda: bool(extender.ledger.kept()), "the turn")
+        await wait.eventually(lambda: bool(extender.ledger.kept()), "the turn")
         assert [kept.keys for kept in extender.ledger.kept()] == [(("GPU-a-1",),)]
 
 
@@ -109,7 +109,7 @@ async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server
         forged: dict[str, Any] = processes.pod("forged", 7000)
         forged["metadata"]["annotations"] = {names.KEPT: KEPT}
         processes.create(server, forged)
-        await processes.until(lambda: note(server, "forged") is None, "the end of the annotation")
+        await wait.eventually(lambda: note(server, "forged") is None, "the end of the annotation")
         assert not extender.ledger.kept()
 
 
@@ -138,14 +138,14 @@ async def test_what_changes_while_it_is_written_is_written_after_it(
         await filled(server, extender)
         writes = Writes(extender, monkeypatch)
         await waits_long(server, extender, processes.pod("large", 7000))
-        await processes.until(lambda: writes.values, "the first write")
+        await wait.eventually(lambda: writes.values, "the first write")
         await waits_long(server, extender, processes.pod("important", 7000, priority=5))
-        await processes.until(lambda: len(writes.values) > 1, "the write of the other")
+        await wait.eventually(lambda: len(writes.values) > 1, "the write of the other")
         await asyncio.sleep(0.2)
         assert writes.values == [("large", KEPT), ("important", KEPT)]
         writes.go.set()
-        await processes.until(lambda: len(writes.values) > 2, "the second write")
-        await processes.until(lambda: note(server, "large") is None, "the end of the annotation")
+        await wait.eventually(lambda: len(writes.values) > 2, "the second write")
+        await wait.eventually(lambda: note(server, "large") is None, "the end of the annotation")
         assert writes.values == [("large", KEPT), ("important", KEPT), ("large", None)]
         assert note(server, "important") == KEPT
 
@@ -158,14 +158,14 @@ async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatc
             forged: dict[str, Any] = processes.pod(f"forged-{i}", 7000)
             forged["metadata"]["annotations"] = {names.KEPT: KEPT}
             processes.create(server, forged)
-        await processes.until(lambda: len(writes.values) >= kept_annotation.SLOTS, "the writes")
+        await wait.eventually(lambda: len(writes.values) >= kept_annotation.SLOTS, "the writes")
         waits = processes.create(server, processes.pod("waits", 5000))
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
         processes.delete(server, "full")
-        await processes.until(lambda: processes.woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: processes.woken(server, "waits"), "the wake-up")
         assert len(writes.values) == kept_annotation.SLOTS
         writes.go.set()
-        await processes.until(
+        await wait.eventually(
             lambda: all(note(server, f"forged-{i}") is None for i in range(app.TOUCHES + 8)), "the end"
         )
 
@@ -186,7 +186,7 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
         monkeypatch.setattr(kept_annotation, "pause", sleep)
         monkeypatch.setattr(kept_annotation, "chance", lambda: 0.5)
         await waits_long(server, extender, processes.pod("large", 7000))
-        await processes.until(lambda: note(server, "large") == KEPT, "the annotation")
+        await wait.eventually(lambda: note(server, "large") == KEPT, "the annotation")
     assert slept == [1, 2, 4, 8, 16, 32, 60, 60]
     said = [record for record in caplog.records if "what is kept cannot be written" in record.message]
     assert len(said) == 1
@@ -196,11 +196,11 @@ async def test_explain_says_whose_turn_it_is(server: ApiServer) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
         await waits_long(server, extender, processes.pod("large", 7000))
-        await processes.until(lambda: bool(extender.ledger.kept()), "the turn")
+        await wait.eventually(lambda: bool(extender.ledger.kept()), "the turn")
         small = processes.create(server, processes.pod("small", 2000))
         await extender.filter(small, "a")
         pods = extender.extender.known
-        await processes.until(lambda: pods.find("default", "small"), "the pod")
+        await wait.eventually(lambda: pods.find("default", "small"), "the pod")
         verbs = extender.extender.verbs
         said = [msgspec.json.decode(finish(verbs.explain("default", name))[1]) for name in ("large", "small")]
         assert said[0]["kept"] == {"node": "a", "gpus": [1], "short": 4000, "unit": "MiB"}

@@ -14,7 +14,7 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from gpushare.extender import app, binder, events, watches
 from gpushare.kube.errors import ApiError, Unreachable
-from tests.support import inside, processes
+from tests.support import inside, processes, wait
 from tests.support.builders import node_state
 from tests.support.processes import UNSCHEDULABLE, woken
 
@@ -50,7 +50,7 @@ async def test_a_refused_pod_is_touched_when_memory_comes_free(server: ApiServer
         await asyncio.sleep(0.2)
         assert woken(server, "waits") is None
         processes.delete(server, "p")
-        await processes.until(lambda: woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
         assert (await extender.filter(waits, "a"))["NodeNames"] == ["a"]
 
 
@@ -63,7 +63,7 @@ async def test_a_terminating_pod_wakes_nobody_until_it_is_gone(server: ApiServer
         await asyncio.sleep(0.2)
         assert woken(server, "waits") is None
         processes.delete(server, "p")
-        await processes.until(lambda: woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_refused_pod_is_touched_when_a_hold_expires(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ async def test_a_refused_pod_is_touched_when_a_hold_expires(server: ApiServer, m
         waits = processes.create(server, processes.pod("waits", 5000))
         assert (await extender.filter(holds, "a"))["NodeNames"] == ["a"]
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        await processes.until(lambda: woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_refused_pod_is_touched_when_a_binding_is_undone(server: ApiServer) -> None:
@@ -81,11 +81,11 @@ async def test_a_refused_pod_is_touched_when_a_binding_is_undone(server: ApiServ
         fails = processes.create(server, processes.pod("fails", whole=2))
         waits = processes.create(server, processes.pod("waits", 5000))
         binding = asyncio.create_task(extender.bind(fails, "a"))
-        await processes.until(lambda: proxy.counts[plan.LATENCY], "the write")
+        await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
         processes.delete(server, "fails")
         assert await binding != ""
-        await processes.until(lambda: woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_touch_that_fails_is_tried_again_after_a_moment(
@@ -98,12 +98,12 @@ async def test_a_touch_that_fails_is_tried_again_after_a_moment(
         await extender.filter(waits, "a")
         proxy.plan = Plan(rates={plan.CONFLICT: 1.0}, eligible=lambda method, path: method == "PATCH")
         processes.delete(server, "p")
-        await processes.until(lambda: proxy.counts[plan.CONFLICT], "the first try")
+        await wait.eventually(lambda: proxy.counts[plan.CONFLICT], "the first try")
         await asyncio.sleep(0.5)
         assert proxy.counts[plan.CONFLICT] <= 4  # not as fast as it can
         assert woken(server, "waits") is None
         proxy.plan = Plan()
-        await processes.until(lambda: woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
@@ -121,7 +121,7 @@ async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
         await extender.filter(processes.create(server, processes.pod("waits", 5000)), "a")
         monkeypatch.setattr(extender.extender.api, "patch_pod_annotations", foreign)
         processes.delete(server, "p")
-        await processes.until(lambda: bool(tries), "the try")
+        await wait.eventually(lambda: bool(tries), "the try")
         await asyncio.sleep(0.3)
     assert len(tries) == 1
 
@@ -130,7 +130,7 @@ async def test_a_pod_that_waited_before_we_were_started_is_woken(server: ApiServ
     processes.create(server, processes.pod("waits", 5000))
     processes.set_status(server, "waits", conditions=[UNSCHEDULABLE])
     async with inside.running(server):
-        await processes.until(lambda: woken(server, "waits"), "the wake-up")
+        await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiServer) -> None:
@@ -158,7 +158,7 @@ async def test_events_say_where_a_pod_went_and_why_another_waits(server: ApiServ
         processes.set_status(server, "llm", conditions=[UNSCHEDULABLE])
         processes.create(server, processes.pod("giant", 50000))
         processes.create(server, processes.pod("probe", "4Gi"))
-        await processes.until(lambda: len(processes.events(server)) >= 5, "five events")
+        await wait.eventually(lambda: len(processes.events(server)) >= 5, "five events")
         await asyncio.sleep(0.2)
     told = {(kind, reason, name): text for kind, reason, name, text in processes.events(server)}
     assert told == {
@@ -184,7 +184,7 @@ async def test_a_pod_that_waits_for_something_else_gets_no_word(server: ApiServe
         processes.create(server, processes.pod("fits", 1000))
         processes.set_status(server, "fits", conditions=[UNSCHEDULABLE])
         processes.create(server, processes.pod("new", 1000))
-        await processes.until(lambda: len(extender.extender.known.pending) == 2, "both seen")
+        await wait.eventually(lambda: len(extender.extender.known.pending) == 2, "both seen")
         await asyncio.sleep(0.3)
     assert processes.events(server) == []
 
@@ -198,7 +198,7 @@ async def test_many_new_pods_that_fit_do_not_keep_anybody_waiting(server: ApiSer
         assert asked is not None
         assert (await extender.filter(asked, "a"))["NodeNames"] == ["a"]
         processes.create(server, processes.pod("giant", 50000))
-        await processes.until(lambda: processes.events(server), "the event about the last")
+        await wait.eventually(lambda: processes.events(server), "the event about the last")
     assert [event[1:3] for event in processes.events(server)] == [("NeverFits", "giant")]
 
 
@@ -206,11 +206,11 @@ async def test_nothing_is_said_of_nodes_that_were_not_read_yet(server: ApiServer
     processes.create(server, processes.pod("train", 5000))
     blind = Plan(rates={plan.UNAVAILABLE: 1.0}, eligible=lambda method, path: path.endswith("/nodes"))
     async with FaultProxy(server.url, blind) as proxy, inside.running(server, proxy.url, ready=False) as extender:
-        await processes.until(lambda: extender.extender.watches["pods"].synced, "the list of pods")
+        await wait.eventually(lambda: extender.extender.watches["pods"].synced, "the list of pods")
         await asyncio.sleep(0.3)
         assert "nodes: 503" in extender.extender.not_ready()
         proxy.plan = Plan()
-        await processes.until(lambda: not extender.extender.not_ready(), "the list of nodes")
+        await wait.eventually(lambda: not extender.extender.not_ready(), "the list of nodes")
         await asyncio.sleep(0.3)
     assert processes.events(server) == []
 
@@ -219,7 +219,7 @@ async def test_a_cluster_without_a_gpu_is_no_reason_to_fall_over() -> None:
     async with ApiServer() as server, inside.running(server) as extender:
         made = processes.create(server, processes.pod("train", 5000))
         processes.set_status(server, "train", conditions=[UNSCHEDULABLE])
-        await processes.until(lambda: processes.events(server), "the event")
+        await wait.eventually(lambda: processes.events(server), "the event")
         assert processes.events(server)[0][1:3] == ("NeverFits", "train")
         assert (await extender.filter(made, "a"))["FailedAndUnresolvableNodes"] == {"a": "node(s) without a shared GPU"}
         assert await extender.inspect() == {}
@@ -229,12 +229,12 @@ async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monke
     monkeypatch.setattr(watches, "SETTLE_SECONDS", 0.0)
     async with inside.running(server) as extender:
         made = processes.create(server, processes.pod("train", 5000))
-        await processes.until(lambda: made["metadata"]["uid"] in extender.extender.known.pending, "the watch")
+        await wait.eventually(lambda: made["metadata"]["uid"] in extender.extender.known.pending, "the watch")
         notes = {names.EXTENDER: "deadbeef", f"{names.VISIBLE_PREFIX}0": processes.uuid("a", 1)}
         server.registry.bind(
             "default", {"metadata": {"name": "train", "annotations": notes}, "target": {"kind": "Node", "name": "a"}}
         )
-        await processes.until(lambda: processes.events(server), "the event")
+        await wait.eventually(lambda: processes.events(server), "the event")
         assert processes.events(server)[0][:3] == ("Warning", "SecondExtender", "train")
         assert "deadbeef" in processes.events(server)[0][3]
         assert (await extender.metrics())["gpushare_second_extender_total"] == 1
@@ -281,7 +281,7 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
         holding = extender.ledger.holding
         uids = [pod["metadata"]["uid"] for pod in (there, gone)]
         extender.extender.pods.unsure += [found.pod for uid in uids if (found := holding(uid)) is not None]
-        await processes.until(lambda: holding(uids[1]) is None, "the end of the one that is gone")
+        await wait.eventually(lambda: holding(uids[1]) is None, "the end of the one that is gone")
         await asyncio.sleep(0.1)
         assert asked == {"there": 2, "gone": 2}
         assert holding(uids[0]) is not None
@@ -305,11 +305,11 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
         holding = extender.ledger.holding(made["metadata"]["uid"])
         assert holding is not None
         unsure += [holding.pod] * 100
-        await processes.until(lambda: asked and not unsure, "the questions")
+        await wait.eventually(lambda: asked and not unsure, "the questions")
         await asyncio.sleep(0.1)
         assert len(asked) == app.READS
         go.set()
-        await processes.until(lambda: len(asked) == 100, "the others")
+        await wait.eventually(lambda: len(asked) == 100, "the others")
 
 
 # What is counted
@@ -336,8 +336,8 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         await extender.inspect()
         await extender.get("/gpushare-scheduler/explain?pod=r")
         processes.delete(server, "q")
-        await processes.until(lambda: woken(server, "r"), "the wake-up")
-        await processes.until(lambda: len(processes.events(server)) >= 3, "the events")
+        await wait.eventually(lambda: woken(server, "r"), "the wake-up")
+        await wait.eventually(lambda: len(processes.events(server)) >= 3, "the events")
         now = await extender.metrics()
 
     assert held == 1

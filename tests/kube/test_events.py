@@ -9,7 +9,8 @@ from typing import Any
 
 from gpushare.kube import client
 from gpushare.kube.events import Recorder
-from tests.support.scripted_api import FakeTime, Server, answer, cut, refuse, serve, until
+from tests.support.scripted_api import FakeTime, Server, answer, cut, refuse, serve
+from tests.support.wait import eventually
 
 EVENTS = "POST /api/v1/namespaces/ml/events"
 CREATED = answer({}, 201)
@@ -61,7 +62,7 @@ async def stage(*answers: Any, start: bool = True) -> AsyncIterator[Stage]:
 async def test_an_event_is_a_core_event_about_its_object() -> None:
     async with stage() as on:
         on.record("no room")
-        await until(lambda: on.recorder.sent == 1)
+        await eventually(lambda: on.recorder.sent == 1)
         body = on.server.asked[0].body
         assert re.fullmatch(r"train\.[0-9a-f]{16}", body["metadata"].pop("name"))
         assert body == {
@@ -84,7 +85,7 @@ async def test_an_event_about_a_node_goes_to_the_default_namespace() -> None:
     async with stage() as on:
         on.server.on("POST /api/v1/namespaces/default/events", CREATED)
         on.record(kind="Node", namespace="", name="node-1", uid="node-1")
-        await until(lambda: on.recorder.sent == 1)
+        await eventually(lambda: on.recorder.sent == 1)
         body = on.server.asked[0].body
         assert body["metadata"]["namespace"] == "default"
         assert "namespace" not in body["involvedObject"]
@@ -97,12 +98,12 @@ async def test_the_same_sentence_waits_five_minutes_and_another_one_does_not() -
         on.record("300 short")
         on.record("464 short", reason="Other")
         on.record("464 short", uid="u2")
-        await until(lambda: on.recorder.sent >= 4)
+        await eventually(lambda: on.recorder.sent >= 4)
         on.time.now += 299
         on.record("464 short")
         on.time.now += 1
         on.record("464 short")
-        await until(lambda: on.recorder.sent == 5)
+        await eventually(lambda: on.recorder.sent == 5)
         assert on.messages() == ["464 short", "300 short", "464 short", "464 short", "464 short"]
 
 
@@ -110,7 +111,7 @@ async def test_long_words_are_cut() -> None:
     async with stage() as on:
         on.record("x" * 201, name="n" * 235 + "-" * 18)
         on.record("y" * 200)
-        await until(lambda: on.recorder.sent == 2)
+        await eventually(lambda: on.recorder.sent == 2)
         assert on.messages() == ["x" * 199 + "…", "y" * 200]
         assert re.fullmatch(r"n{235}\.[0-9a-f]{16}", on.server.asked[0].body["metadata"]["name"])
 
@@ -118,7 +119,7 @@ async def test_long_words_are_cut() -> None:
 async def test_a_name_fits_even_when_it_is_the_longest() -> None:
     async with stage() as on:
         on.record(name="n" * 253)
-        await until(lambda: on.recorder.sent == 1)
+        await eventually(lambda: on.recorder.sent == 1)
         assert len(on.server.asked[0].body["metadata"]["name"]) == 253
 
 
@@ -130,7 +131,7 @@ async def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
         on.record("0")  # it was not said, so it may be said again
         assert on.recorder.dropped == 3
         on.start()
-        await until(lambda: on.recorder.sent == 1000)
+        await eventually(lambda: on.recorder.sent == 1000)
         assert on.messages()[0] == "3"
         assert on.messages()[-1] == "0"
 
@@ -144,7 +145,7 @@ async def test_a_flood_about_one_namespace_neither_delays_nor_displaces_the_othe
         on.record("after", namespace="web")
         assert on.recorder.dropped == 502
         on.start()
-        await until(lambda: on.recorder.sent >= 4)
+        await eventually(lambda: on.recorder.sent >= 4)
         assert on.messages()[:4] == ["before", "502", "after", "503"]
 
 
@@ -154,7 +155,7 @@ async def test_events_are_sent_at_a_bounded_rate() -> None:
             on.record(str(number))
         begun = on.time.now
         on.start()
-        await until(lambda: on.recorder.sent == 140)
+        await eventually(lambda: on.recorder.sent == 140)
         assert abs(on.time.now - begun - 2.0) < 0.06  # 100 at once, the others at 20 a second
 
 
@@ -163,7 +164,7 @@ async def test_a_failure_is_tried_again_once_and_then_counted() -> None:
         on.record("arrives at the second attempt")
         on.record("does not arrive")
         on.record("arrives")
-        await until(lambda: on.recorder.sent == 2)
+        await eventually(lambda: on.recorder.sent == 2)
         assert on.recorder.failed == 1
         assert on.time.slept == [1.0, 1.0]
 
@@ -172,7 +173,7 @@ async def test_what_is_forbidden_is_not_tried_again() -> None:
     async with stage(refuse(403, "Forbidden"), refuse(404), CREATED) as on:
         for message in ("forbidden", "namespace gone", "fine"):
             on.record(message)
-        await until(lambda: on.recorder.sent == 1)
+        await eventually(lambda: on.recorder.sent == 1)
         assert on.recorder.failed == 2
         assert len(on.server.asked) == 3
 
@@ -180,7 +181,7 @@ async def test_what_is_forbidden_is_not_tried_again() -> None:
 async def test_an_event_that_is_there_already_did_arrive() -> None:
     async with stage(cut, refuse(409, "AlreadyExists")) as on:
         on.record()
-        await until(lambda: on.recorder.sent == 1)
+        await eventually(lambda: on.recorder.sent == 1)
         assert on.recorder.failed == 0
 
 

@@ -16,7 +16,8 @@ from gpushare.kube.errors import WentBack
 from gpushare.kube.reflector import Reflector
 from tests.kube.test_reflector import FAR, OPEN, PODS, REVISION, Picture, stage
 from tests.scenarios.cluster import Loop
-from tests.support.scripted_api import cut, event, hang, page, pod, refuse, serve_api, until, watch
+from tests.support.scripted_api import cut, event, hang, page, pod, refuse, serve_api, watch
+from tests.support.wait import eventually
 
 QUICK = 0.01  # seconds of silence before the API server is asked
 BACK = page([], "3")
@@ -39,7 +40,7 @@ async def test_the_revision_is_read_as_one_key_that_nobody_has() -> None:
 
 async def test_a_silent_watch_is_asked_about_and_not_cut() -> None:
     async with stage(page([], "5"), OPEN, silence=QUICK) as on:
-        await until(lambda: on.server.count(REVISION) >= 5)
+        await eventually(lambda: on.server.count(REVISION) >= 5)
         assert (on.reflector.watches, on.reflector.lists, on.reflector.disconnected_for()) == (1, 1, 0.0)
 
 
@@ -71,7 +72,7 @@ async def test_silence_of_an_api_server_that_does_not_answer_counts_from_the_las
     async with stage(
         page([], "5"), OPEN, revisions=[unheard], silence=0.03, sleep=gated, real_time=True, timeout=0.2
     ) as on:
-        await until(lambda: on.reflector.failure is not None)
+        await eventually(lambda: on.reflector.failure is not None)
         assert on.reflector.disconnected_for() >= 0.025  # not since it was noticed
         assert on.reflector.disconnected_for() == pytest.approx(on.reflector.age(), abs=0.01)
         gate.set()
@@ -79,7 +80,7 @@ async def test_silence_of_an_api_server_that_does_not_answer_counts_from_the_las
 
 async def test_an_api_server_too_busy_for_an_answer_is_there() -> None:
     async with stage(page([], "5"), OPEN, revisions=[refuse(429), refuse(500)], silence=QUICK) as on:
-        await until(lambda: on.server.count(REVISION) >= 5)
+        await eventually(lambda: on.server.count(REVISION) >= 5)
         assert (on.reflector.watches, on.reflector.disconnected_for()) == (1, 0.0)
 
 
@@ -114,7 +115,7 @@ async def test_nothing_counts_from_the_moment_history_went_back_until_the_list_i
 
 async def test_why_it_started_anew_is_said() -> None:
     async with stage([BEFORE, hang], OPEN, revisions=[BACK], silence=QUICK) as on:
-        await until(lambda: isinstance(on.reflector.failure, WentBack))
+        await eventually(lambda: isinstance(on.reflector.failure, WentBack))
         assert "revision 3 after 5: etcd was put back" in str(on.reflector.failure)
 
 
@@ -145,7 +146,7 @@ async def test_the_highest_revision_that_anything_told_is_what_counts() -> None:
 async def test_revisions_that_are_no_numbers_prove_nothing() -> None:
     odd = [page([], "x1"), page([], ""), page([], "0")]
     async with stage(page([], "x9"), watch(bookmark_of("x9"), then="cut"), OPEN, revisions=odd, silence=QUICK) as on:
-        await until(lambda: on.server.count(REVISION) >= 6)
+        await eventually(lambda: on.server.count(REVISION) >= 6)
         assert on.reflector.lists == 1
 
 
@@ -156,7 +157,7 @@ def bookmark_of(version: str) -> dict[str, Any]:
 @pytest.mark.parametrize("again", [refuse(410, "Expired"), refuse(504, "Timeout", "Too large resource version: 5")])
 async def test_a_picture_with_a_gap_is_no_picture_until_it_is_listed_anew(again: Any) -> None:
     async with stage([BEFORE, hang], again) as on:
-        await until(lambda: on.reflector.lists == 2)
+        await eventually(lambda: on.reflector.lists == 2)
         assert not on.reflector.synced
 
 

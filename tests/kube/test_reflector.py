@@ -22,9 +22,9 @@ from tests.support.scripted_api import (
     pod,
     refuse,
     serve,
-    until,
     watch,
 )
+from tests.support.wait import eventually
 
 PODS = "/api/v1/pods"
 LIST, WATCH = f"GET {PODS}", f"WATCH {PODS}"
@@ -65,14 +65,14 @@ class Stage:
     reflector: Reflector[objects.Pod]
 
     async def told(self, *expected: str) -> None:
-        await until(lambda: len(self.picture.told) >= len(expected))
+        await eventually(lambda: len(self.picture.told) >= len(expected))
         assert self.picture.told == list(expected)
 
     def watched_from(self) -> list[str]:
         return [asked.query["resourceVersion"] for asked in self.server.asked if asked.query.get("watch")]
 
     async def watching(self, times: int) -> None:
-        await until(lambda: self.reflector.watches >= times and self.reflector._lost is None)
+        await eventually(lambda: self.reflector.watches >= times and self.reflector._lost is None)
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ async def test_a_list_is_followed_by_a_watch_from_there() -> None:
 
 async def test_only_a_complete_list_counts_as_synced() -> None:
     async with stage([page([pod("a", 3)], "5", "more"), hang], OPEN) as on:
-        await until(lambda: on.picture.told == ["a@3"])
+        await eventually(lambda: on.picture.told == ["a@3"])
         assert not on.reflector.synced
     async with stage([page([pod("a", 3)], "5", "more"), page([pod("b", 4)], "5")], OPEN) as on:
         await asyncio.wait_for(on.reflector.wait_synced(), 5)
@@ -243,7 +243,7 @@ async def test_touch_and_its_loss_are_measured() -> None:
         clock.now += 20
         assert (on.reflector.age(), on.reflector.disconnected_for()) == (20.0, 0.0)
         released.set()
-        await until(lambda: str(on.reflector.failure) == "the connection was lost")
+        await eventually(lambda: str(on.reflector.failure) == "the connection was lost")
         clock.now += 4
         assert (on.reflector.age(), on.reflector.disconnected_for()) == (24.0, 4.0)
         gate.set()

@@ -11,8 +11,9 @@ from gpushare.node.app import Config
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
-from tests.node.world import CONFIG, bound, capacity, eventually, health_of, refusal, running, said, until
+from tests.node.world import CONFIG, bound, capacity, health_of, refusal, running, said
 from tests.support import processes
+from tests.support.wait import eventually, until
 
 FULL = ("27454", "2")
 

@@ -15,6 +15,7 @@ from gpushare.node.gpus import Gpus
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
+from tests.support import wait
 from tests.support.scripted_api import FakeTime, serve_api
 
 FAILURE = errors.not_asked("the driver does not answer", "timeout", "nvidia-smi on the node")
@@ -81,7 +82,7 @@ async def test_one_failure_is_a_busy_moment_and_two_are_an_outage() -> None:
     seen.listeners.append(lambda: changes.append(dict(seen.sick)))
     await seen.begin(30.0)
     async with doing(seen.look):
-        await world.eventually(lambda: seen.sick)
+        await wait.eventually(lambda: seen.sick)
     assert changes == [{}, {"GPU-0": FAILURE.what}]
     assert seen.failure is FAILURE
 
@@ -93,7 +94,7 @@ async def test_a_gpu_that_is_well_for_a_while_is_well_again() -> None:
     seen.listeners.append(lambda: changes.append((time.now, dict(seen.sick))))
     await seen.begin(30.0)
     async with doing(seen.look):
-        await world.eventually(lambda: changes and not changes[-1][1] and len(changes) > 2)
+        await wait.eventually(lambda: changes and not changes[-1][1] and len(changes) > 2)
     (_, first), (lost, sick), *_, (well, last) = changes
     assert (first, sick, last) == ({}, {"GPU-0": health.LOST}, {})
     assert well - lost >= health.WELL_SECONDS
@@ -105,7 +106,7 @@ async def test_reports_count_at_once_and_failing_to_listen_is_survived() -> None
     seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
     await seen.begin(30.0)
     async with doing(seen.listen):
-        await world.eventually(lambda: seen.sick)
+        await wait.eventually(lambda: seen.sick)
     assert list(seen.sick) == ["GPU-1"]
 
 
@@ -114,7 +115,7 @@ async def test_a_driver_that_cannot_wait_does_not_keep_us_busy() -> None:
     seen = Gpus(Driver(world.devices(8000)), clock=time.clock, sleep=time.sleep)
     await seen.begin(30.0)
     async with doing(seen.listen):
-        await world.eventually(lambda: len(time.slept) > 3)
+        await wait.eventually(lambda: len(time.slept) > 3)
     assert set(time.slept) == {gpus.LISTEN_SECONDS}
 
 

@@ -17,8 +17,9 @@ from gpushare.gpu.simulated import Simulated, device
 from gpushare.node import app
 from gpushare.obs.errors import UserError
 from tests.node import world
-from tests.node.world import bound, capacity, eventually, refusal, running, said, until
+from tests.node.world import bound, capacity, refusal, running, said
 from tests.support import processes, scripted_api
+from tests.support.wait import PATIENCE, eventually, until
 
 FULL = ("27454", "2")
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "20261116"))
@@ -107,7 +108,7 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
         await until(server, lambda: capacity(server) == FULL)
         facts = world.published(server)
         steps = itertools.count()
-        async with asyncio.timeout(world.PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             while next(steps) < STEPS or sum(proxy.counts[fault] for fault in plan.KINDS) < FAULTS_AT_LEAST:
                 _something_happens(dice, server, gpus, facts)
                 await asyncio.sleep(dice.uniform(0.0, 0.05))

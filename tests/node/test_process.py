@@ -21,7 +21,8 @@ from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.publishing.desired import Wanted
 from gpushare.obs.errors import UserError
 from tests.node import world
-from tests.node.world import capacity, said, until
+from tests.node.world import capacity, said
+from tests.support.wait import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = ("27454", "2")
@@ -34,7 +35,7 @@ async def process(server: ApiServer, folder: Path) -> AsyncIterator[tuple[Proces
     child = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
     try:
         assert child.stderr is not None
-        async with asyncio.timeout(world.PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             first = json.loads(await child.stderr.readline())
         assert first["msg"] == "listening"
         yield child, f"http://127.0.0.1:{first['port']}"
@@ -45,7 +46,7 @@ async def process(server: ApiServer, folder: Path) -> AsyncIterator[tuple[Proces
 
 
 async def ended(child: Process) -> int:
-    async with asyncio.timeout(world.PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         await child.communicate()
     assert child.returncode is not None
     return child.returncode
@@ -90,7 +91,7 @@ async def test_kubelet_and_prometheus_are_answered(server: ApiServer, tmp_path: 
     async with process(server, tmp_path) as (_, url), aiohttp.ClientSession() as http:
         await until(server, lambda: capacity(server) == FULL)
         assert await _get(http, f"{url}/healthz") == (200, "ok\n")
-        async with asyncio.timeout(world.PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             while await _get(http, f"{url}/readyz") != (200, "ok\n"):  # our own watch is behind the store
                 pass
         _, page = await _get(http, f"{url}/metrics")

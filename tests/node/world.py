@@ -6,8 +6,8 @@ second, and what is sure to come is awaited, with patience.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +15,6 @@ import pytest
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts
-from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu import health, simulated
 from gpushare.gpu.device import Device
@@ -27,12 +26,11 @@ from gpushare.node.app import Config, Node
 from gpushare.node.audit import auditor
 from gpushare.node.publishing import publisher
 from tests.support import processes
+from tests.support.wait import PATIENCE, eventually
 
 Object = dict[str, Any]
-T = TypeVar("T")
 
 NAME = "gpu-a"
-PATIENCE = 15.0
 SIZES = (16276, 11178)
 CONFIG = Config(NAME, "MiB", "direct", port=0)
 
@@ -112,22 +110,6 @@ def patch(server: ApiServer, change: Object, subresource: str = "") -> None:
 def warnings(server: ApiServer) -> list[tuple[str, str, str]]:
     """Reason, object and text of each Warning."""
     return [(reason, name, text) for kind, reason, name, text in processes.events(server) if kind == "Warning"]
-
-
-async def until(server: ApiServer, found: Callable[[], T | None]) -> T:
-    """What `found` finds in the cluster, as soon as it finds anything."""
-    async with asyncio.timeout(PATIENCE):
-        while not (result := found()):
-            await server.hub.sleep([kind.resource for kind in table.KINDS])
-        return result
-
-
-async def eventually(found: Callable[[], T | None]) -> T:
-    """The same for what no store shows."""
-    async with asyncio.timeout(PATIENCE):
-        while not (result := found()):  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.005)
-        return result
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, server
 from gpushare.kube import client
 from gpushare.kube.auth import login
-from tests.support import processes
+from tests.support import processes, wait
 
 Held = dict[str, tuple[State, str, object]]
 
@@ -40,7 +40,7 @@ async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -
         tasks, asker = extender.start(), Inside(extender, api_server, runner.addresses[0][1])
         try:
             if ready:
-                await processes.until(lambda: not extender.not_ready(), "the first sync")
+                await wait.eventually(lambda: not extender.not_ready(), "the first sync")
             yield asker
             assert not any(task.done() for task in tasks), [task for task in tasks if task.done()]
         finally:

@@ -1,21 +1,17 @@
 """For tests of what runs in the server's process: waiting for what becomes of objects, and a scheduler's hand."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import simulated_node
 from tests.support import api_client
 from tests.support.api_client import Api, Object
 
-PATIENCE = 10.0
 NODES = (simulated_node("gpu-a", "10.0.0.11"), simulated_node("gpu-b", "10.0.0.12", [24268, 11178]))
-T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
@@ -26,14 +22,6 @@ async def cluster(folder: Path, moment: float = 0.0, **more: Any) -> AsyncIterat
         api_client.connect(dev.url) as api,
     ):
         yield dev, api
-
-
-async def until(server: ApiServer, found: Callable[[], T | None]) -> T:
-    """What `found` finds in the store, as soon as it finds anything."""
-    async with asyncio.timeout(PATIENCE):
-        while not (result := found()):
-            await server.hub.sleep([kind.resource for kind in table.KINDS])
-        return result
 
 
 def objects(server: ApiServer, resource: str = "pods", **labels: str) -> list[Object]:

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,13 +22,13 @@ from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender.server import PREFIX
+from tests.support.wait import PATIENCE
 
 Object = dict[str, Any]
 
 PODS = table.BY_RESOURCE["pods"]
 NODES = table.BY_RESOURCE["nodes"]
 MERGE = "application/merge-patch+json"
-PATIENCE = 15.0  # seconds; for whatever is sure to come. Two cores may be busy with something else
 
 _CHANGED = """
 import importlib, json, sys
@@ -164,15 +164,6 @@ def free_port() -> int:
 
 
 _PORTS = itertools.count(os.getpid())
-
-
-async def until(condition: Callable[[], object], what: str = "it", seconds: float = PATIENCE) -> None:
-    """Waits for something that is sure to come."""
-    for _ in range(round(seconds * 100)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{what} did not come true within {seconds:g} s")
 
 
 class Client:

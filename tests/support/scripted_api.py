@@ -171,12 +171,3 @@ class FakeTime:
         self.slept.append(seconds)
         self.now += seconds
         await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Lets everybody else run until it is so."""
-    for _ in range(5000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it did not come true")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.api import test_api_behaviour_workloads as bodies
-from tests.support import live
+from tests.support import live, wait
 from tests.support.api_client import MERGE, STRATEGIC, Api, Object
 
 ROUNDS = 20
@@ -80,4 +80,4 @@ async def test_no_object_is_too_odd(tmp_path: Path, seed: int) -> None:
                     assert answer.code < 300 or (answer.body["kind"] == "Status" and answer.code < 500), answer.body
         assert taken > ROUNDS
         await api.create(bodies.deployments(api), bodies.deployment(replicas=1))
-        await live.until(dev.server, lambda: live.names(dev.server, app="web"))
+        await wait.until(dev.server, lambda: live.names(dev.server, app="web"))

@@ -11,7 +11,8 @@ from gpushare.devcluster.cluster import DevCluster
 from tests.contracts.api import test_api_behaviour_workloads as bodies
 from tests.support import live
 from tests.support.api_client import Api, Object
-from tests.support.live import names, objects, until
+from tests.support.live import names, objects
+from tests.support.wait import until
 
 SLEEPS = {"name": "main", "image": "busybox", "command": ["sleep", "0.01"]}
 FAILS = {"name": "main", "image": "busybox", "command": ["false"]}

@@ -1,6 +1,5 @@
 """Where device plugins may register, the simulated kubelet asks them for every pod and reports what they list."""
 
-import asyncio
 import contextlib
 import subprocess
 import sys
@@ -17,7 +16,8 @@ from tests.devcluster.kubelet import plugins
 from tests.devcluster.kubelet.plugins import Plugin, registered
 from tests.support import live
 from tests.support.api_client import Api, Object
-from tests.support.live import get, in_phase, objects, until
+from tests.support.live import get, in_phase, objects
+from tests.support.wait import eventually, until
 
 RESOURCE = "example.com/disk"
 NODE, OTHER = "gpu-a", "gpu-b"
@@ -61,13 +61,6 @@ def said(dev: DevCluster, node: str = NODE) -> tuple[str | None, str | None]:
 
 def says(dev: DevCluster, capacity: str, allocatable: str) -> Callable[[], bool]:
     return lambda: said(dev) == (capacity, allocatable)
-
-
-async def eventually(found: Callable[[], object]) -> None:
-    """For what no store shows."""
-    async with asyncio.timeout(live.PATIENCE):
-        while not found():  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.005)
 
 
 def environment(dev: DevCluster, api: Api, name: str, container: str = "c0") -> dict[str, str]:

@@ -12,7 +12,8 @@ from gpushare.devcluster.kubelet import podstatus
 from gpushare.devcluster.kubelet.podstatus import Run
 from tests.support import api_client, live
 from tests.support.api_client import Api, Object
-from tests.support.live import get, in_phase, objects, until
+from tests.support.live import get, in_phase, objects
+from tests.support.wait import until
 
 NOW, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
 

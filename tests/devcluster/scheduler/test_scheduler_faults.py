@@ -26,7 +26,7 @@ from tests.contracts.scheduling.driver import Deeds
 from tests.contracts.scheduling.embedded import Embedded
 from tests.contracts.scheduling.stage import PATIENCE, condition
 from tests.e2e.harness import sight
-from tests.support import processes
+from tests.support import processes, wait
 from tests.support.objects import Object
 
 Answer = Callable[[Any], Awaitable[object]]
@@ -140,7 +140,7 @@ async def test_a_pod_counts_from_when_it_was_placed_and_the_next_is_asked_about_
     await deeds.make_pod({**ASKS, "name": "y", "cpu": 3})
     await deeds.make_pod({**ASKS, "name": "z", "cpu": 1})
     await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
-    await processes.until(lambda: other.asked.count("bind") == 2, "two bindings at a time")
+    await wait.eventually(lambda: other.asked.count("bind") == 2, "two bindings at a time")
     assert not any(sight.node_of(pod) for pod in stage.sight.pods.values())
     let_go.set()
     await stage.sight.until_bound("x", "z")
@@ -277,7 +277,7 @@ async def test_the_same_refusal_is_written_once(stage: Embedded, other: Other) -
     for turn in range(3):
         asked = len(other.asked)
         await Deeds(stage).label({"a": {"turn": str(turn)}})
-        await processes.until(lambda asked=asked: len(other.asked) > asked, "another try")  # type: ignore[misc]
+        await wait.eventually(lambda asked=asked: len(other.asked) > asked, "another try")  # type: ignore[misc]
     assert writes(stage, "/x/status") == 1
     assert condition(stage.sight.pods["x"])["lastTransitionTime"]
 
@@ -358,7 +358,7 @@ async def test_it_ends_at_once_whatever_is_under_way(stage: Embedded) -> None:
     other.answers["bind"] = hangs
     async with other.running(), asyncio.timeout(PATIENCE / 2), stage.scheduler(other.port):
         await Deeds(stage).make_pod(ASKS)
-        await processes.until(lambda: "bind" in other.asked, "the binding")
+        await wait.eventually(lambda: "bind" in other.asked, "the binding")
 
 
 async def test_a_bug_in_it_ends_the_block(stage: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,9 @@ from gpushare.node.audit.findings import (
 )
 from gpushare.node.pods import NodePod
 from tests.node import world
-from tests.node.world import bound, capacity, eventually, running, starts, until, warnings
+from tests.node.world import bound, capacity, running, starts, warnings
 from tests.support import builders, processes
+from tests.support.wait import eventually, until
 
 DIRECT = builders.facts(16000, 8000)
 PLUGIN = builders.facts(16000, 8000, pin="plugin")

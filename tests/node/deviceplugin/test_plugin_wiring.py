@@ -17,7 +17,8 @@ from gpushare.kube.events import Recorder
 from gpushare.node.app import NOT_REGISTERED, Config
 from gpushare.obs.errors import UserError
 from tests.node import world
-from tests.node.world import capacity, eventually, refusal, running, said, until
+from tests.node.world import capacity, refusal, running, said
+from tests.support.wait import eventually, until
 
 
 class StandIn:

@@ -21,7 +21,7 @@ from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
 from gpushare.obs.errors import UserError
 from tests.node.deviceplugin.made import Object, facts, pod
 from tests.node.deviceplugin.world import World
-from tests.node.world import PATIENCE, eventually
+from tests.support.wait import PATIENCE, eventually
 
 MEMORY, WHOLE = names.GPU_MEM, names.GPU_COUNT
 

@@ -18,7 +18,7 @@ from gpushare.node.deviceplugin.endpoint import Endpoint
 from gpushare.node.deviceplugin.plugin import Plugin
 from tests.node.deviceplugin.made import NODE, pod
 from tests.node.deviceplugin.world import World
-from tests.node.world import eventually
+from tests.support.wait import eventually
 
 
 class Node:

@@ -14,8 +14,9 @@ from gpushare.node import pods
 from gpushare.node.pods import NodePod
 from gpushare.node.publishing import assigned
 from tests.node import world
-from tests.node.world import bound, capacity, eventually, running, starts, until
+from tests.node.world import bound, capacity, running, starts
 from tests.support import processes
+from tests.support.wait import eventually, until
 
 RUNNING = {"state": {"running": {"startedAt": "2026-11-15T12:00:00Z"}}}
 WAITING = {"state": {"waiting": {"reason": "ContainerCreating"}}}

@@ -13,7 +13,8 @@ from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.node.publishing import unhealthy_configmap
 from tests.node import world
-from tests.node.world import eventually, health_of, running, until
+from tests.node.world import health_of, running
+from tests.support.wait import eventually, until
 
 ASKED = world.CONFIG._replace(unhealthy_configmap=True)
 NAME = names.UNHEALTHY_PREFIX + world.NAME

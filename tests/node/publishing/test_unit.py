@@ -9,8 +9,9 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.node.app import Config
 from tests.node import world
-from tests.node.world import CONFIG, bound, capacity, eventually, running, said, until, warnings
+from tests.node.world import CONFIG, bound, capacity, running, said, warnings
 from tests.support import processes
+from tests.support.wait import eventually, until
 
 IN_GIB, IN_MIB = ("25", "2"), ("27454", "2")
 GIB = CONFIG._replace(unit="GiB")
