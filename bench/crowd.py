@@ -11,6 +11,7 @@ import random
 from typing import NamedTuple
 
 from gpushare.core.facts import names, request
+from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling import ranking
@@ -101,5 +102,5 @@ class Crowd:
 
 
 def _pod(name: str, units: int) -> PodFacts:
-    claim = Request((Share("main", 0, Role.APP, units),), Pin.PLUGIN)
+    claim = Request((Share("main", 0, Role.APP, MEMORY, units),), Pin.PLUGIN)
     return PodFacts(name, "crowd", name, claim, unschedulable="0/1 nodes are available", spec_units=units)

@@ -16,6 +16,7 @@ from bench.inside import decoded_pod
 from bench.result import Result
 from gpushare.core.explain import verdict
 from gpushare.core.facts import names, request
+from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
@@ -159,7 +160,7 @@ def _full_nodes() -> Ledger:
 
 
 def _asks(uid: str, units: int, containers: int, **more: Any) -> PodFacts:
-    shares = tuple(Share(f"c{i}", i, Role.APP, units + i) for i in range(containers))
+    shares = tuple(Share(f"c{i}", i, Role.APP, MEMORY, units + i) for i in range(containers))
     return PodFacts(uid, "tenant", uid, Request(shares, Pin.PLUGIN), spec_units=units, **more)
 
 

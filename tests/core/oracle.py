@@ -8,7 +8,8 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
-from gpushare.core.facts.model import Pin, Places, Request, Role, Share
+from gpushare.core.facts.kinds import WHOLE
+from gpushare.core.facts.model import Kind, Pin, Places, Request, Role, Share
 from gpushare.core.placement.room import Room
 
 
@@ -27,12 +28,12 @@ def spots(room: Room) -> tuple[Spot, ...]:
 
 
 def fits(request: Request, pin: Pin, on: tuple[Spot, ...]) -> bool:
-    return _fits(tuple((s.role, s.units, s.gpus, s.whole) for s in request.shares), pin, on)
+    return _fits(tuple((s.role, s.kind, s.units, s.gpus) for s in request.shares), pin, on)
 
 
 @lru_cache(maxsize=100_000)
-def _fits(shape: tuple[tuple[Role, int, int, bool], ...], pin: Pin, on: tuple[Spot, ...]) -> bool:
-    shares = [Share("c", i, role, units, gpus, whole) for i, (role, units, gpus, whole) in enumerate(shape)]
+def _fits(shape: tuple[tuple[Role, Kind, int, int], ...], pin: Pin, on: tuple[Spot, ...]) -> bool:
+    shares = [Share("c", i, role, kind, units, gpus) for i, (role, kind, units, gpus) in enumerate(shape)]
     return next(placements(shares, pin, on), None) is not None
 
 
@@ -49,7 +50,9 @@ def allowed(shares: Sequence[Share], pin: Pin, on: Sequence[Spot], places: Place
         return False
     if pin is not Pin.DIRECT and not (_pool_on_one_gpu(shares, places) and _whole_pool_drawn_first(shares, places)):
         return False
-    return all(_alone(i, gpu, shares, pin, on, places) for i, s in enumerate(shares) if s.whole for gpu in places[i])
+    return all(
+        _alone(i, gpu, shares, pin, on, places) for i, s in enumerate(shares) if s.kind is WHOLE for gpu in places[i]
+    )
 
 
 def peak(shares: Sequence[Share], on: Sequence[Spot], places: Places) -> dict[int, int]:
@@ -60,7 +63,9 @@ def peak(shares: Sequence[Share], on: Sequence[Spot], places: Places) -> dict[in
         for i, share in enumerate(shares[: moment + 1]):
             if i == moment or share.role is not Role.INIT:
                 for gpu in places[i]:
-                    there[gpu] = there.get(gpu, 0) + (on[gpu].total if share.whole else share.units // share.gpus)
+                    there[gpu] = there.get(gpu, 0) + (
+                        on[gpu].total if share.kind is WHOLE else share.units // share.gpus
+                    )
         for gpu, amount in there.items():
             most[gpu] = max(most.get(gpu, 0), amount)
     return most
@@ -71,7 +76,7 @@ def _alone(whole: int, gpu: int, shares: Sequence[Share], pin: Pin, on: Sequence
     have the whole GPU before its pod keeps a piece of it, and use what its pod will have wholly."""
     if not on[gpu].empty or not on[gpu].total:
         return False
-    pieces = [s for s, chosen in zip(shares, places, strict=True) if not s.whole and gpu in chosen]
+    pieces = [s for s, chosen in zip(shares, places, strict=True) if s.kind is not WHOLE and gpu in chosen]
     if pin is not Pin.DIRECT:
         return not pieces
     return shares[whole].role is Role.INIT or all(s.role is Role.INIT for s in pieces)
@@ -81,7 +86,7 @@ def drawers(shares: Sequence[Share]) -> list[int]:
     """Init containers, and those that get units which init containers left behind: kubelet's own bookkeeping."""
     pool, found = 0, []
     for i, share in enumerate(shares):
-        if share.whole:
+        if share.kind is WHOLE:
             continue
         if share.role is Role.INIT:
             found.append(i)
@@ -104,7 +109,7 @@ def _whole_pool_drawn_first(shares: Sequence[Share], places: Places) -> bool:
     """Whole GPUs that init containers had are used before any other."""
     pool: set[int] = set()
     for share, chosen in zip(shares, places, strict=True):
-        if share.whole:
+        if share.kind is WHOLE:
             if not (pool <= set(chosen) or set(chosen) <= pool):
                 return False
             pool = pool | set(chosen) if share.role is Role.INIT else pool - set(chosen)

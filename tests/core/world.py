@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
-from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.facts.kinds import WHOLE
+from gpushare.core.facts.model import Kind, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
 from gpushare.core.ledger import cool_down
 from gpushare.core.ledger.holding import ASSUME_SECONDS, SLOW_ASSUME_SECONDS
 from gpushare.core.ledger.node_record import MOVE_SECONDS
@@ -242,7 +243,7 @@ class Mirror:
         for uid, pod in self.holders(node).items():
             amounts = self.amounts(uid)
             if amounts is None:
-                everywhere = ALL_OF_IT if pod.spec_whole else self._in_unit(pod.spec_units, uid, node)
+                everywhere = ALL_OF_IT if pod.spec_exclusive else self._in_unit(pod.spec_units, uid, node)
                 used = [taken + everywhere for taken in used]
             for gpu, amount in (amounts or {}).items():
                 used[gpu] += amount
@@ -325,13 +326,13 @@ def may_go(claim: Request, facts: NodeFacts) -> bool:
     wanted = Pin.DIRECT if facts.pin is Pin.DIRECT else Pin.PLUGIN
     if facts.blocked is not None or claim.pin is not wanted or claim.unit not in (None, facts.unit):
         return False
-    one = len(claim.shares) == 1 and claim.shares[0].gpus == 1 and not claim.shares[0].whole
+    one = len(claim.shares) == 1 and claim.shares[0].gpus == 1 and claim.shares[0].kind is not WHOLE
     return facts.pin is not Pin.ALIYUN or (one and claim.shares[0].role == "app")
 
 
 def shape(claim: Request) -> object:
     """All that kubelet's refusal of such a pod says: the unit is the node's."""
-    return claim.pin, tuple((s.role, s.units, s.gpus, s.whole) for s in claim.shares)
+    return claim.pin, tuple((s.role, s.kind, s.units, s.gpus) for s in claim.shares)
 
 
 def signature(facts: NodeFacts | None) -> object:
@@ -364,5 +365,5 @@ def is_refusal(answer: Places | Refusal) -> bool:
     return isinstance(answer, Refusal)
 
 
-def _amount(share: Share) -> tuple[bool, int, int]:
-    return share.whole, share.units, share.gpus
+def _amount(share: Share) -> tuple[Kind, int, int]:
+    return share.kind, share.units, share.gpus

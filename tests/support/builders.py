@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.facts import names, objects, request
-from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
+from gpushare.core.facts import kinds, names, objects, request
+from gpushare.core.facts.model import Gpu, Kind, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 
@@ -186,8 +186,10 @@ def bound(seen: PodFacts, where: NodeFacts, places: Places) -> PodFacts:
     return request.bound(seen, where.name, notes)
 
 
-def share(units: int = 0, *, gpus: int = 1, whole: bool = False, role: Role = Role.APP, position: int = 0) -> Share:
-    return Share(f"c{position}", position, role, units, gpus, whole, f"{names.VISIBLE_PREFIX}{position}")
+def share(
+    units: int = 0, *, gpus: int = 1, kind: Kind = kinds.MEMORY, role: Role = Role.APP, position: int = 0
+) -> Share:
+    return Share(f"c{position}", position, role, kind, units, gpus, f"{names.VISIBLE_PREFIX}{position}")
 
 
 def gpus(*totals: int) -> tuple[Gpu, ...]:

@@ -114,7 +114,7 @@ def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
 
 def _somewhere(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> int:
     """What a pod takes of a node if nobody knows where. Whole GPUs are taken to be the largest."""
-    whole = sum(share.gpus for share in request.shares if share.whole) if request else 0
+    whole = sum(share.gpus for share in request.shares if share.kind.exclusive) if request else 0
     return pod.spec_units + sum(sorted((gpu.total for gpu in gpus), reverse=True)[:whole])
 
 

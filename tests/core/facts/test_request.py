@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names, request
+from gpushare.core.facts.kinds import MEMORY, WHOLE
 from gpushare.core.facts.model import Pin, Refusal, Request, Role
 from tests.support.builders import api_pod, asks, container, env_of, pod
 
@@ -17,7 +18,7 @@ def refused(**more: Any) -> Refusal:
 
 def test_a_container_asks_units_on_one_gpu() -> None:
     (share,) = asks(3500).shares
-    assert (share.container, share.units, share.gpus, share.whole, share.role) == ("c0", 3500, 1, False, Role.APP)
+    assert (share.container, share.units, share.gpus, share.kind, share.role) == ("c0", 3500, 1, MEMORY, Role.APP)
 
 
 def test_zero_is_no_request() -> None:
@@ -47,7 +48,7 @@ def test_the_annotation_wins_over_the_label() -> None:
 
 def test_a_count_limit_asks_whole_gpus() -> None:
     share = asks(whole=2).shares[0]
-    assert (share.whole, share.gpus, share.units, share.each) == (True, 2, 0, 0)
+    assert (share.kind, share.gpus, share.units, share.each) == (WHOLE, 2, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core.facts import policies
+from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, Request, Role, Share
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -174,7 +175,10 @@ def test_a_pod_made_to_cost_time_costs_little(policy: str) -> None:
 @pytest.mark.parametrize("containers", [190, 5000])
 def test_a_pod_of_thousands_of_containers_is_answered(pin: Pin, role: Role, containers: int) -> None:
     """It may be made to break us, and must not: whatever the answer, there is one."""
-    shares = (Share("main", 0, Role.APP, 1), *(Share(f"c{i}", i, role, 1) for i in range(1, containers)))
+    shares = (
+        Share("main", 0, Role.APP, MEMORY, 1),
+        *(Share(f"c{i}", i, role, MEMORY, 1) for i in range(1, containers)),
+    )
     node = NodeFacts("a", "MiB", pin, (Gpu(0, "GPU-0", 8000), Gpu(1, "GPU-1", 8000)))
     places = gpu_choice.plan(Request(shares, pin), Room.of(node, [0, 0]), policies.BINPACK.name)
     assert places is None or len(places) == containers

@@ -14,6 +14,7 @@ import pytest
 
 from gpushare.core.explain import verdict
 from gpushare.core.facts import policies
+from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
@@ -39,8 +40,10 @@ def nodes(pin: Pin, count: int = NODES) -> Ledger:
 
 
 def asks(pin: Pin, apps: list[int], inits: tuple[int, ...] = ()) -> PodFacts:
-    shares = [Share(f"i{i}", len(apps) + i, Role.INIT, units, visible=f"init-{i}") for i, units in enumerate(inits)]
-    shares += [Share(f"c{i}", i, Role.APP, units, visible=f"app-{i}") for i, units in enumerate(apps)]
+    shares = [
+        Share(f"i{i}", len(apps) + i, Role.INIT, MEMORY, units, visible=f"init-{i}") for i, units in enumerate(inits)
+    ]
+    shares += [Share(f"c{i}", i, Role.APP, MEMORY, units, visible=f"app-{i}") for i, units in enumerate(apps)]
     return PodFacts("hard", "tenant", "hard", Request(tuple(shares), pin), unschedulable="x", spec_units=sum(apps))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Rules, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import Budget
@@ -11,7 +12,7 @@ ELSEWHERE = Rules(selector=(("disk", "ssd"),))
 
 
 def pod(name: str, units: int = 8000, created: int = 0, priority: int = 0, rules: Rules | None = None) -> PodFacts:
-    claim = Request((Share("main", 0, Role.APP, units),), Pin.PLUGIN)
+    claim = Request((Share("main", 0, Role.APP, MEMORY, units),), Pin.PLUGIN)
     age = f"2026-01-01T00:{created // 60:02}:{created % 60:02}Z"
     return PodFacts(name, "team", name, claim, created=age, priority=priority, unschedulable="x", rules=rules)
 
@@ -132,7 +133,7 @@ def test_pods_that_may_go_nowhere_cost_little_in_one_turn() -> None:
 
 def test_a_search_that_a_turn_cuts_off_goes_on_at_the_same_node() -> None:
     waiting, ledger = Waiting(), recovered(*[f"n{i:03}" for i in range(100)], gpus=(4000, 4000))
-    claim = Request(tuple(Share(f"c{i}", i, Role.APP, 3000) for i in range(3)), Pin.PLUGIN)
+    claim = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, 3000) for i in range(3)), Pin.PLUGIN)
     waiting.refuse(PodFacts("wide", "team", "wide", claim, unschedulable="x"))
     ledger.set_node(node("zz", 4000, 4000, 4000))
     turns = [[one.name for one in waiting.due(ledger, 0.0, Budget(60))] for _ in range(60)]
@@ -165,7 +166,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
 
 
 def wide(name: str, containers: int = 3, units: int = 1000) -> PodFacts:
-    claim = Request(tuple(Share(f"c{i}", i, Role.APP, units + i) for i in range(containers)), Pin.PLUGIN)
+    claim = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, units + i) for i in range(containers)), Pin.PLUGIN)
     return PodFacts(name, "team", name, claim, unschedulable="x")
 
 

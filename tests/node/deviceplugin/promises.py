@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names
+from gpushare.core.facts.kinds import WHOLE
 from gpushare.core.facts.model import Request, Role, Share
 from gpushare.devcluster.kubelet.device_manager import Devices, Key
 from tests.node.deviceplugin.world import World
@@ -119,7 +120,7 @@ def plans_fit(world: World) -> bool:
 
 
 def _gpus(world: World, uid: str, share: Share) -> list[str]:
-    return world.whole(uid, share.container) if share.whole else sorted(world.units(uid, share.container))
+    return world.whole(uid, share.container) if share.kind is WHOLE else sorted(world.units(uid, share.container))
 
 
 def _charged(world: World, uid: str) -> dict[str, int]:

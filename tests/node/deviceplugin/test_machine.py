@@ -284,7 +284,7 @@ def _hands_on(claim: Request) -> bool:
 
 
 def _sizes(claim: Request) -> set[tuple[bool, int]]:
-    return {(share.whole, size_of(share)) for share in claim.shares}
+    return {(share.kind.exclusive, size_of(share)) for share in claim.shares}
 
 
 TestWhateverHappens = Machine.TestCase

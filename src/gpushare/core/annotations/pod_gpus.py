@@ -8,7 +8,7 @@ another unit is charged by what it really holds.
 
 import msgspec
 
-from gpushare.core.facts import names, objects, units
+from gpushare.core.facts import kinds, names, objects, units
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.fit import NVIDIA_TOO, PLUGIN_DOWN
@@ -231,14 +231,14 @@ def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> A
     beyond = dict(gpu_choice.charges(shares, facts.gpus, places))
     for share, chosen in zip(shares, places, strict=True):
         if share.role is not Role.INIT:
-            each = {gpu: facts.gpus[gpu].total if share.whole else share.each for gpu in chosen}
+            each = {gpu: share.on(facts.gpus[gpu]) for gpu in chosen}
             result[share.position] = {str(facts.gpus[gpu].index): amount for gpu, amount in each.items()}
             for gpu, amount in each.items():
                 beyond[gpu] -= amount
     for gpu, amount in sorted(beyond.items()):
         if amount > 0:
             holders = [s for s, chosen in zip(shares, places, strict=True) if s.role is Role.INIT and gpu in chosen]
-            largest = max(holders, key=lambda s: (s.whole, s.each, -s.position))
+            largest = max(holders, key=lambda s: (s.kind.exclusive, s.each, -s.position))
             result.setdefault(largest.position, {})[str(facts.gpus[gpu].index)] = amount
     return {str(position): result[position] for position in sorted(result)}
 
@@ -258,9 +258,9 @@ def _position(index: str | None, facts: NodeFacts) -> int | None:
 
 def _all_on_one(shares: tuple[Share, ...], gpu: int) -> tuple[tuple[Share, ...], Places] | None:
     """The original puts all containers of a pod on one GPU, whatever else the pod says."""
-    if any(share.whole and share.gpus > 1 for share in shares):
+    if any(share.kind.exclusive and share.gpus > 1 for share in shares):
         return None
-    together = tuple([Share(s.container, s.position, s.role, s.units, 1, s.whole) for s in shares])
+    together = tuple([Share(s.container, s.position, s.role, s.kind, s.units) for s in shares])
     return together, ((gpu,),) * len(shares)
 
 
@@ -286,7 +286,7 @@ def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> 
         chosen = [_position(index, facts) for index in entry]
         known = tuple([gpu for gpu in chosen if gpu is not None])
         stays = share.role is not Role.INIT
-        matches = len(known) == share.gpus and (share.whole or set(entry.values()) == {share.each})
+        matches = len(known) == share.gpus and (share.kind.exclusive or set(entry.values()) == {share.each})
         if len(known) != len(chosen) or len(set(known)) != len(known) or (stays and not matches):
             return None
         places.append(known)
@@ -300,24 +300,24 @@ def _with_inits(places: Places, shares: tuple[Share, ...]) -> Places | None:
     """Init containers that hold nothing beyond the others are not written down: put them back where that is true,
     on what the containers after them draw from their pool, and on what is left of it."""
     result = list(places)
-    for whole in (False, True):
-        kind = [i for i, share in enumerate(shares) if share.whole is whole]
-        inits = [i for i in kind if shares[i].role is Role.INIT]
-        drawing = [i for i in kind if inits and i > inits[0] and i not in inits]
+    for kind in kinds.KINDS:
+        alike = [i for i, share in enumerate(shares) if share.kind is kind]
+        inits = [i for i in alike if shares[i].role is Role.INIT]
+        drawing = [i for i in alike if inits and i > inits[0] and i not in inits]
         pool = list(dict.fromkeys(gpu for i in (*drawing, *inits) for gpu in places[i]))
-        for i in kind:
+        for i in alike:
             if i in inits:
                 result[i] = tuple(pool[: shares[i].gpus])
                 if len(result[i]) < shares[i].gpus:
                     return None
-            elif whole:
+            elif kind.exclusive:
                 pool = [gpu for gpu in pool if gpu not in places[i]]  # kept by that container from here on
     return tuple(result)
 
 
 def _same(ours: Allocation, said: Allocation, shares: tuple[Share, ...]) -> bool:
     """Equal but for the size of whole GPUs, which may have been written when the node counted otherwise."""
-    whole = {str(share.position) for share in shares if share.whole}
+    whole = {str(share.position) for share in shares if share.kind.exclusive}
     return ours.keys() == said.keys() and all(
         ours[key] == said[key] or (key in whole and ours[key].keys() == said[key].keys()) for key in ours
     )

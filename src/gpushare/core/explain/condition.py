@@ -6,18 +6,19 @@ free`.
 
 import re
 
-from gpushare.core.facts import names, request
+from gpushare.core.facts import kinds, names, request
 from gpushare.core.placement import fit
 
 _REFUSALS = (
     fit.TOO_LARGE, fit.TOO_FEW_GPUS, fit.NO_SINGLE_GPU, fit.NO_HEALTHY_GPU, fit.NO_GPUS_EACH, fit.NO_WHOLE_GPU,
     fit.NO_WHOLE_GPUS, fit.NO_GPUS_FOR, fit.NO_INIT_GPU, fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,
-    fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.LIKE_UNDER_WAY.message, fit.TOO_HARD, request.NOT_MEMORY,
-    request.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, request.UNKNOWN_POLICY, request.UNKNOWN_UNIT,
+    fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.LIKE_UNDER_WAY.message, fit.TOO_HARD, kinds.NOT_MEMORY,
+    kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, request.UNKNOWN_POLICY, request.UNKNOWN_UNIT,
 )  # fmt: skip
 _PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # of a template, once that is escaped
-_VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+"}
+_VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+",
+           "resources": r"\S+ and \S+"}  # fmt: skip
 _NUMBER = r"\d+"
 _NODES = re.compile(r"\d+/\d+ nodes are available: (?P<reasons>.*?)\.(?: |$)")
 _BY_TOTALS = tuple(f"Insufficient {resource}" for resource in (names.GPU_MEM, names.GPU_COUNT))

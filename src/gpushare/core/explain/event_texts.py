@@ -59,7 +59,7 @@ def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]
 
 def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int]) -> str:
     chosen = facts.gpus[gpu]
-    if share.whole:
+    if share.kind.exclusive:
         return f"{node} GPU {chosen.index}: the whole GPU ({chosen.total} {facts.unit}) for {share.container}."
     rest = f"{left[gpu]} of {chosen.total} {facts.unit} left"
     return f"{node} GPU {chosen.index}: {share.units} {facts.unit} for {share.container}; {rest}."
@@ -76,7 +76,7 @@ def gpu_list(indexes: Sequence[int]) -> str:
 
 
 def _amount(share: Share, facts: NodeFacts) -> str:
-    if share.whole:
+    if share.kind.exclusive:
         return "wholly"
     return f"{share.each} {facts.unit} each" if share.gpus > 1 else f"{share.units} {facts.unit}"
 

@@ -296,6 +296,8 @@ def answer(
     request = pod.request
     asked = None
     if isinstance(request, Request):
-        asked = RequestView(request.unit, [ShareView(s.container, s.units, s.gpus, s.whole) for s in request.shares])
+        asked = RequestView(
+            request.unit, [ShareView(s.container, s.units, s.gpus, s.kind.exclusive) for s in request.shares]
+        )
     view = PodView(pod.namespace, pod.name, pod.phase, pod.node or None, pod.priority)
     return Explanation(VERSION, verdict, owner, code, message, detail, view, asked, nodes or [], ways or [], None)

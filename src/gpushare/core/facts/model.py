@@ -3,6 +3,7 @@
 All of it frozen data. The one thing that changes over time is the `ledger`, which is made of these.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal
 
@@ -72,15 +73,38 @@ class Role(StrEnum):
     INIT = "init"
 
 
+class Kind:
+    """What sort of thing a container asks for. `kinds` has one object for each kind, so they are compared by identity:
+    that is also what makes them cheap parts of a key."""
+
+    __slots__ = ("exclusive", "in_words", "name", "parse")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        exclusive: bool,
+        parse: Callable[[str, str, objects.Quantity, Unit | None], int | Refusal],
+        in_words: Callable[[str, int], str],
+    ) -> None:
+        self.name = name
+        self.exclusive = exclusive  # it counts GPUs, and takes those that nobody uses; else it counts units of memory
+        self.parse = parse  # the amount out of: resource, container, what is written there, unit of the pod
+        self.in_words = in_words  # a share in a sentence, out of: its units in words, the number of its GPUs
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
 class Share(Data, frozen=True):
     """What one container asks: `units` split evenly over `gpus` GPUs, or that many whole GPUs."""
 
     container: str
     position: int  # its key in the allocation annotation
     role: Role
+    kind: Kind
     units: int
     gpus: int = 1
-    whole: bool = False
     visible: str = ""  # the annotation this container's env refers to; empty: none
 
     @property
@@ -88,10 +112,14 @@ class Share(Data, frozen=True):
         """Units on each of its GPUs; 0 for whole GPUs, whose size depends on the GPU."""
         return self.units // self.gpus
 
+    def on(self, gpu: Gpu) -> int:
+        """Units that it takes on a GPU."""
+        return gpu.total if self.kind.exclusive else self.units // self.gpus
+
     @property
-    def amount(self) -> tuple[bool, int, int]:
+    def amount(self) -> tuple[Kind, int, int]:
         """Equal for two shares that kubelet cannot tell apart by what they ask."""
-        return self.whole, self.units, self.gpus
+        return self.kind, self.units, self.gpus
 
 
 class Request(Data, frozen=True):
@@ -105,12 +133,12 @@ class Request(Data, frozen=True):
     @property
     def one_share(self) -> bool:
         """One container on one GPU, the common case: comparing with a node's largest free GPU decides."""
-        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].whole
+        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].kind.exclusive
 
     @property
     def shape(self) -> "Shape":
         """All that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
-        return (self.pin, self.unit, tuple([(s.role, s.units, s.gpus, s.whole) for s in self.shares]))
+        return (self.pin, self.unit, tuple([(s.role, s.kind, s.units, s.gpus) for s in self.shares]))
 
     @property
     def amount(self) -> int:
@@ -118,7 +146,7 @@ class Request(Data, frozen=True):
         return sum(share.units for share in self.shares)
 
 
-Shape = tuple[Pin | None, Unit | None, tuple[tuple[Role, int, int, bool], ...]]
+Shape = tuple[Pin | None, Unit | None, tuple[tuple[Role, Kind, int, int], ...]]
 
 Places = tuple[tuple[int, ...], ...]
 """For each share of a request, the positions of its GPUs in `NodeFacts.gpus`."""
@@ -153,7 +181,7 @@ class PodFacts(Data, frozen=True):
     failed_reason: str = ""
     slow_volumes: bool = False
     spec_units: int = 0  # gpu-mem of all containers, whatever is wrong with the request
-    spec_whole: bool = False
+    spec_exclusive: bool = False  # a container asks for whole GPUs, whatever is wrong with the request
     pinned: bool = False  # every container that asks learns its GPUs from an annotation of ours, and from nothing else
     annotations: tuple[tuple[str, str], ...] = ()  # the annotations only gpushare writes, as they stand
     rules: Rules | None = None  # of a pod that is not bound: what keeps it to some nodes; None: it says nothing

@@ -11,17 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpushare.core.facts import names, objects, policies, units
+from gpushare.core.facts import kinds, names, objects, policies, units
 from gpushare.core.facts.model import Pin, PodFacts, Refusal, Request, Role, Rules, Share, Unit
 
-NOT_MEMORY = "{resource} counts {unit}, not bytes"
-NOT_WHOLE = "{resource} is not a whole number"
 NOT_DIVISIBLE = "{units} {unit} cannot be split evenly over {gpus} GPUs"
-BOTH_LIMITS = f"{names.GPU_MEM} and {names.GPU_COUNT} on one container"
+BOTH_LIMITS = "{resources} on one container"
 UNKNOWN_POLICY = f"{names.POLICY} is not {{policies}}"
 UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
 
-MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
 FINISHED = ("Succeeded", "Failed")
 MOST_CONDITIONS, MOST_VALUES, MOST_TEXT = 32, 256, 16_384  # of what keeps a pod to some nodes
 ANYWHERE = Rules(tolerations=(objects.Toleration(operator="Exists"),))
@@ -44,6 +41,7 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
     if request is None:
         return PodFacts(meta.uid, meta.namespace, meta.name, None, spec.node_name or "")
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    spec_units, spec_exclusive = _amounts(containers)
     condition = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
     waits = condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
     return PodFacts(
@@ -62,8 +60,8 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         phase=status.phase or "Pending",
         failed_reason=(status.reason or "") if status.phase == "Failed" else "",
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
-        spec_units=sum(units.number(_limits(c), names.GPU_MEM) for c in containers),
-        spec_whole=any(units.number(_limits(c), names.GPU_COUNT) for c in containers),
+        spec_units=spec_units,
+        spec_exclusive=spec_exclusive,
         pinned=all(_visible(container) for container in containers if _asks(container)),
         annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else _rules(spec),
@@ -113,7 +111,7 @@ def _wishes(metadata: objects.Metadata, default_unit: Unit | None) -> _Wishes | 
     policy = annotations.get(names.POLICY)
     if policy is not None and policy not in policies.POLICIES:
         message = UNKNOWN_POLICY.format(policies=" or ".join(policies.POLICIES))
-        return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {_quoted(policy)}.")
+        return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {kinds.quoted(policy)}.")
     split = _split(annotations, metadata.labels or {})
     return split if isinstance(split, Refusal) else _Wishes(unit, policy, split)
 
@@ -129,7 +127,7 @@ def _as_given(shares: list[Share], annotations: dict[str, str]) -> list[Share]:
         allocation = {}
     given = []
     for share in shares:
-        gpus = 1 if share.whole else _gpus_given(share, annotations, allocation.get(str(share.position), {}))
+        gpus = 1 if share.kind.exclusive else _gpus_given(share, annotations, allocation.get(str(share.position), {}))
         given.append(share if gpus == 1 else msgspec.structs.replace(share, gpus=gpus))
     return given
 
@@ -144,7 +142,7 @@ def _gpus_given(share: Share, annotations: dict[str, str], entry: dict[str, int]
             len(entry),
             share.role is not Role.INIT and set(entry.values()) == {share.units // max(len(entry), 1)},
         )
-    return gpus if even and 1 <= gpus <= MOST_GPUS and share.units % gpus == 0 else 1
+    return gpus if even and 1 <= gpus <= kinds.MOST_GPUS and share.units % gpus == 0 else 1
 
 
 def _in_start_order(
@@ -163,63 +161,47 @@ def _limits(container: objects.Container) -> dict[str, objects.Quantity]:
 
 
 def _asks(container: objects.Container) -> bool:
-    limits = _limits(container)
-    return names.GPU_MEM in limits or names.GPU_COUNT in limits
+    return not kinds.BY_RESOURCE.keys().isdisjoint(_limits(container))
+
+
+def _amounts(containers: Sequence[objects.Container]) -> tuple[int, bool]:
+    """The units of memory that the spec has in all, and whether it has whole GPUs."""
+    memory, exclusive = 0, False
+    for container in containers:
+        limits = _limits(container)
+        for resource, kind in kinds.BY_RESOURCE.items():
+            amount = units.number(limits, resource)
+            if kind.exclusive:
+                exclusive = exclusive or amount > 0
+            else:
+                memory += amount
+    return memory, exclusive
 
 
 def _share(
     container: objects.Container, position: int, role: Role, split: int, unit: Unit | None
 ) -> Share | Refusal | None:
-    limits = _limits(container)
-    memory = _memory(container.name, limits, unit)
-    count = _whole_gpus(container.name, limits)
-    if isinstance(memory, Refusal):
-        return memory
-    if isinstance(count, Refusal):
-        return count
-    if memory and count:
-        return Refusal("BothLimits", BOTH_LIMITS, forever=True, detail=f"container {container.name} has both.")
-    if count:
-        return Share(container.name, position, role, 0, count, whole=True, visible=_visible(container))
-    if not memory:
+    limits, asked = _limits(container), []
+    for resource, kind in kinds.BY_RESOURCE.items():
+        if resource in limits:
+            amount = kind.parse(resource, container.name, limits[resource], unit)
+            if isinstance(amount, Refusal):
+                return amount
+            if amount:
+                asked.append((resource, kind, amount))
+    if not asked:
         return None
-    if memory % split:
-        message = NOT_DIVISIBLE.format(units=memory, unit=unit or names.MIB, gpus=split)
-        detail = f"container {container.name}: ask {memory - memory % split} or {memory + split - memory % split}."
+    if len(asked) > 1:
+        message = BOTH_LIMITS.format(resources=" and ".join([resource for resource, _, _ in asked]))
+        return Refusal("BothLimits", message, forever=True, detail=f"container {container.name} has both.")
+    _, kind, amount = asked[0]
+    if kind.exclusive:
+        return Share(container.name, position, role, kind, 0, amount, visible=_visible(container))
+    if amount % split:
+        message = NOT_DIVISIBLE.format(units=amount, unit=unit or names.MIB, gpus=split)
+        detail = f"container {container.name}: ask {amount - amount % split} or {amount + split - amount % split}."
         return Refusal("NotDivisible", message, forever=True, detail=detail)
-    return Share(container.name, position, role, memory, split, visible=_visible(container))
-
-
-def _memory(container: str, limits: dict[str, objects.Quantity], unit: Unit | None) -> int | Refusal:
-    if names.GPU_MEM not in limits:
-        return 0
-    written = limits[names.GPU_MEM]
-    amount = units.parse(written)
-    if amount is None:
-        message = NOT_WHOLE.format(resource=names.GPU_MEM)
-        return Refusal("NotWhole", message, forever=True, detail=f"container {container} asks {_quoted(written)}.")
-    counted: Unit = unit or "MiB"
-    if not amount.value:
-        return 0
-    if amount.binary or amount.value > units.TIB_IN[counted]:
-        message = NOT_MEMORY.format(resource=names.GPU_MEM, unit=counted)
-        detail = (
-            f"container {container} asks {_short(written)}, read as {amount.value} {counted}. "
-            f'Write "{units.in_unit(amount.value, counted)}".'
-        )
-        return Refusal("NotMemory", message, forever=True, detail=detail)
-    return amount.value
-
-
-def _whole_gpus(container: str, limits: dict[str, objects.Quantity]) -> int | Refusal:
-    if names.GPU_COUNT not in limits:
-        return 0
-    written = limits[names.GPU_COUNT]
-    amount = units.parse(written)
-    if amount is None or amount.binary or amount.value > MOST_GPUS:
-        message = NOT_WHOLE.format(resource=names.GPU_COUNT)
-        return Refusal("CountNotWhole", message, forever=True, detail=f"container {container} asks {_quoted(written)}.")
-    return amount.value
+    return Share(container.name, position, role, kind, amount, split, visible=_visible(container))
 
 
 def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal:
@@ -227,10 +209,10 @@ def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal
     written = annotations.get(names.GPU_COUNT, labels.get(names.GPU_COUNT))
     if written is None:
         return 1
-    if written.isascii() and written.isdigit() and len(written) < 10 and 1 <= int(written) <= MOST_GPUS:
+    if written.isascii() and written.isdigit() and len(written) < 10 and 1 <= int(written) <= kinds.MOST_GPUS:
         return int(written)
-    message = NOT_WHOLE.format(resource=names.GPU_COUNT)
-    return Refusal("CountNotWhole", message, forever=True, detail=f"the pod's annotation says {_quoted(written)}.")
+    message = kinds.NOT_WHOLE.format(resource=names.GPU_COUNT)
+    return Refusal("CountNotWhole", message, forever=True, detail=f"the pod's annotation says {kinds.quoted(written)}.")
 
 
 def _unit(annotations: dict[str, str], default_unit: Unit | None) -> Unit | Refusal | None:
@@ -241,7 +223,7 @@ def _unit(annotations: dict[str, str], default_unit: Unit | None) -> Unit | Refu
         return "MiB"
     if written == "GiB":
         return "GiB"
-    return Refusal("UnknownUnit", UNKNOWN_UNIT, forever=True, detail=f"it says {_quoted(written)}.")
+    return Refusal("UnknownUnit", UNKNOWN_UNIT, forever=True, detail=f"it says {kinds.quoted(written)}.")
 
 
 def _pin(shares: Sequence[Share]) -> Pin | None:
@@ -297,12 +279,3 @@ def _guarded(annotations: dict[str, str] | None, *, bound: bool) -> tuple[tuple[
         for key, value in (annotations or {}).items()
         if key in _CHOOSING or key.startswith(names.VISIBLE_PREFIX) or (key == names.KEPT and not bound)
     )
-
-
-def _short(value: objects.Quantity) -> str:
-    text = str(value)
-    return text if len(text) <= 20 else text[:19] + "…"
-
-
-def _quoted(value: objects.Quantity) -> str:
-    return f'"{_short(value)}"'

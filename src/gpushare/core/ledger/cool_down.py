@@ -4,13 +4,13 @@ Pure; time comes in as an argument. A cool-down that has ended is remembered for
 that time makes the next one longer.
 """
 
-from gpushare.core.facts.model import Pin, Request, Role
+from gpushare.core.facts.model import Kind, Pin, Request, Role
 
 SECONDS = (10.0, 300.0)  # the first cool-down, and the longest
 RECALL_SECONDS = 600.0  # after its end: a refusal within that time makes the next cool-down longer
 MOST = 1_000  # on one node; only a tenant who has pods of all sizes refused can reach that
 
-Shares = tuple[Pin | None, tuple[tuple[Role, int, int, bool], ...]]
+Shares = tuple[Pin | None, tuple[tuple[Role, Kind, int, int], ...]]
 """A shape without its unit: all requests that fit a node are counted in the node's unit."""
 
 

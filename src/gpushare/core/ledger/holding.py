@@ -45,7 +45,7 @@ class Holding:
 
     def on_every_gpu(self, facts: NodeFacts | None) -> int:
         """What it counts on every GPU while it is unlocated."""
-        if self.pod.spec_whole:
+        if self.pod.spec_exclusive:
             return EVERY_GPU_WHOLLY
         return units.converted(self.pod.spec_units, self.unit_on(facts), facts.unit) if facts else self.pod.spec_units
 

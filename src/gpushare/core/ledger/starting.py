@@ -6,7 +6,7 @@ start at the same time: the same amount over another number of GPUs, and equal i
 
 from collections.abc import Iterable
 
-from gpushare.core.facts.model import Request, Role
+from gpushare.core.facts.model import Kind, Request, Role
 from gpushare.core.ledger.holding import Holding, shares, waits_for_kubelet
 from gpushare.core.placement.cost import Budget
 
@@ -18,7 +18,7 @@ class Starting:
 
     def __init__(self, holdings: Iterable[Holding], budget: Budget) -> None:
         self._by_units: dict[int, dict[int, set[str]]] = {}  # units, number of GPUs: uids
-        self._by_init: dict[tuple[bool, int, int], set[str]] = {}
+        self._by_init: dict[tuple[Kind, int, int], set[str]] = {}
         for holding in holdings:
             asked = shares(holding.pod) if waits_for_kubelet(holding.pod) else ()
             budget.left -= 1 + len(asked)
@@ -38,5 +38,5 @@ class Starting:
         return False
 
 
-def init_amounts(request: Request) -> set[tuple[bool, int, int]]:
+def init_amounts(request: Request) -> set[tuple[Kind, int, int]]:
     return {share.amount for share in request.shares if share.role is Role.INIT}

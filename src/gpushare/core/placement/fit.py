@@ -124,7 +124,7 @@ class Question:
     def _why(self, room: Room, budget: Budget) -> Refusal:
         facts, task = room.facts, self._task(room.facts.pin)
         if task is None:
-            each = max(share.units for share in self.request.shares if not share.whole)
+            each = max(share.units for share in self.request.shares if not share.kind.exclusive)
             return self._say("NoInitGpu", NO_INIT_GPU, facts.unit, each=each, forever=True)
         gpus, each = self._most[facts.pin]
         if gpus > len(facts.gpus):
@@ -174,11 +174,11 @@ class Question:
             return self._say(code or "NoSingleGpu", template, unit, each=share.units)
         task = self._task(facts.pin)
         pooled = next((p for p in task.pieces if len(p.shares) > 1), None) if task is not None else None
-        if pooled is not None and not pooled.whole:
+        if pooled is not None and not pooled.kind.exclusive:
             return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each, forever=forever)
         if len(self.request.shares) > 1:
             return self._say(code or "NoGpusFor", _healthy(NO_GPUS_FOR, heals), unit, forever=forever)
-        if share.whole:
+        if share.kind.exclusive:
             template = NO_WHOLE_GPU if share.gpus == 1 else NO_WHOLE_GPUS
             return self._say(code or "NoWholeGpu", _healthy(template, heals), unit, gpus=share.gpus, forever=forever)
         template = _healthy(NO_GPUS_EACH, heals)
@@ -204,21 +204,19 @@ def kept_for_other(refused: Refusal) -> Refusal:
 
 def parts(request: Request, unit: Unit) -> str:
     """The containers of a request in words, largest first: `14000 + 12000 MiB`."""
-    whole = [f"{s.gpus} whole GPUs" if s.gpus > 1 else "a whole GPU" for s in request.shares if s.whole]
-    memory = sorted((s for s in request.shares if not s.whole), key=lambda s: -s.units)
-    said = [f"{s.units} over {s.gpus} GPUs" if s.gpus > 1 else str(s.units) for s in memory]
-    listed = (whole + said)[:MOST_PARTS]
-    if len(listed) > len(whole):
+    ordered = sorted(request.shares, key=lambda share: (not share.kind.exclusive, -share.units))
+    listed = [share.kind.in_words(str(share.units), share.gpus) for share in ordered[:MOST_PARTS]]
+    if not ordered[len(listed) - 1].kind.exclusive:
         listed[-1] += f" {unit}"
-    rest = len(whole) + len(said) - len(listed)
+    rest = len(ordered) - len(listed)
     return " + ".join([*listed, f"{rest} more"] if rest else listed)
 
 
 def _is_plain(request: Request) -> bool:
     """Containers that each want memory on one GPU and run side by side: no search is needed for one or two."""
-    return all(share.gpus == 1 and not share.whole and share.role is not Role.INIT for share in request.shares) or (
-        request.one_share
-    )
+    return all(
+        share.gpus == 1 and not share.kind.exclusive and share.role is not Role.INIT for share in request.shares
+    ) or (request.one_share)
 
 
 def _healthy(template: str, heals: bool) -> str:

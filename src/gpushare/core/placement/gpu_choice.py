@@ -6,7 +6,8 @@ serves all shapes, on the GPUs in the policy's order.
 
 from collections.abc import Sequence
 
-from gpushare.core.facts.model import Gpu, Pin, Places, Request, Role, Share
+from gpushare.core.facts import kinds
+from gpushare.core.facts.model import Gpu, Kind, Pin, Places, Request, Role, Share
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget, TooHard
@@ -62,8 +63,7 @@ def charges(shares: Sequence[Share], gpus: Sequence[Gpu], places: Places) -> tup
     most: dict[int, int] = {}
     for share, chosen in zip(shares, places, strict=True):
         for gpu in chosen:
-            each = gpus[gpu].total if share.whole else share.each
-            need = now.get(gpu, 0) + each
+            need = now.get(gpu, 0) + share.on(gpus[gpu])
             if share.role is not Role.INIT:
                 now[gpu] = need
             most[gpu] = max(most.get(gpu, 0), need)
@@ -76,26 +76,26 @@ def pieces_of(request: Request, pin: Pin) -> tuple[Piece, ...] | None:
     alone = [i for i, share in enumerate(shares) if share.role is not Role.INIT]
     pooled: list[Piece] = []
     if pin is not Pin.DIRECT and len(alone) < len(shares):
-        for whole in (False, True):
-            pool = _pool(shares, whole)
+        for kind in kinds.KINDS:
+            pool = _pool(shares, kind)
             if pool is None:
                 continue
-            if not whole and any(shares[i].gpus > 1 for i in pool):
+            if not kind.exclusive and any(shares[i].gpus > 1 for i in pool):
                 return None  # kubelet hands pool units on in random order, so they cannot be split over GPUs
-            pooled.append(_pool_piece(shares, pool, whole))
+            pooled.append(_pool_piece(shares, pool, kind))
             drawn = set(pool)
             alone = [i for i in alone if i not in drawn]
-    pieces = pooled + [Piece((i,), shares[i].each, shares[i].gpus, shares[i].whole) for i in alone]
-    return tuple(sorted(pieces, key=lambda piece: (not piece.whole, -piece.each, -piece.gpus)))
+    pieces = pooled + [Piece((i,), shares[i].each, shares[i].gpus, shares[i].kind) for i in alone]
+    return tuple(sorted(pieces, key=lambda piece: (not piece.kind.exclusive, -piece.each, -piece.gpus)))
 
 
-def _pool(shares: Sequence[Share], whole: bool) -> tuple[int, ...] | None:
+def _pool(shares: Sequence[Share], kind: Kind) -> tuple[int, ...] | None:
     """Ordinary init containers, and every later container that draws from the units they leave behind."""
     left, drawing = 0, []
     for i, share in enumerate(shares):
-        if share.whole is not whole:
+        if share.kind is not kind:
             continue
-        need = share.gpus if whole else share.units
+        need = share.gpus if kind.exclusive else share.units
         if share.role is Role.INIT:
             drawing.append(i)
             left = max(left, need)
@@ -105,13 +105,13 @@ def _pool(shares: Sequence[Share], whole: bool) -> tuple[int, ...] | None:
     return tuple(drawing) if any(shares[i].role is Role.INIT for i in drawing) else None
 
 
-def _pool_piece(shares: Sequence[Share], pool: tuple[int, ...], whole: bool) -> Piece:
+def _pool_piece(shares: Sequence[Share], pool: tuple[int, ...], kind: Kind) -> Piece:
     kept = most = 0
     for i in pool:
-        need = kept + (shares[i].gpus if whole else shares[i].units)
+        need = kept + (shares[i].gpus if kind.exclusive else shares[i].units)
         kept = kept if shares[i].role is Role.INIT else need
         most = max(most, need)
-    return Piece(pool, 0, most, whole=True) if whole else Piece(pool, most, 1, whole=False)
+    return Piece(pool, 0, most, kind) if kind.exclusive else Piece(pool, most, 1, kind)
 
 
 def _best_gpu(units: int, room: Room, policy: str) -> int | None:

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpushare.core.facts.model import Data, Places, Request, Role, Share
+from gpushare.core.facts.model import Data, Kind, Places, Request, Role
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
@@ -24,7 +24,7 @@ class Piece(Data, frozen=True):
     shares: tuple[int, ...]
     each: int
     gpus: int
-    whole: bool
+    kind: Kind
 
 
 class Task:
@@ -35,20 +35,22 @@ class Task:
         self.pieces = pieces
         pooled = {i for piece in pieces for i in piece.shares}
         inits = [i for i, s in enumerate(self.shares) if s.role is Role.INIT and i not in pooled]
-        self.inits = sorted(inits, key=lambda i: (not self.shares[i].whole, -self.shares[i].each))
+        self.inits = sorted(inits, key=lambda i: (not self.shares[i].kind.exclusive, -self.shares[i].each))
         self.sidecars_before = {i: [j for j in range(i) if self.shares[j].role is Role.SIDECAR] for i in self.inits}
-        self.whole_gpus = sum(piece.gpus for piece in pieces if piece.whole)
-        self.whole_pieces = sum(piece.whole for piece in pieces)  # they come first
-        memory = [piece for piece in pieces if not piece.whole]
+        self.whole_gpus = sum(piece.gpus for piece in pieces if piece.kind.exclusive)
+        self.whole_pieces = sum(piece.kind.exclusive for piece in pieces)  # they come first
+        memory = [piece for piece in pieces if not piece.kind.exclusive]
         self.smallest = memory[-1].each if memory else 0
-        self.rest = _sums([0 if piece.whole else piece.each * piece.gpus for piece in pieces])
+        self.rest = _sums([0 if piece.kind.exclusive else piece.each * piece.gpus for piece in pieces])
         self.counts = _counts(memory)
         self.widths: dict[int, int] = {}  # by number of GPUs, the most that one container wants on each of so many
         wanted = [(piece.gpus, piece.each) for piece in memory]
-        wanted += [(s.gpus, s.each) for s in (self.shares[i] for i in self.inits) if not s.whole]
+        wanted += [(s.gpus, s.each) for s in (self.shares[i] for i in self.inits) if not s.kind.exclusive]
         for gpus, each in wanted:
             self.widths[gpus] = max(self.widths.get(gpus, 0), each)
-        self.most_whole = max([self.whole_gpus, *[self.shares[i].gpus for i in self.inits if self.shares[i].whole]])
+        self.most_whole = max(
+            [self.whole_gpus, *[self.shares[i].gpus for i in self.inits if self.shares[i].kind.exclusive]]
+        )
         # Without sidecars an init container has a GPU to itself while it runs: where the others are does not matter.
         self.leaves_alike = not any(self.sidecars_before.values())
 
@@ -153,10 +155,11 @@ class Search:
         if depth == len(self.pieces):
             return self._place_inits()
         piece, left = self.pieces[depth], self.left
+        exclusive = piece.kind.exclusive
         for gpus in self._candidates(piece):
             before = [left[gpu] for gpu in gpus]
             for gpu in gpus:
-                left[gpu] = 0 if piece.whole else left[gpu] - piece.each
+                left[gpu] = 0 if exclusive else left[gpu] - piece.each
             if self._may_go_on(depth + 1):
                 self._assign(piece, gpus)
                 if self._place(depth + 1):
@@ -182,7 +185,7 @@ class Search:
         self.dead_ends.add(self._state(depth))
 
     def _state(self, depth: int) -> tuple[int, ...]:
-        whole = self.pieces[depth].whole if depth < len(self.pieces) else False
+        whole = self.pieces[depth].kind.exclusive if depth < len(self.pieces) else False
         return (depth, *self.left) if whole else (depth, *sorted(self.left))
 
     def _candidates(self, piece: Piece) -> Iterator[tuple[int, ...]]:
@@ -206,7 +209,7 @@ class Search:
     def _able(self, piece: Piece) -> list[int]:
         """The GPUs that can take a piece, the best first: one number each is sorted faster than a row of figures."""
         left, ties = self.left, self.ties
-        if piece.whole:
+        if piece.kind.exclusive:
             able = [gpu for gpu in self.healthy if self.empty[gpu] and left[gpu] == self.gpus[gpu].total]
         else:
             able = [gpu for gpu in self.healthy if left[gpu] >= piece.each]
@@ -221,7 +224,7 @@ class Search:
         pool = list(gpus)
         for i in piece.shares:
             share = self.shares[i]
-            if not piece.whole:
+            if not piece.kind.exclusive:
                 self.places[i] = gpus
             else:
                 self.places[i] = tuple(pool[: share.gpus])
@@ -247,11 +250,8 @@ class Search:
         for share, chosen in zip(self.shares, self.places, strict=True):
             if share.role is not Role.INIT:
                 for gpu in chosen:
-                    held[gpu] += self._amount(share, gpu)
+                    held[gpu] += share.on(self.gpus[gpu])
         return held
-
-    def _amount(self, share: Share, gpu: int) -> int:
-        return self.gpus[gpu].total if share.whole else share.each
 
     def _cheapest(self, init: int, held: list[int]) -> tuple[int, ...]:
         """The GPUs where an init container adds least to what is held; that is added there."""
@@ -259,10 +259,10 @@ class Search:
         beside = [0] * len(self.left)
         for i in self.task.sidecars_before[init]:
             for gpu in self.places[i]:
-                beside[gpu] += self._amount(self.shares[i], gpu)
+                beside[gpu] += self.shares[i].on(self.gpus[gpu])
         for gpu in self.healthy:
-            need = beside[gpu] + self._amount(share, gpu)
-            if need <= self.untouched[gpu] and (self.empty[gpu] or not share.whole):
+            need = beside[gpu] + share.on(self.gpus[gpu])
+            if need <= self.untouched[gpu] and (self.empty[gpu] or not share.kind.exclusive):
                 left = -self.left[gpu] if self.emptiest_first else self.left[gpu]
                 found.append((max(need - held[gpu], 0), left, self.ties[gpu], need))
         if len(found) < share.gpus:

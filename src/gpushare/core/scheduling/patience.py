@@ -271,7 +271,7 @@ def _ability(request: Request) -> Callable[[Room], bool]:
     """Whether a node might ever take it, by the sizes of its GPUs alone: there are too many nodes to look closer."""
     each, gpus = max(share.each for share in request.shares), max(share.gpus for share in request.shares)
     stays = [share for share in request.shares if share.role is not Role.INIT]
-    gpus, units = max(gpus, sum(s.gpus for s in stays if s.whole)), sum(s.units for s in stays)
+    gpus, units = max(gpus, sum(s.gpus for s in stays if s.kind.exclusive)), sum(s.units for s in stays)
     return lambda room: each <= room.largest and gpus <= len(room.rising) and units <= room.facts.capacity
 
 
@@ -284,7 +284,7 @@ def _on(
     assert facts is not None
     taken = state.taken_for(pod, facts)
     promised = [all_ - held for all_, held in zip(taken, state.effective(), strict=True)]
-    whole = any(share.whole for share in request.shares)
+    whole = any(share.kind.exclusive for share in request.shares)
     well = [i for i, gpu in enumerate(facts.gpus) if gpu.healthy]
     well.sort(key=lambda i: (taken[i] if whole else taken[i] - facts.gpus[i].total, i))
     then = list(taken)

@@ -165,9 +165,7 @@ def _asks(request: Request, unit: Unit) -> str:
     if len(request.shares) > 1:
         return fit.parts(request, unit)
     share = request.shares[0]
-    if share.whole:
-        return "a whole GPU" if share.gpus == 1 else f"{share.gpus} whole GPUs"
-    return f"{share.units} {unit} over {share.gpus} GPUs" if share.gpus > 1 else f"{share.units} {unit}"
+    return share.kind.in_words(f"{share.units} {unit}", share.gpus)
 
 
 def _invalid(request: Refusal, pod: objects.Pod) -> Answer:

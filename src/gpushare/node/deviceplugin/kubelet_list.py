@@ -26,7 +26,9 @@ def held(state: State, listed: list[Listed], uids: Mapping[tuple[str, str], str]
 
 def _held(state: State, entry: Listed, uid: str) -> Held:
     shares = enumerate(state.plans.shares(uid))
-    owner = next((Owner(uid, i) for i, s in shares if s.container == entry.container and s.whole is entry.whole), None)
+    owner = next(
+        (Owner(uid, i) for i, s in shares if s.container == entry.container and s.kind.exclusive is entry.whole), None
+    )
     if entry.whole:
         return Held(owner, {uuid: 1 for uuid in entry.ids if uuid in state.table.gpus}, True, {})
     totals = {uuid: gpu.total for uuid, gpu in state.table.gpus.items()}

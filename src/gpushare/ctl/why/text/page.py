@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot
+from gpushare.core.facts import kinds
 from gpushare.ctl import wording
 from gpushare.ctl.why.text import node_table, runs, short, ways
 from gpushare.ctl.why.text.phrases import NODES, one_share, shares_of, unit_of
@@ -195,7 +196,7 @@ def _asks(explanation: Explanation) -> str:
 
 def _amount(share: ShareView, unit: str) -> str:
     if share.whole:
-        return "a whole GPU" if share.gpus == 1 else f"{share.gpus} whole GPUs"
+        return kinds.WHOLE.in_words("", share.gpus)
     if share.gpus > 1:
         return f"{share.units} {unit} over {share.gpus} GPUs, {share.units // share.gpus} on each"
     return f"{share.units} {unit}"

@@ -106,7 +106,9 @@ def _is_spare(state: State, counts: Mapping[str, int], whole: bool, aside: Seque
 def _followers(state: State, want: Want, units: Units) -> dict[Owner, Gpus]:
     """The plans of the shares that will draw from these units: where those are now."""
     on = tuple(units)
-    return {} if want.share.whole else {o: on for o in state.together(want.owner) if state.plans.planned(o) != on}
+    return (
+        {} if want.share.kind.exclusive else {o: on for o in state.together(want.owner) if state.plans.planned(o) != on}
+    )
 
 
 def _not_free(state: State, units: Units, pool: Grant | None, size: int, whole: bool) -> Refusal | None:

@@ -66,7 +66,7 @@ def give_up(state: State) -> None:
     """kubelet has not said for long whose these are, and the pods they were taken for have ended: they are free, unless
     a pod is there that may have got them in place of its own."""
     shares = [state.share(owner) for grant in state.table.grants.values() if not grant.sure for owner in grant.owners]
-    alike = {(share.whole, size_of(share)) for share in shares}
+    alike = {(share.kind.exclusive, size_of(share)) for share in shares}
     for grant in list(state.table.grants.values()):
         if not grant.sure and not grant.owners and (grant.whole, grant.size) not in alike:
             state.table.drop(grant)
@@ -128,7 +128,7 @@ def _remember_inits(state: State, uid: str) -> None:
 def _remember(state: State, owners: list[Owner]) -> Grant:
     """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where the rest of
     the pod's pool is, or where their plan is, or on every GPU if nobody says."""
-    uid, whole = owners[0].uid, state.share(owners[0]).whole
+    uid, whole = owners[0].uid, state.share(owners[0]).kind.exclusive
     planned = [uuid for owner in owners for uuid in state.plans.planned(owner) or ()]
     on = tuple(dict.fromkeys([*sorted(_beside(state, owners[0])), *planned]))
     if on:

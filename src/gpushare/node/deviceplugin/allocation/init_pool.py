@@ -54,7 +54,7 @@ def _init_before(state: State, want: Want, size: int) -> Owner | None:
     for i, share in enumerate(state.plans.shares(want.owner.uid)[: want.owner.share]):
         owner = Owner(want.owner.uid, i)
         got = state.table.of(owner)
-        alike = share.role is Role.INIT and share.whole is want.share.whole and size_of(share) == size
+        alike = share.role is Role.INIT and share.kind is want.share.kind and size_of(share) == size
         if alike and (got is None or not got.sure):
             return owner
     return None

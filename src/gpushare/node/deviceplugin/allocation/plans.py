@@ -36,12 +36,12 @@ class Want(Data, frozen=True):
 
 def size_of(share: Share) -> int:
     """How many devices kubelet asks for."""
-    return share.gpus if share.whole else share.units
+    return share.gpus if share.kind.exclusive else share.units
 
 
 def each_of(share: Share) -> int:
     """How many of them are on each of its GPUs."""
-    return 1 if share.whole else share.each
+    return 1 if share.kind.exclusive else share.each
 
 
 class Plans:
@@ -97,7 +97,10 @@ class Plans:
         """The shares of that size which nobody has got yet, most likely first: of the pod `first`, which kubelet is
         busy with; then those that are next in their pods; then by age."""
         found = [
-            want for uid in self.pods for want in self.of_pod(uid) if want.share.whole is whole and want.size == size
+            want
+            for uid in self.pods
+            for want in self.of_pod(uid)
+            if want.share.kind.exclusive is whole and want.size == size
         ]
         # The order of `found` is the age.
         return sorted(found, key=lambda want: (want.owner.uid != first, not want.next, want.terminating))
@@ -121,7 +124,7 @@ class Plans:
             if owner.share in piece.shares:
                 return piece
         share = shares[owner.share]
-        return Piece((owner.share,), share.each, share.gpus, share.whole)
+        return Piece((owner.share,), share.each, share.gpus, share.kind)
 
     def can_be_kept(self, want: Want, used: Callable[[str], int]) -> bool:
         """Whether there is room for all that is planned for the pod and not given yet. `used`: the units of a GPU that

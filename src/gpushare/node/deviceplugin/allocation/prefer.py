@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+from gpushare.core.facts.kinds import MEMORY, WHOLE
 from gpushare.core.facts.model import Refusal, Role, Share
 from gpushare.kubelet import unit_ids
 from gpushare.kubelet.unit_ids import Units
@@ -101,7 +102,8 @@ def no_way(state: State, wants: list[Want], size: int, whole: bool) -> Refusal:
 
 def _unplanned(state: State, ask: Ask, used: Callable[[str], int]) -> Units | Refusal:
     """Of whom nothing is known gets memory on one GPU, or whole GPUs, where no plan is in the way."""
-    share = Share("", 0, Role.APP, 0, ask.size, True) if ask.whole else Share("", 0, Role.APP, ask.size)
+    app = Role.APP
+    share = Share("", 0, app, WHOLE, 0, ask.size) if ask.whole else Share("", 0, app, MEMORY, ask.size)
     gpus = state.plans.best_fit(share, used)
     if gpus is None:
         return no_way(state, [], ask.size, ask.whole)
@@ -147,7 +149,7 @@ def _reopen(state: State, ask: Ask) -> bool:
     """All pods are known, none of them misses such a share, and yet kubelet asks for one: somebody's was given to
     another, who has ended since, and kubelet has it free again. Finds that one's grants and drops them."""
     for uid in state.plans.pods:
-        sizes = [size_of(share) for share in state.plans.shares(uid) if share.whole is ask.whole]
+        sizes = [size_of(share) for share in state.plans.shares(uid) if share.kind.exclusive is ask.whole]
         if ask.size in sizes and _is_lost(state, ask, uid):
             return True
     return False

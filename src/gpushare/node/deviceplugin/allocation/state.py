@@ -94,7 +94,7 @@ class State:
                 candidates = (self.share(o) for o in grant.owners if within(o.uid))
                 if any(c.amount == share.amount and (c.role is share.role or not same_role) for c in candidates):
                     return grant
-        alike = (share.whole, size_of(share), share.gpus)
+        alike = (share.kind.exclusive, size_of(share), share.gpus)
         return next((g for g in unsure if not g.owners and (g.whole, g.size, len(g.gpus)) == alike), None)
 
     def together(self, owner: Owner) -> list[Owner]:
