@@ -41,22 +41,22 @@ def node(
     *totals: int,
     ip: str | None = "10.0.0.11",
     unit: str = "MiB",
-    sick: Sequence[int] = (),
+    unhealthy: Sequence[int] = (),
     indices: Sequence[int] | None = None,
-    original: bool = False,
+    aliyun: bool = False,
     direct: bool = False,
     labels: Mapping[str, str] | None = None,
     capacity: Mapping[str, object] | None = None,
     allocatable: Mapping[str, object] | None = None,
 ) -> Json:
-    """A node with GPUs of these sizes. `original`: one of Aliyun's plugin, which publishes nothing."""
+    """A node with GPUs of these sizes. `aliyun`: one of Aliyun's plugin, which publishes nothing."""
     offered: Mapping[str, object] = {names.GPU_MEM: str(sum(totals)), names.GPU_COUNT: str(len(totals))}
     offered = (offered if totals else {}) if capacity is None else capacity
     annotations = {}
-    if totals and not original:
+    if totals and not aliyun:
         places = indices if indices is not None else range(len(totals))
         gpus = [
-            {"i": i, "uuid": f"GPU-{name}-{i}", "total": total, "ok": i not in sick}
+            {"i": i, "uuid": f"GPU-{name}-{i}", "total": total, "ok": i not in unhealthy}
             for i, total in zip(places, totals, strict=True)
         ]
         annotations[names.NODE_GPUS] = json.dumps(
@@ -92,7 +92,7 @@ def pod(
 ) -> Json:
     """A pod whose containers ask `memory` each, or `whole` GPUs.
 
-    `at`: the GPUs of each container, as our annotation says it; a number: the GPU of the original's annotation.
+    `at`: the GPUs of each container, as our annotation says it; a number: the GPU of Aliyun's annotation.
     `direct`: the admission policy saw it, so its containers learn their GPUs from annotations.
     """
     limits: list[Json] = [{names.GPU_MEM: amount} for amount in memory]
@@ -158,8 +158,8 @@ def demo_pods() -> list[Json]:
 
 
 def documented() -> World:
-    """With a fourth node that has a sick GPU, and two pods that wait."""
-    nodes = [*demo_nodes(), node("gpu-d", 16276, 16276, 16276, ip="10.0.0.14", sick=[2])]
+    """With a fourth node that has an unhealthy GPU, and two pods that wait."""
+    nodes = [*demo_nodes(), node("gpu-d", 16276, 16276, 16276, ip="10.0.0.14", unhealthy=[2])]
     pods = [
         *demo_pods(),
         pod("embed", 4000, 3000, on="gpu-d", at=[[0], [1]], namespace="ml"),
@@ -171,11 +171,11 @@ def documented() -> World:
     return nodes, pods
 
 
-def original() -> World:
+def aliyun() -> World:
     """The cluster of Aliyun's plugin that its contract shows; one pod was bound by somebody else."""
     nodes = [
-        node("gpu-node-2", *[15] * 4, ip="10.0.0.12", original=True),
-        node("gpu-node-1", *[15] * 2, original=True),
+        node("gpu-node-2", *[15] * 4, ip="10.0.0.12", aliyun=True),
+        node("gpu-node-1", *[15] * 2, aliyun=True),
         node("cpu-node", ip="10.0.0.13"),
     ]
     pods = [
@@ -195,7 +195,7 @@ def both_units() -> World:
     nodes = [
         node("fine", 16276, 16276),
         node("coarse", 80, 80, unit="GiB", ip="10.0.0.12"),
-        node("older", *[15] * 2, original=True, ip="10.0.0.13"),
+        node("older", *[15] * 2, aliyun=True, ip="10.0.0.13"),
     ]
     pods = [
         pod("a", 4000, on="fine", at=[[1]]),
@@ -223,7 +223,7 @@ def several_gpus() -> World:
 
 
 def unhealthy() -> World:
-    nodes = [node("a", 16276, 16276, sick=[0]), node("b", 16276, sick=[0], ip="10.0.0.12")]
+    nodes = [node("a", 16276, 16276, unhealthy=[0]), node("b", 16276, unhealthy=[0], ip="10.0.0.12")]
     pods = [pod("p", 4000, on="a", at=[[0]]), pod("full", 16276, on="b", at=[[0]]), pod("waits", 16276, age=5)]
     pods.append(pod("q", 1000, on="a", at=[[1]]))
     return nodes, pods
@@ -255,7 +255,7 @@ def strays() -> World:
     """Pods on a node of which nobody knows the GPU."""
     nodes = [
         node("a", 16276, 16276),
-        node("b", 15, 15, original=True, ip="10.0.0.12", allocatable={names.GPU_MEM: "0", names.GPU_COUNT: "0"}),
+        node("b", 15, 15, aliyun=True, ip="10.0.0.12", allocatable={names.GPU_MEM: "0", names.GPU_COUNT: "0"}),
         node("c", ip="10.0.0.13", capacity={names.GPU_MEM: "30"}),
     ]
     nodes[2]["status"]["allocatable"] = nodes[2]["status"]["capacity"]
@@ -291,7 +291,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "no-gpu-nodes": lambda: ([node("cpu-1"), node("gpu-b", labels={"gpushare": "true"})], [pod("waits", 1)]),
     "no-gpu-nodes-no-label": lambda: ([node("cpu-1")], []),
     "documented": documented,
-    "original": original,
+    "aliyun": aliyun,
     "both-units": both_units,
     "several-gpus": several_gpus,
     "unhealthy": unhealthy,

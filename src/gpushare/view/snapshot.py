@@ -1,7 +1,7 @@
 """The cluster at one moment, with the ledger the extender would have of it.
 
-Made by `read` from two lists, or by `build` from objects in hand. Everything the commands show is worked out from this,
-by the core the extender uses; it needs no extender, and works as well where the original's annotations stand.
+Made by `read` from two lists, or by `build` from objects in hand. Everything the commands show is worked out from this
+by the core that the extender uses. It needs no extender, and works with the annotations of Aliyun's plugin, too.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class NodeStatus(objects.NodeStatus):
 
 
 class Node(intree.Node):
-    """A node with what only people want to know of it."""
+    """A node with its addresses, which only people want to know."""
 
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
@@ -45,13 +45,13 @@ class Items(objects.Struct, Generic[T]):
 class Snapshot(msgspec.Struct):
     nodes: list[intree.Node]  # by name
     pods: list[intree.Pod]  # by namespace and name
-    ledger: Ledger  # what is bound; nothing is assumed
+    ledger: Ledger  # of the bound pods; nothing is assumed or reserved
     asking: list[PodFacts]  # the pods that ask for GPU memory, in the order of `pods`
     now: float  # seconds since 1970
 
 
 def read(source: Source, now: float) -> Snapshot:
-    """Asks for all nodes and all pods. A UserError says what went wrong."""
+    """Asks for all nodes and all pods. A UserError says what is wrong."""
     nodes = decode(source.get(NODES), Items[Node], NODES)
     pods = decode(source.get(PODS), Items[intree.Pod], PODS)
     return build(nodes.items or [], pods.items or [], now)
@@ -64,22 +64,22 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
     ledger, asking = Ledger(), []
     # Pods first: what a node has free is then worked out once for each node, not for each pod.
     for pod in by_place:
-        claiming = request.facts(pod, None)
-        if claiming.request is not None:
-            asking.append(claiming)
-            ledger.observe(claiming, now)
+        facts = request.facts(pod, None)
+        if facts.request is not None:
+            asking.append(facts)
+            ledger.observe(facts, now)
     for node in by_name:
-        # The extender believes an annotation for a minute against the node's capacity; a moment cannot tell how long
-        # they have contradicted each other, and most that do will not stop by themselves.
-        facts = pod_gpus.node_facts(node, frozenset(), as_original=pod_gpus.contradicts(node))
-        if facts is not None:
-            ledger.set_node(facts)
+        # Where annotation and capacity of a node contradict each other, the extender believes the annotation for a
+        # minute. A snapshot cannot tell for how long they have done so, and few stop without help.
+        node_facts = pod_gpus.node_facts(node, frozenset(), as_original=pod_gpus.contradicts(node))
+        if node_facts is not None:
+            ledger.set_node(node_facts)
     patience.show(ledger, asking)
     return Snapshot(by_name, by_place, ledger, asking, now)
 
 
 def decode(body: bytes, kind: type[T], path: str) -> T:
-    """The API server's answer; what is none is the cluster's fault."""
+    """The API server's answer; a UserError if it cannot be read."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
-"""GPUs that somebody has listed as unhealthy in a ConfigMap, as the extender reads them.
+"""GPUs that a ConfigMap lists as unhealthy, read as the extender reads them.
 
-Most health is in the nodes' own annotations; these ConfigMaps are what a node problem detector writes. Whoever may not
-read them sees what the nodes say.
+The annotation of a node says which of its GPUs are healthy; a node problem detector writes these ConfigMaps in
+addition. A user who may not read them sees what the annotations say.
 """
 
 from gpushare.core.annotations import pod_gpus
@@ -17,15 +17,15 @@ class _ConfigMaps(objects.Struct):
     items: list[objects.ConfigMap] | None = None
 
 
-def mark(world: Snapshot, source: Source) -> None:
-    """Tells the ledger of a snapshot which GPUs are listed."""
+def mark(cluster: Snapshot, source: Source) -> None:
+    """Marks the listed GPUs as unhealthy in the ledger of a snapshot."""
     try:
-        found = snapshot.decode(source.get(PATH), _ConfigMaps, PATH).items or []
+        configmaps = snapshot.decode(source.get(PATH), _ConfigMaps, PATH).items or []
     except (Forbidden, NotFound):
         return
-    listed = {one.metadata.name: pod_gpus.sick_gpus(one) for one in found}
-    for node in world.nodes:
+    listed = {one.metadata.name: pod_gpus.sick_gpus(one) for one in configmaps}
+    for node in cluster.nodes:
         gpus = listed.get(f"{names.UNHEALTHY_PREFIX}{node.metadata.name}")
         facts = pod_gpus.node_facts(node, gpus, as_original=pod_gpus.contradicts(node)) if gpus else None
         if facts is not None:
-            world.ledger.set_node(facts)
+            cluster.ledger.set_node(facts)

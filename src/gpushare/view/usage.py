@@ -1,8 +1,8 @@
 """What each node, GPU and pod of a cluster uses: what the tables show, as numbers.
 
-Pure, from a `Snapshot`; called by `inspect`. A pod that is bound but of which nobody knows the GPU is *pending*, as the
-original calls it: it stands beside the GPUs, not on one of them. Nodes that offer GPU memory and do not say how many
-GPUs they have are kept: the original shows them, and somebody will wonder.
+Pure, from a `Snapshot`. A pod that is bound without a known GPU is called *pending*, the word of Aliyun's table: it has
+a column of its own. Nodes that offer GPU memory without saying how many GPUs they have are included, because Aliyun's
+table shows them.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ class GpuUse(msgspec.Struct):
     index: int
     used: int
     total: int
-    free: int  # what may be given out: a pod of which nobody knows the GPU counts on every one
+    free: int  # what may be given out: an unlocated pod counts on every GPU
     healthy: bool = True
 
 
 class PodUse(msgspec.Struct):
     pod: PodFacts
     on: dict[int, int]  # units by index of the GPU
-    pending: int = 0  # units of which nobody knows the GPU
-    why: str = ""  # why that is so
+    pending: int = 0  # units without a known GPU
+    why: str = ""  # why there are such units
 
 
 class NodeUse(msgspec.Struct):
@@ -45,7 +45,7 @@ class NodeUse(msgspec.Struct):
     total: int
     gpus: list[GpuUse]
     pods: list[PodUse]
-    facts: NodeFacts | None = None  # what it says of its GPUs
+    facts: NodeFacts | None = None  # what it publishes of its GPUs
 
     @property
     def pending(self) -> int:
@@ -61,28 +61,27 @@ class NodeUse(msgspec.Struct):
 
     @property
     def indices(self) -> list[int]:
-        """Of its GPUs, rising; there may be gaps."""
+        """Those of its GPUs, in order; there may be gaps."""
         return [gpu.index for gpu in self.gpus]
 
 
-def nodes(seen: Snapshot) -> list[NodeUse]:
+def nodes(cluster: Snapshot) -> list[NodeUse]:
     """The nodes that offer GPU memory, by name."""
-    found = (_node(node, seen.ledger.node(node.metadata.name)) for node in seen.nodes)
-    return [use for use in found if use is not None]
+    uses = (_node(node, cluster.ledger.node(node.metadata.name)) for node in cluster.nodes)
+    return [use for use in uses if use is not None]
 
 
-def in_one_unit(found: Sequence[NodeUse]) -> tuple[Unit | None, list[NodeUse]]:
-    """The nodes in the unit all of them count in. If they do not agree, in MiB."""
-    spoken = {node.unit for node in found}
-    if len(spoken) < 2:
-        return (found[0].unit if found else None), list(found)
-    return "MiB", [_in_mib(node) if node.unit == "GiB" else node for node in found]
+def in_one_unit(uses: Sequence[NodeUse]) -> tuple[Unit | None, list[NodeUse]]:
+    """The nodes with all amounts in the same unit: in MiB if their units differ."""
+    if len({node.unit for node in uses}) < 2:
+        return (uses[0].unit if uses else None), list(uses)
+    return "MiB", [_in_mib(node) if node.unit == "GiB" else node for node in uses]
 
 
 def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:
     facts = state.facts if state is not None else None
     if facts is None:
-        return _countless(node, state)
+        return _without_count(node, state)
     assert state is not None
     assert state.room is not None
     gpus = [
@@ -93,8 +92,8 @@ def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:
     return NodeUse(facts.name, _address(node), facts.unit, facts.capacity, gpus, pods, facts)
 
 
-def _countless(node: intree.Node, state: NodeState | None) -> NodeUse | None:
-    """A node that offers GPU memory, but not a number of GPUs."""
+def _without_count(node: intree.Node, state: NodeState | None) -> NodeUse | None:
+    """A node that offers GPU memory, but does not say how many GPUs it has."""
     memory = units.number(node.status.capacity, names.GPU_MEM)
     if not memory:
         return None
@@ -106,14 +105,14 @@ def _countless(node: intree.Node, state: NodeState | None) -> NodeUse | None:
 def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
     pod = holding.pod
     if holding.charges is None:
-        asked = pod.annotation(names.ALLOCATION) or pod.annotation(names.ALIYUN_IDX) or pod.annotation(names.EXTENDER)
+        chosen = pod.annotation(names.ALLOCATION) or pod.annotation(names.ALIYUN_IDX) or pod.annotation(names.EXTENDER)
         request = pod.request if isinstance(pod.request, Request) else None
-        return PodUse(pod, {}, _somewhere(pod, request, facts.gpus), UNUSABLE if asked else UNASKED)
+        return PodUse(pod, {}, _unlocated(pod, request, facts.gpus), UNUSABLE if chosen else UNASKED)
     return PodUse(pod, {facts.gpus[gpu].index: amount for gpu, amount in holding.charges})
 
 
-def _somewhere(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> int:
-    """What a pod takes of a node if nobody knows where. Whole GPUs are taken to be the largest."""
+def _unlocated(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> int:
+    """What an unlocated pod takes of a node. Its whole GPUs count as the largest ones."""
     whole = sum(share.gpus for share in request.shares if share.kind.exclusive) if request else 0
     return pod.spec_units + sum(sorted((gpu.total for gpu in gpus), reverse=True)[:whole])
 

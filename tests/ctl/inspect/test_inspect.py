@@ -41,7 +41,7 @@ def test_a_terminal_shows_what_is_documented() -> None:
 
 
 def test_the_table_never_moves_whatever_is_added_to_it() -> None:
-    """With bars, and with `-o wide`, the original's columns stand where they stand when piped."""
+    """With bars, and with `-o wide`, Aliyun's columns stand where they stand when piped."""
     piped = run(worlds.documented(), Options())[0].splitlines()
     for options, terminal in ((Options(), True), (Options(output="wide"), False), (Options(output="wide"), True)):
         shown = PAINT.sub("", run(worlds.documented(), options, terminal=terminal)[0]).splitlines()
@@ -88,7 +88,7 @@ def test_in_a_cluster_without_nodes_no_name_is_offered() -> None:
 
 
 def test_a_node_without_gpu_memory_may_be_named() -> None:
-    out, err = run(worlds.original(), Options(nodes=("cpu-node", "gpu-node-2")))
+    out, err = run(worlds.aliyun(), Options(nodes=("cpu-node", "gpu-node-2")))
     assert "cpu-node" not in out
     assert "25/60 (41%)" in out
     assert err == f"note: cpu-node offers no {names.GPU_MEM}.\n"
@@ -156,7 +156,7 @@ def test_the_same_state_is_the_same_bytes_in_whatever_order_it_comes() -> None:
 
 
 def test_a_node_whose_plugin_is_down_stays_in_the_table() -> None:
-    down = node("a", 15, 15, original=True, allocatable={names.GPU_MEM: "0"})
+    down = node("a", 15, 15, aliyun=True, allocatable={names.GPU_MEM: "0"})
     out, _ = run(([down], [pod("p", 3, on="a", at=1)]), Options())
     assert out.splitlines()[1].split() == ["a", "10.0.0.11", "0/15", "3/15", "3/30"]
 
@@ -164,8 +164,8 @@ def test_a_node_whose_plugin_is_down_stays_in_the_table() -> None:
 @pytest.mark.parametrize(
     ("each", "unit"), [(15, "GiB"), (141, "GiB"), (1024, "GiB"), (1025, "MiB"), (16276, "MiB"), (143771, "MiB")]
 )
-def test_the_unit_of_an_original_node_is_told_by_the_size_of_its_gpus(each: int, unit: str) -> None:
-    out, _ = run(([node("a", each, original=True)], []), Options())
+def test_the_unit_of_an_aliyun_node_is_told_by_the_size_of_its_gpus(each: int, unit: str) -> None:
+    out, _ = run(([node("a", each, aliyun=True)], []), Options())
     assert out.splitlines()[0].endswith(f"GPU Memory({unit})")
 
 
@@ -174,8 +174,8 @@ def test_a_node_of_ours_says_its_unit_itself() -> None:
     assert out.splitlines()[0].endswith("GPU Memory(MiB)")
 
 
-def test_a_node_that_contradicts_its_annotation_is_taken_for_one_of_the_original() -> None:
-    """The original's plugin came back, and the annotation is an old one."""
+def test_a_node_that_contradicts_its_annotation_is_taken_for_one_of_aliyun() -> None:
+    """Aliyun's plugin came back, and the annotation is an old one."""
     stale = node("a", 16276, 16276, capacity={names.GPU_MEM: "30", names.GPU_COUNT: "2"})
     out, _ = run(([stale], [pod("p", 5, on="a", at=0)]), Options())
     assert out.splitlines()[:2] == [
@@ -205,13 +205,13 @@ def test_finished_pods_count_nothing_and_ending_ones_do() -> None:
 
 
 def test_an_index_past_the_last_gpu_is_counted_beside_the_gpus() -> None:
-    out, _ = run(([node("a", 15, original=True)], [pod("p", 4, on="a", at=3)]), Options())
+    out, _ = run(([node("a", 15, aliyun=True)], [pod("p", 4, on="a", at=3)]), Options())
     assert "PENDING(Allocated)" in out
     assert out.splitlines()[1].split() == ["a", "10.0.0.11", "0/15", "4", "4/15"]
 
 
 def test_what_is_said_below_a_table_has_an_end_unless_all_is_asked_for() -> None:
-    world = [node("a", 16276, sick=[0])], [pod(f"stray-{i:02}", 10, on="a") for i in range(13)]
+    world = [node("a", 16276, unhealthy=[0])], [pod(f"stray-{i:02}", 10, on="a") for i in range(13)]
     short, _ = run(world, Options(), terminal=True)
     assert "and 3 more: -o wide" in short
     assert short.count("PENDING: bound to") == 10

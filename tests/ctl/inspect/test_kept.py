@@ -49,7 +49,7 @@ def test_inspect_shows_it_to_people() -> None:
     assert (
         "no single GPU has 15000 MiB free; gpu-a GPU 1 is kept for it: 6724 MiB must still come free there\n" in shown
     )
-    assert "gpu-a GPU 1: what comes free up to 15000 MiB is kept for prod/large, whose turn it is.\n" in shown
+    assert "gpu-a GPU 1: free memory, up to 15000 MiB, is kept for prod/large, whose turn it is.\n" in shown
 
 
 def test_the_table_that_programs_read_stays_as_it_is() -> None:

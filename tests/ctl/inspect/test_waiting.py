@@ -54,14 +54,14 @@ def test_a_pod_that_fits_does_not_wait_for_gpu_memory() -> None:
     assert said([node("a", 16276)], pod("p", 4000)) == "fits a now: GPU memory is not what it waits for"
 
 
-def test_where_only_a_sick_gpu_has_room_no_other_one_is_called_the_closest() -> None:
-    nodes = [node("a", 16276, 16276, sick=[0]), node("b", 10000)]
+def test_where_only_an_unhealthy_gpu_has_room_no_other_one_is_called_the_closest() -> None:
+    nodes = [node("a", 16276, 16276, unhealthy=[0]), node("b", 10000)]
     full = pod("full", 6000, on="a", at=[[1]])
     assert said(nodes, pod("p", 11000), full) == "no healthy GPU has 11000 MiB free"
 
 
-def test_a_sick_gpu_with_as_much_free_is_not_the_closest() -> None:
-    nodes = [node("a", 16276, 16276, sick=[0])]
+def test_an_unhealthy_gpu_with_as_much_free_is_not_the_closest() -> None:
+    nodes = [node("a", 16276, 16276, unhealthy=[0])]
     there = [pod(f"on-{i}", 10000, on="a", at=[[i]]) for i in (0, 1)]
     assert said(nodes, pod("p", 7000), *there) == "no single GPU has 7000 MiB free; closest a GPU 1, 724 short"
 

@@ -157,7 +157,7 @@ def test_what_would_fit_only_once_something_ends_is_not_said_to_fit_now() -> Non
     assert "It would fit if it asked 6 MiB or less (b GPU 0, once free)." in out
 
 
-def test_several_sick_gpus_that_are_needed_together_are_named_together() -> None:
+def test_several_unhealthy_gpus_that_are_needed_together_are_named_together() -> None:
     nodes = {"a": {"gpus": [{"total": 8, "ok": False}, {"total": 8, "ok": False}, 2]}}
     out = ask(Cluster(nodes, [{"name": "x", "split": 2, "containers": {"main": 12}}]), "x").out
     assert "It would fit if all unhealthy GPUs of a came back." in out

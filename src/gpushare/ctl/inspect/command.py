@@ -1,7 +1,7 @@
 """`gpushare inspect`: GPU memory by node, GPU and pod.
 
-`run` is called by the command line. It reads the cluster once (with `-w` again and again), works out what is used and
-who waits, and shows it. Piped it prints the original's tables and nothing else; notes go to stderr.
+It reads the cluster once (with `-w` again and again), works out what is used and who waits, and shows it. Piped it
+prints the tables of Aliyun's plugin and nothing else; notes go to stderr.
 """
 
 from collections.abc import Sequence
@@ -30,38 +30,38 @@ LABELLED = "Labelled gpushare=true: {names}. Look at their plugin: "
 LOGS = "kubectl -n kube-system logs -l name=gpushare-device-plugin-ds"
 NOT_LABELLED = "The device plugin runs on nodes labelled gpushare=true: kubectl label node NAME gpushare=true"
 THIS_OFFERS_NONE = "{name} offers no {resource}."
-MIXED = "everything is shown in MiB; nodes that count in GiB: {names}."
+MIXED = "everything is shown in MiB; nodes whose GPU memory unit is GiB: {names}."
 UNHEALTHY = "{node} GPU {gpu} is unhealthy: its {free} free {unit} are not given out."
 UNHEALTHY_FULL = "{node} GPU {gpu} is unhealthy, and full."
-KEPT = "{node} GPU {gpu}: what comes free up to {units} {unit} is kept for {pod}, whose turn it is."
+KEPT = "{node} GPU {gpu}: free memory, up to {units} {unit}, is kept for {pod}, whose turn it is."
 PENDING = "PENDING: bound to {node} without a GPU (pod {pod}, {units} {unit}): {why}"
-MOST_LINES = 10  # of one kind below a table, unless all are asked for
+MOST_LINES = 10  # of one kind below a table, except with -o wide
 MOST_NAMES = 10  # in one sentence
 
 
 class Options(msgspec.Struct, frozen=True):
-    nodes: tuple[str, ...] = ()  # none named: all
+    nodes: tuple[str, ...] = ()  # empty: all
     details: bool = False
     output: str = ""  # wide, json or yaml; empty: the table
     watch: bool = False
 
 
 def run(options: Options, source: Source, screen: Screen, clock: Clock | None = None) -> int:
-    """Shows what is used and returns the exit code. A UserError says what went wrong; stdout is empty then."""
+    """Shows what is used and returns the exit code. A UserError says what is wrong; stdout is empty then."""
     clock = clock or Clock()
     if options.watch:
         if options.output in (JSON, YAML):
             raise UserError(
                 f"-w and -o {options.output}", "-w redraws a table", f"leave out -w, or -o {options.output}"
             )
-        return watch.run(lambda now: _read(source, now), lambda seen: page(seen, options, screen), screen, clock)
-    seen = _read(source, clock.now())
+        return watch.run(lambda now: _read(source, now), lambda cluster: page(cluster, options, screen), screen, clock)
+    cluster = _read(source, clock.now())
     if options.output in (JSON, YAML):
-        shown = _named(options.nodes, seen, usage.nodes(seen))
-        screen.say(_for_programs(seen, {node.name for node in shown}, options.output))
-        notes = _notes(seen, options.nodes, shown, mixed=False)
+        shown = _named(options.nodes, cluster, usage.nodes(cluster))
+        screen.say(_for_programs(cluster, {node.name for node in shown}, options.output))
+        notes = _notes(cluster, options.nodes, shown, mixed=False)
     else:
-        drawn = page(seen, options, screen)
+        drawn = page(cluster, options, screen)
         screen.say("".join(f"{line}\n" for line in (*drawn.table.lines(), *drawn.below)))
         notes = drawn.notes
     for note in notes:
@@ -70,40 +70,40 @@ def run(options: Options, source: Source, screen: Screen, clock: Clock | None = 
 
 
 def _read(source: Source, now: float) -> Snapshot:
-    seen = snapshot.read(source, now)
-    unhealthy.mark(seen, source)
-    return seen
+    cluster = snapshot.read(source, now)
+    unhealthy.mark(cluster, source)
+    return cluster
 
 
-def page(seen: Snapshot, options: Options, screen: Screen) -> Page:
-    """All there is to show. What is not the original's stands below the table, for people only."""
-    shown = _named(options.nodes, seen, usage.nodes(seen))
-    notes = _notes(seen, options.nodes, shown, mixed=len({node.unit for node in shown}) > 1)
+def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
+    """All there is to show. What Aliyun's plugin does not print stands below the table, for people only."""
+    shown = _named(options.nodes, cluster, usage.nodes(cluster))
+    notes = _notes(cluster, options.nodes, shown, mixed=len({node.unit for node in shown}) > 1)
     unit, shown = usage.in_one_unit(shown)
     wide = options.output == WIDE
     if options.details:
-        drawn = table.details(shown, screen, seen.now, wide=wide)
+        drawn = table.details(shown, screen, cluster.now, wide=wide)
     else:
         drawn = table.summary(shown, unit, screen, wide=wide)
     below, counts = [], ""
     if wide or screen.terminal:
-        waits = waiting.who(seen)
-        told = waiting.pods(seen, waits if wide else waits[: waiting.MOST])
-        listed = waiting.lines(told, seen.now, count=len(waits))
-        below = [*listed, *_explained(seen, shown, unit, None if wide else MOST_LINES)]
+        waits = waiting.who(cluster)
+        answered = waiting.pods(cluster, waits if wide else waits[: waiting.MOST])
+        listed = waiting.lines(answered, cluster.now, count=len(waits))
+        below = [*listed, *_explained(cluster, shown, unit, None if wide else MOST_LINES)]
         below = ["", *below] if below else []
         pods = wording.count(sum(len(node.pods) for node in shown), "pod")
         counts = f"{wording.count(len(shown), 'node')}, {pods}, {wording.number(len(waits))} waiting"
     return Page(drawn, below, notes, counts)
 
 
-def _named(wanted: Sequence[str], seen: Snapshot, found: list[NodeUse]) -> list[NodeUse]:
-    """The nodes that were asked for."""
-    known = [node.metadata.name for node in seen.nodes]
+def _named(wanted: Sequence[str], cluster: Snapshot, uses: list[NodeUse]) -> list[NodeUse]:
+    """The nodes that were named; all if none was."""
+    known = [node.metadata.name for node in cluster.nodes]
     for name in wanted:
         if name not in known:
-            raise _no_such_node(name, [node.name for node in found] or known, len(known))
-    return [node for node in found if node.name in wanted] if wanted else found
+            raise _no_such_node(name, [node.name for node in uses] or known, len(known))
+    return [node for node in uses if node.name in wanted] if wanted else uses
 
 
 def _no_such_node(name: str, known: list[str], nodes: int) -> UserError:
@@ -114,18 +114,20 @@ def _no_such_node(name: str, known: list[str], nodes: int) -> UserError:
     return UserError(f'no node "{name}"', f"{wording.count(nodes, 'node')} in this cluster, none of that name", way)
 
 
-def _notes(seen: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, mixed: bool) -> list[str]:
-    if not seen.nodes:
+def _notes(cluster: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, mixed: bool) -> list[str]:
+    if not cluster.nodes:
         return [NO_NODES]
     resource = names.GPU_MEM
     if wanted:
         offering = {node.name for node in shown}
         notes = [THIS_OFFERS_NONE.format(name=name, resource=resource) for name in wanted if name not in offering]
     elif not shown:
-        labelled = [node.metadata.name for node in seen.nodes if (node.metadata.labels or {}).get("gpushare") == "true"]
+        labelled = [
+            node.metadata.name for node in cluster.nodes if (node.metadata.labels or {}).get("gpushare") == "true"
+        ]
         way = LABELLED.format(names=_listed(labelled)) + LOGS if labelled else NOT_LABELLED
-        none = NONE_OFFERS if len(seen.nodes) > 1 else ONLY_OFFERS_NONE
-        notes = [none.format(nodes=wording.count(len(seen.nodes), "node"), resource=resource) + way]
+        none = NONE_OFFERS if len(cluster.nodes) > 1 else ONLY_OFFERS_NONE
+        notes = [none.format(nodes=wording.count(len(cluster.nodes), "node"), resource=resource) + way]
     else:
         notes = []
     if mixed:
@@ -133,26 +135,26 @@ def _notes(seen: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, m
     return notes
 
 
-def _explained(seen: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, most: int | None) -> list[str]:
-    """What nobody guesses from the table alone."""
-    stray = [
+def _explained(cluster: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, most: int | None) -> list[str]:
+    """Sentences about what the table alone does not explain."""
+    pending = [
         PENDING.format(node=node.name, pod=_pod_name(pod.pod), units=pod.pending, unit=unit, why=pod.why)
         for node in shown
         for pod in node.pods
         if pod.pending
     ]
-    withheld = [
+    unusable = [
         (UNHEALTHY if gpu.free else UNHEALTHY_FULL).format(node=node.name, gpu=gpu.index, free=gpu.free, unit=unit)
         for node in shown
         for gpu in node.gpus
         if not gpu.healthy
     ]
-    return [line for kind in (stray, withheld, _kept(seen, shown)) for line in _at_most(kind, most)]
+    return [line for kind in (pending, unusable, _kept(cluster, shown)) for line in _at_most(kind, most)]
 
 
-def _kept(seen: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
-    """GPUs that look free and are not, for most."""
-    states = [state for node in shown if (state := seen.ledger.node(node.name)) is not None]
+def _kept(cluster: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
+    """GPUs that look free, but whose free memory most pods do not get."""
+    states = [state for node in shown if (state := cluster.ledger.node(node.name)) is not None]
     return [
         KEPT.format(
             node=state.name,
@@ -182,14 +184,14 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words) if rest <= 0 else f"{', '.join(words[:MOST_NAMES])} and {rest} more"
 
 
-def _for_programs(seen: Snapshot, shown: set[str], output: str) -> str:
-    """The extender's `/inspect`, and who waits."""
-    states = [state for name in sorted(shown) if (state := seen.ledger.node(name)) is not None]
+def _for_programs(cluster: Snapshot, shown: set[str], output: str) -> str:
+    """The answer of the extender's `/inspect`, and the pods that wait."""
+    states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     nodes = [inspected(state) for state in states if state.facts is not None]
-    said = {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(seen, waiting.who(seen))]}
+    answer = {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]}
     if output == JSON:
-        return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+        return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
     import yaml
 
-    text: str = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)
     return text

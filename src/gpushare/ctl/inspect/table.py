@@ -1,7 +1,7 @@
 """The two tables of `gpushare inspect` as text.
 
-Pure. Piped, they are the original's, byte for byte: scripts read them. What is added is for people: bars and the word
-`unhealthy` in the room that the original's header leaves, and columns on the right with `-o wide`.
+No I/O. Piped, they are those of Aliyun's plugin, byte for byte: scripts read them. For people there are bars and the
+word `unhealthy`, where Aliyun's header leaves room, and more columns on the right with `-o wide`.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ TOTAL = "Allocated/Total GPU Memory In Cluster:"
 UNHEALTHY = "unhealthy"
 _SUMMARY_WIDE = ("PODS", "LARGEST FREE", "UNHEALTHY")
 _DETAILS_WIDE = ("STATUS", "PRIORITY", "AGE", "CONTAINERS")
-_LINE_OF_SUMMARY, _LINE_OF_DETAILS = 20, 10  # what the original adds to the length of its rows
+_LINE_OF_SUMMARY, _LINE_OF_DETAILS = 20, 10  # what Aliyun's plugin adds to the length of its rows
 
 
 class Cell(NamedTuple):
-    """What stands in a table, and how it is painted there: colour takes no room."""
+    """The text of a cell, and the same with colour, which takes no room."""
 
     text: str
     painted: str
 
 
 class Drawn(msgspec.Struct):
-    """A table in parts, so that it can be cut: a block is all that is said of one node."""
+    """A table in parts, so that it can be cut. A block is all the lines of one node."""
 
     head: list[str]
     blocks: list[list[str]]
@@ -58,7 +58,7 @@ def summary(nodes: Sequence[NodeUse], unit: Unit | None, screen: Screen, *, wide
         header += _SUMMARY_WIDE
         rows = [[*row, *map(_cell, _wide_row(node))] for row, node in zip(rows, nodes, strict=True)]
     lines = aligned([[_cell(text) for text in header], *rows])
-    # Measured with tabs and line end, as the original does.
+    # Measured with tabs and line end, as Aliyun's plugin does.
     dashes = len("\t".join(plain[0]).encode()) + 1 + _LINE_OF_SUMMARY if plain else 0
     foot = ["-" * dashes, TOTAL, *aligned([[_cell(_share_of_all(nodes))]], closed=True)]
     return Drawn(lines[:1], [[line] for line in lines[1:]], foot)
@@ -102,8 +102,8 @@ def _cell(text: str) -> Cell:
 
 def _row(node: NodeUse, gpus: Sequence[int], pending: bool) -> list[str]:
     shown = [_amounts(_gpu(node, index)) for index in gpus]
-    beside = [str(node.pending) if node.pending else ""] if pending else []
-    return [node.name, node.address, *shown, *beside, f"{node.used}/{node.total}"]
+    pending_cell = [str(node.pending) if node.pending else ""] if pending else []
+    return [node.name, node.address, *shown, *pending_cell, f"{node.used}/{node.total}"]
 
 
 def _gpu(node: NodeUse, index: int) -> GpuUse | None:
@@ -115,7 +115,7 @@ def _amounts(gpu: GpuUse | None) -> str:
 
 
 def _gpu_column(gpus: Sequence[GpuUse | None], width: int, screen: Screen) -> list[Cell]:
-    """The bars of a column begin one below the other, and end where its header does."""
+    """All bars of a column begin at the same place, and end where its header ends."""
     texts = [_amounts(gpu) for gpu in gpus]
     if not (screen.terminal or screen.color):
         return [_cell(text) for text in texts]
@@ -133,8 +133,8 @@ def _gpu_column(gpus: Sequence[GpuUse | None], width: int, screen: Screen) -> li
 
 
 def _wide_row(node: NodeUse) -> list[str]:
-    sick = ",".join(f"GPU{gpu.index}" for gpu in node.gpus if not gpu.healthy)
-    return [str(len(node.pods)), str(node.largest_free), sick or "-"]
+    unhealthy = ",".join(f"GPU{gpu.index}" for gpu in node.gpus if not gpu.healthy)
+    return [str(len(node.pods)), str(node.largest_free), unhealthy or "-"]
 
 
 def _block(node: NodeUse, now: float, wide: bool) -> list[str]:
@@ -156,8 +156,8 @@ def _pod_row(node: NodeUse, pod: PodUse) -> list[str]:
 def _wide_pod(node: NodeUse, pod: PodUse, now: float) -> list[str]:
     status = "Terminating" if pod.pod.terminating else pod.pod.phase
     known = gpus_of(pod.pod, node.facts) if pod.on and node.facts is not None else {}
-    said = ",".join(f"{name}:{'+'.join(f'GPU{gpu}' for gpu in gpus)}" for name, gpus in known.items())
-    return [status, str(pod.pod.priority), wording.age(pod.pod.created, now), said or "-"]
+    containers = ",".join(f"{name}:{'+'.join(f'GPU{gpu}' for gpu in gpus)}" for name, gpus in known.items())
+    return [status, str(pod.pod.priority), wording.age(pod.pod.created, now), containers or "-"]
 
 
 def _share_of_all(nodes: Sequence[NodeUse]) -> str:
@@ -166,4 +166,4 @@ def _share_of_all(nodes: Sequence[NodeUse]) -> str:
 
 
 def _percent(part: int, whole: int) -> int:
-    return int(part / whole * 100) if whole > 0 else 0  # in this order, with its rounding: as the original does
+    return int(part / whole * 100) if whole > 0 else 0  # in this order, with this rounding: as Aliyun's plugin does

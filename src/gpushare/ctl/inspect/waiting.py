@@ -1,7 +1,7 @@
 """The pods that wait for GPU memory, and why.
 
-Pure, from a `Snapshot`, in the words of `core.placement.fit` and `core.facts.request`, which stand in the pods'
-conditions as well. One line each; `gpushare why` says more about one of them.
+No I/O, from a `Snapshot`, in the words of `core.placement.fit` and `core.facts.request`, which also stand in the pods'
+conditions. One line each; `gpushare why` says more about one of them.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from gpushare.ctl import wording
 from gpushare.ctl.inspect import table
 from gpushare.view.snapshot import Snapshot
 
-MOST = 10  # pods in the list, unless all are asked for
-LONGEST = 20  # characters of an amount that means nothing
+MOST = 10  # pods in the list, except with -o wide
+LONGEST = 20  # characters of an invalid amount
 NOT_GPU_MEMORY = "fits {node} now: GPU memory is not what it waits for"
 NO_NODE = "no node of this cluster shares a GPU"
 _COLUMNS = ("NAMESPACE", "NAME", "ASKS", "AGE", "WHY")
 
 
 class Closest(msgspec.Struct):
-    """The GPU that is nearest to having room for a pod."""
+    """The GPU that lacks the least for a pod."""
 
     node: str
     gpu: int
@@ -37,7 +37,7 @@ class Closest(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What the cluster says to a request. Equal requests get equal answers."""
+    """What a request waits for. Equal requests get equal answers."""
 
     verdict: str
     code: str
@@ -55,32 +55,32 @@ class Waiting(msgspec.Struct):
     answer: Answer
 
 
-def who(seen: Snapshot) -> list[PodFacts]:
-    """All pods that wait, by namespace and name. Why each does is not looked at: that costs more than all the rest."""
-    return [pod for pod in seen.asking if not (pod.node or pod.finished or pod.terminating)]
+def who(cluster: Snapshot) -> list[PodFacts]:
+    """All pods that wait, by namespace and name. Their reasons are left to `pods`: they cost more than the rest."""
+    return [pod for pod in cluster.asking if not (pod.node or pod.finished or pod.terminating)]
 
 
-def pods(seen: Snapshot, asked: Sequence[PodFacts]) -> list[Waiting]:
-    """What these pods wait for."""
-    odd = {pod.uid for pod in asked if not isinstance(pod.request, Request)}
-    written = {pod.metadata.uid: pod for pod in seen.pods if pod.metadata.uid in odd} if odd else {}
+def pods(cluster: Snapshot, waiting: Sequence[PodFacts]) -> list[Waiting]:
+    """These pods with what each waits for."""
+    invalid = {pod.uid for pod in waiting if not isinstance(pod.request, Request)}
+    written = {pod.metadata.uid: pod for pod in cluster.pods if pod.metadata.uid in invalid} if invalid else {}
     answers: dict[tuple[object, ...], Answer] = {}
-    found = []
-    for pod in asked:
+    answered = []
+    for pod in waiting:
         if isinstance(pod.request, Request):
-            key = _key(seen.ledger, pod)
+            key = _key(cluster.ledger, pod)
             if key not in answers:
-                answers[key] = _answer(seen.ledger, pod, pod.request)
+                answers[key] = _answer(cluster.ledger, pod, pod.request)
             answer = answers[key]
         else:
             assert pod.request is not None
             answer = _invalid(pod.request, written[pod.uid])
-        found.append(Waiting(pod.namespace, pod.name, pod.created, answer))
-    return found
+        answered.append(Waiting(pod.namespace, pod.name, pod.created, answer))
+    return answered
 
 
 def lines(shown: Sequence[Waiting], now: float, *, count: int) -> list[str]:
-    """The list as text, of `count` pods these; nothing if nobody waits."""
+    """The list as text; nothing if no pod waits. `count`: all that wait, of which these are shown."""
     if not count:
         return []
     rows = [[one.namespace, one.name, one.answer.asks, wording.age(one.created, now), why(one.answer)] for one in shown]
@@ -118,7 +118,7 @@ def view(one: Waiting) -> dict[str, object]:
 
 
 def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
-    """All that decides the answer. Promises make it depend on who asks."""
+    """All that decides the answer. With nominations it depends on the pod, too."""
     assert isinstance(pod.request, Request)
     if not ledger.has_promises():
         return (pod.request.shape,)
@@ -126,18 +126,18 @@ def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
 
 
 def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
-    found = verdict.survey(ledger, pod)
-    outcome, refused = verdict.judge(found)
-    if not found:
+    surveyed = verdict.survey(ledger, pod)
+    outcome, refused = verdict.judge(surveyed)
+    if not surveyed:
         return Answer(outcome, fit.NO_SHARED_GPU.code, NO_NODE, _asks(request, request.unit or "MiB"))
-    first = ledger.node(found[0][0])
+    first = ledger.node(surveyed[0][0])
     assert first is not None
     assert first.facts is not None
     asks = _asks(request, request.unit or first.facts.unit)
     if refused is None:
         return Answer(outcome, "Fits", NOT_GPU_MEMORY.format(node=first.name), asks)
     if refused.code == "TooLarge":
-        return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, found, refused))
+        return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, surveyed, refused))
     closest = _closest(first, pod, request) if refused.code == "NoSingleGpu" else None
     return Answer(outcome, refused.code, refused.message, asks, closest, patience.view(ledger, pod))
 
@@ -151,11 +151,11 @@ def _closest(state: NodeState, pod: PodFacts, request: Request) -> Closest | Non
     return Closest(state.name, gpu.index, free, need - free) if free < need else None
 
 
-def _largest(ledger: Ledger, found: Sequence[tuple[str, Refusal | None]], refused: Refusal) -> str:
+def _largest(ledger: Ledger, surveyed: Sequence[tuple[str, Refusal | None]], refused: Refusal) -> str:
     sizes = [
         (state.room.largest, state.room.facts)
-        for name, said in found
-        if said == refused and (state := ledger.node(name)) is not None and state.room is not None
+        for name, answer in surveyed
+        if answer == refused and (state := ledger.node(name)) is not None and state.room is not None
     ]
     size, facts = max(sizes, key=lambda pair: pair[0])
     return f"the largest is {size} {facts.unit} ({facts.name})"
@@ -169,7 +169,7 @@ def _asks(request: Request, unit: Unit) -> str:
 
 
 def _invalid(request: Refusal, pod: objects.Pod) -> Answer:
-    """A request that means nothing: as it was written, and what to write instead."""
+    """An invalid request: as it was written, and what to write instead."""
     containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
     limits = [container.resources.limits or {} for container in containers if container.resources]
     written = [limit[name] for limit in limits for name in (names.GPU_MEM, names.GPU_COUNT) if name in limit]

@@ -1,7 +1,7 @@
-"""`-w`: the same picture again and again, in place.
+"""`-w`: the table is drawn again in place whenever something changes.
 
-The cluster is asked at most twice a second and never for more than a tenth of the time; something is drawn only when it
-changed. Not the alternate screen: what was seen last stays when somebody presses Ctrl-C.
+The cluster is asked at most twice a second, and for at most a tenth of the time. The alternate screen is not used: the
+last table stays after Ctrl-C.
 """
 
 import re
@@ -16,8 +16,8 @@ from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from gpushare.view.snapshot import Snapshot
 
-SHORTEST = 0.5  # seconds between two looks
-PAUSE = 10  # times what a look costs is left until the next one
+SHORTEST = 0.5  # seconds between two reads
+PAUSE = 10  # times the duration of a read, until the next one
 INTERRUPTED = 130
 NO_ANSWER = "no answer since {time}, trying again"
 
@@ -27,7 +27,7 @@ _CLEAR_LINE, _CLEAR_BELOW, _CLEAR_ALL = "\x1b[2K", "\x1b[J", "\x1b[H\x1b[2J"
 
 
 class Clock:
-    """The time of day, a clock that never jumps, and patience: what tests replace."""
+    """The time of day, a clock that never jumps, and sleep. Tests replace it."""
 
     def now(self) -> float:
         return time.time()
@@ -39,12 +39,12 @@ class Clock:
         time.sleep(seconds)
 
     def written(self, moment: float) -> str:
-        """As the user's clock on the wall shows it."""
+        """In the time zone of the user."""
         return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 class Page(msgspec.Struct):
-    """A table, what is said below it, what goes to stderr, and all of it in a few words."""
+    """A table, the lines below it, the notes for stderr, and the numbers for the line above it."""
 
     table: Drawn
     below: list[str]
@@ -53,9 +53,9 @@ class Page(msgspec.Struct):
 
 
 def run(read: Callable[[float], Snapshot], draw: Callable[[Snapshot], Page], screen: Screen, clock: Clock) -> int:
-    """Draws until Ctrl-C. What is wrong before the first picture is raised; later the last one stays, dim."""
+    """Draws until Ctrl-C. An error before the first table is raised; later the last table stays, dim."""
     if not screen.moves:
-        why = "it redraws in place, and stdout is not a terminal that can"
+        why = "it redraws in place, and stdout is not a terminal that can do that"
         raise UserError("-w needs a terminal", why, "leave out -w, or -o json for programs")
     try:
         return _watch(read, draw, screen, clock)
@@ -79,15 +79,15 @@ def _watch(read: Callable[[float], Snapshot], draw: Callable[[Snapshot], Page], 
                 raise
             page, gone = shown, True
         screen.quiet = True
-        if picture.moved() or page != shown or gone != lost:
-            said = NO_ANSWER.format(time=clock.written(since)) if gone else f"{clock.written(since)}  {page.counts}"
-            picture.show(said, frame(page, screen.height or 0), dim=gone)
+        if picture.resized() or page != shown or gone != lost:
+            title = NO_ANSWER.format(time=clock.written(since)) if gone else f"{clock.written(since)}  {page.counts}"
+            picture.show(title, frame(page, screen.height or 0), dim=gone)
         shown, lost = page, gone
         clock.sleep(max(SHORTEST, PAUSE * cost))
 
 
 def frame(page: Page, height: int) -> list[str]:
-    """What fits on a screen that has one line above it and the cursor's below."""
+    """The lines that fit on the screen: one line is above them, and the cursor's line below."""
     table, below = page.table, [*page.below, *(f"note: {note}" for note in page.notes)]
     room = max(height - 2 - len(table.head) - len(table.foot), 0)
     needed = sum(map(len, table.blocks))
@@ -102,7 +102,7 @@ def _first(lines: list[str], most: int) -> list[str]:
 
 
 def _first_blocks(blocks: list[list[str]], most: int) -> list[list[str]]:
-    """As many nodes as fit and how many do not; of the first one at least a part."""
+    """As many nodes as fit, and how many do not; at least a part of the first one."""
     if sum(map(len, blocks)) <= most:
         return blocks
     kept: list[list[str]] = []
@@ -137,13 +137,13 @@ def cut(line: str, width: int) -> str:
 
 
 class _Picture:
-    """What stands on the screen, and how to replace it."""
+    """The lines on the screen, and how to replace them."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen, self._lines, self._begin = screen, 0, ""
 
-    def moved(self) -> bool:
-        """Whether the terminal changed its size: what stands there may be wrapped anyhow, so all of it must go."""
+    def resized(self) -> bool:
+        """Whether the terminal changed its size. Old lines may then be wrapped anyhow: all of them are cleared."""
         if not self._screen.resized():
             return False
         self._begin, self._lines = _CLEAR_ALL, 0

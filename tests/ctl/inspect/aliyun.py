@@ -1,4 +1,4 @@
-"""The tables of the original `kubectl inspect gpushare`, made the way it makes them: a text with tabs, and Go's
+"""The tables of Aliyun's plugin `kubectl inspect gpushare`, made the way it makes them: a text with tabs, and Go's
 tabwriter over it. Slow and plain; only there to be compared with.
 """
 
