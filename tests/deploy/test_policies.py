@@ -9,7 +9,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.kinds import admission
-from gpushare.node.audit import findings
+from gpushare.node.audit import visible_gpus
 from tests.support import manifests
 
 KEYS = {
@@ -126,7 +126,7 @@ def test_every_pod_of_ours_that_sees_all_gpus_is_where_gpu_tools_run() -> None:
 
 
 def test_the_policy_and_the_audit_exempt_the_same_namespaces() -> None:
-    assert set(findings.TOOLING) == set(admission.LEFT)
+    assert set(visible_gpus.TOOLING) == set(admission.LEFT)
 
 
 def test_whatever_is_not_looked_at_because_of_its_size_is_refused() -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.node.audit.findings import UNASKED_GPU
+from gpushare.node.audit.finding import UNASKED_GPU
 from tests.e2e.harness import events, kubelet_stage
 from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.containers_images import EXAMPLES, SMALL

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 
 from gpushare.core.facts import names
-from gpushare.node.audit import findings
+from gpushare.node.audit import finding
 from tests.e2e.harness import objects, shipped, sight
 from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.containers_images import SMALL
@@ -156,7 +156,7 @@ class Tenants(World):
 
     async def _counted_on_node(self) -> list[str]:
         shown, unit = await self.metrics(shipped.NODE_PORT), self.stage.unit
-        found = {code: shown("gpushare_node_audit", found=code) for code in findings.CODES}
+        found = {code: shown("gpushare_node_audit", found=code) for code in finding.CODES}
         held = {
             f"GPU {i}": shown("gpushare_gpu_memory_held", gpu=str(i), uuid=uuid, unit=unit)
             for i, uuid in enumerate(await self.stage.uuids())

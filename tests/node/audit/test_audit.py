@@ -9,13 +9,16 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Request, Unit
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
+from gpushare.kube import events
 from gpushare.node import pods
-from gpushare.node.audit import findings
-from gpushare.node.audit.findings import (
+from gpushare.node.audit import findings, visible_gpus
+from gpushare.node.audit.finding import (
     BOUND_BY_HAND,
+    CODES,
     NVIDIA_TOO,
     OTHER_UNIT,
     OVERCOMMITTED,
+    TOO_SMALL,
     UNASKED_GPU,
     UNIT_KEPT,
     WRONG_GPU,
@@ -94,7 +97,7 @@ def test_a_pod_given_memory_in_another_unit_is_found_with_what_it_is_charged() -
     assert code == OTHER_UNIT
     assert message == (
         "It was given GPU memory in GiB on a node that now counts MiB: 8 GiB are charged as 8192 MiB. "
-        "Make it anew with an amount in MiB."
+        "Create it again with an amount in MiB."
     )
     more = [pod(f"p{i}", 5000, 0, direct=False) for i in range(2)]
     codes = [code for code, _ in found(pod("old", 8, 0, direct=False, annotations=noted), *more, facts=PLUGIN)]
@@ -188,17 +191,17 @@ def test_long_values_and_many_gpus_leave_room_for_the_way_out() -> None:
 
 
 def moved(seen: NodePod, *history: NodePod) -> list[str]:
-    known: findings.Starts = {}
+    known: visible_gpus.Starts = {}
     for former in (*history, seen):
-        known = findings.starts(former, known)
+        known = visible_gpus.starts(former, known)
     return [finding.message for finding in findings.findings(DIRECT, [seen], PLAIN, {seen.facts.uid: known}, "MiB")]
 
 
 def test_an_annotation_changed_after_the_start_is_found() -> None:
     before, after = (pod("p", 3000, gpu, started=FIRST) for gpu in (0, 1))
     assert moved(before) == []
-    says = "Container c0 uses GPU 0, its annotation gpushare.io/visible-0 now says GPU 1: what it uses is given to "
-    assert moved(after, before) == [says + "others. Restart the pod; who wrote that?"]
+    says = "Container c0 uses GPU 0, but annotation gpushare.io/visible-0 now says GPU 1: what it uses is given to "
+    assert moved(after, before) == [says + "others. Restart the pod, and find out who wrote that."]
     gone = pod("p", 3000, 0, started=FIRST, annotations={"x": "y"})
     assert "now says no GPU" in moved(gone, before)[0]
 
@@ -242,7 +245,7 @@ def taken_from(reference: world.Object) -> list[world.Object]:
 
 
 def unasked(seen: NodePod, node: objects.Node = PLAIN) -> list[str]:
-    found = findings.unasked(node, [seen])
+    found = visible_gpus.unasked(node, [seen])
     assert all(finding.code == UNASKED_GPU and finding.pod == seen.facts for finding in found)
     return [finding.message for finding in found]
 
@@ -342,7 +345,7 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await until(server, lambda: (WRONG_GPU, "moves") in [found[:2] for found in warnings(server)])
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
         await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
-        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in findings.CODES}
+        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in CODES}
         assert await eventually(lambda: node.sight.found() == three)
         free = {"containers": [container("main", own("all")) | {"image": "x"}], "nodeName": world.NAME}
         processes.create(server, {"metadata": {"name": "free", "namespace": "default"}, "spec": free})
@@ -354,3 +357,28 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await eventually(lambda: not any(node.sight.found().values()))
         said = warnings(server)
         assert len(set(said)) == len(said)  # again and again it would fill the event list
+
+
+@pytest.mark.parametrize(
+    ("unit", "way"), [("GiB", "Count in MiB: --memory-unit=MiB"), ("MiB", "Reserve less: --reserve")]
+)
+def test_a_gpu_smaller_than_one_unit_is_named_with_a_way_out(unit: Unit, way: str) -> None:
+    facts = msgspec.structs.replace(builders.facts(15, 0), unit=unit)
+    text = f"GPU 1 (T4) has less than 1 {unit} to give out, so no pod can use it. {way} (docs/nodes.md)."
+    assert found(facts=facts, unit=unit) == [(TOO_SMALL, text)]
+
+
+async def test_a_gpu_smaller_than_one_unit_is_reported_once(
+    server: ApiServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "AGAIN", 0.0)  # the recorder leaves out nothing
+    async with running(server.url, Simulated(world.devices(16276, 512)), world.CONFIG._replace(unit="GiB")) as node:
+        await until(server, lambda: [w[:2] for w in warnings(server)] == [(TOO_SMALL, world.NAME)])
+        assert [gpu["total"] for gpu in (world.said(server) or {})["gpus"]] == [15, 0]
+        assert capacity(server) == ("15", "1")
+        bound(server, "large", 15, on="GPU-0")
+        bound(server, "larger", 15, on="GPU-0")  # makes it audit again
+        await until(server, lambda: OVERCOMMITTED in [reason for reason, *_ in warnings(server)])
+        assert node.sight.found()[TOO_SMALL] == 1
+    assert [reason for reason, *_ in warnings(server)].count(TOO_SMALL) == 1
+    assert len([r for r in caplog.records if r.message == "audit" and TOO_SMALL in str(r.__dict__)]) == 1

@@ -1,4 +1,4 @@
-"""Problems that would otherwise go unnoticed: pods that hold, see or say something else than they were given.
+"""The audit: finds problems on this node that nothing else would report, such as a pod that sees a GPU it did not get.
 
-`findings` compares and is pure; `auditor` runs it when something changed and reports.
+`findings` and `visible_gpus` compare and are pure; `auditor` runs them when something changed and reports.
 """

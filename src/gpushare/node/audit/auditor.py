@@ -1,7 +1,7 @@
-"""Audits the node whenever something changed, and says what it found: a Warning event, and a number among the metrics.
+"""Audits the node whenever something changed, and reports each problem: a log line, a Warning event and a metric.
 
-What to look for is in `audit`. Events of one sentence are at least five minutes apart (`kube.events`), so what stays
-wrong is said again and again, but not often.
+What is a problem is decided in `findings` and `visible_gpus`. Events with the same text are at least five minutes apart
+(`kube.events`), so a problem that stays is reported again, but not often.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ from collections.abc import Awaitable, Callable
 
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
-from gpushare.node.audit import findings
-from gpushare.node.audit.findings import Finding
+from gpushare.node.audit import findings, visible_gpus
+from gpushare.node.audit.finding import CODES, ONCE, Finding
 from gpushare.node.pods import NodePods
 from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
-SETTLE_SECONDS = 2.0  # two patches of a swap do not arrive together, and neither do bursts of pods
+SETTLE_SECONDS = 2.0  # for changes that belong together, such as the two patches of a swap
 AGAIN_SECONDS = 60.0
 
 logger = log.get(__name__)
 
 
 class Auditor:
-    """`unit`: what the node was asked to count in. `found` is what is wrong now."""
+    """`unit`: what the node is configured to count in. `findings` are the problems there are now."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class Auditor:
         unit: Unit,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         self._recorder, self._pods, self._own, self._unit, self._sleep = recorder, pods, own, unit, sleep
         self._facts: NodeFacts | None = None
-        self._starts: dict[str, findings.Starts] = {}  # by uid
+        self._starts: dict[str, visible_gpus.Starts] = {}  # by uid
         self._wake = asyncio.Event()
         for uid in pods.pods:
             self._pod_changed(uid)
@@ -62,31 +62,32 @@ class Auditor:
             self._audit()
 
     def counts(self) -> dict[str, int]:
-        """How much of each kind is wrong."""
-        codes = [finding.code for finding in self.found]
-        return {code: codes.count(code) for code in findings.CODES}
+        """How many problems of each kind."""
+        codes = [finding.code for finding in self.findings]
+        return {code: codes.count(code) for code in CODES}
 
     def _pod_changed(self, uid: str) -> None:
-        # At once: whether an annotation changed before or after a start is seen only by looking each time.
-        before, seen = self._starts.pop(uid, {}), self._pods.pods.get(uid)
-        if seen is not None:
-            self._starts[uid] = findings.starts(seen, before)
+        # At once, not at the next audit: only so is it known whether an annotation changed before or after a start.
+        before, node_pod = self._starts.pop(uid, {}), self._pods.pods.get(uid)
+        if node_pod is not None:
+            self._starts[uid] = visible_gpus.starts(node_pod, before)
         self._wake.set()
 
     def _audit(self) -> None:
         if self._facts is None or self._own.node is None:
             return
         pods, uncounted = self._pods.pods.values(), self._pods.uncounted.values()
-        found = findings.findings(self._facts, pods, self._own.node, self._starts, self._unit)
-        found += findings.unasked(self._own.node, [*pods, *uncounted])
-        known = {finding.message for finding in self.found}
-        for finding in found:
+        now = findings.findings(self._facts, pods, self._own.node, self._starts, self._unit)
+        now += visible_gpus.unasked(self._own.node, [*pods, *uncounted])
+        known = {finding.message for finding in self.findings}
+        for finding in now:
             if finding.message not in known:
                 logger.warn("audit", found=finding.code, what=finding.message)
-            self._say(finding)
-        self.found = found
+            if finding.message not in known or finding.code not in ONCE:
+                self._record(finding)
+        self.findings = now
 
-    def _say(self, finding: Finding) -> None:
+    def _record(self, finding: Finding) -> None:
         kind, namespace, name, uid = "Node", "", self._own.name, self._own.name
         if finding.pod is not None:
             kind, namespace, name, uid = "Pod", finding.pod.namespace, finding.pod.name, finding.pod.uid
