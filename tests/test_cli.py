@@ -54,7 +54,7 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
         ["--help"],
         ["-h"],
         ["--help", "extender"],
-        *([name, "--help"] for name in ("inspect", "why", "demo", "extender")),
+        *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin")),
     ],
 )
 def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
@@ -357,8 +357,8 @@ def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys
     assert cli.main(["device-plugin", "--node-name", "gpu-a", *words]) == 2
     note, *told = capsys.readouterr().err.splitlines()
     assert note == (
-        "note: --logtostderr, --v, --v, --health-check, --timeout, --mps: taken for the sake of Aliyun's manifests, "
-        "without effect here"
+        "note: these flags of Aliyun's plugin have no effect here: "
+        "--logtostderr, --v, --v, --health-check, --timeout, --mps"
     )
     assert told[0] == 'error: unknown memory unit "TiB"'
 

@@ -1,6 +1,6 @@
-"""The `gpushare` command and its names as kubectl plugins: what there is, and the one command that was asked for.
+"""The `gpushare` command, also under its names as kubectl plugins: it finds the command on the line and runs it.
 
-Imports only the chosen component, so that each starts fast. Nobody sees a stack trace unless they ask for it.
+Only the chosen component is imported, so that each starts fast. Errors are three lines; `--debug` adds a stack trace.
 """
 
 import sys
@@ -12,7 +12,6 @@ from gpushare.cli import commands, components, help, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
-INTERRUPTED = 130
 # What a shell reports for kubectl and coreutils in `... | head -1`: SIGPIPE (13) ended them, without a word. We keep
 # ignoring that signal, as Python does, because it would also end us when a connection to the cluster breaks.
 READER_GONE = 128 + 13
@@ -29,64 +28,64 @@ OF_PLUGIN = ("inspect", "why")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """`gpushare COMMAND`. Returns the exit code."""
-    return _guarded(argv, lambda given: _run(given, "gpushare", tuple(COMMANDS), help.ALL, plugin=False))
+    return _guarded(argv, lambda args: _run(args, "gpushare", tuple(COMMANDS), help.ALL, plugin=False))
 
 
 def gpushare_plugin(argv: Sequence[str] | None = None) -> int:
     """`kubectl gpushare COMMAND`."""
-    return _guarded(argv, lambda given: _run(given, "kubectl gpushare", OF_PLUGIN, help.PLUGIN, plugin=True))
+    return _guarded(argv, lambda args: _run(args, "kubectl gpushare", OF_PLUGIN, help.PLUGIN, plugin=True))
 
 
 def inspect_plugin(argv: Sequence[str] | None = None) -> int:
     """`kubectl inspect gpushare`."""
-    return _guarded(argv, lambda given: _command(given, "inspect", "kubectl inspect gpushare", plugin=True))
+    return _guarded(argv, lambda args: _command(args, "inspect", "kubectl inspect gpushare", plugin=True))
 
 
 def _guarded(argv: Sequence[str] | None, run: Callable[[list[str]], int]) -> int:
-    given = list(sys.argv[1:] if argv is None else argv)
+    args = list(sys.argv[1:] if argv is None else argv)
     streams.reopen()
     try:
-        return run(given)
+        return run(args)
     except errors.UserError as error:
-        trace = traceback.format_exc() if "--debug" in given else ""
+        trace = traceback.format_exc() if "--debug" in args else ""
         streams.remark(sys.stderr, f"{trace}{error.render()}\n")
         return error.code
     except streams.ReaderGone:
         return READER_GONE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return errors.INTERRUPTED
     finally:
         streams.finish()
 
 
-def _run(given: list[str], program: str, known: Sequence[str], page: str, *, plugin: bool) -> int:
-    at = words.command_at(given)
+def _run(args: list[str], program: str, known: Sequence[str], page: str, *, plugin: bool) -> int:
+    at = words.command_at(args)
     if at is None:
-        return _no_command(given, program, page)
-    name = given[at]
+        return _no_command(args, program, page)
+    name = args[at]
     if name not in known:
         raise words.unknown("command", name, known, program + " {}", otherwise=f"{program} --help")
-    return _command(given[:at] + given[at + 1 :], name, f"{program} {name}", plugin=plugin)
+    return _command(args[:at] + args[at + 1 :], name, f"{program} {name}", plugin=plugin)
 
 
-def _command(given: list[str], name: str, program: str, *, plugin: bool) -> int:
+def _command(args: list[str], name: str, program: str, *, plugin: bool) -> int:
     page, run = COMMANDS[name]
-    if "--version" in given:
+    if "--version" in args:
         streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0
-    if "-h" in given or "--help" in given:
+    if "-h" in args or "--help" in args:
         streams.write(sys.stdout, page.format(program=program) + "\n")
         return 0
-    return run(given, program, plugin)
+    return run(args, program, plugin)
 
 
-def _no_command(given: Sequence[str], program: str, page: str) -> int:
-    if "--version" in given:
+def _no_command(args: Sequence[str], program: str, page: str) -> int:
+    if "--version" in args:
         streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0
     known = (*words.OF_EVERY_COMMAND, *words.SWITCHES)
-    for word in given:
+    for word in args:
         if word.startswith("-") and words.name(word) not in known:
             raise words.unknown_option(word, program, [[name] for name in known])
     streams.write(sys.stdout, f"{page}\n")
-    return 0 if "-h" in given or "--help" in given else errors.BAD_INPUT
+    return 0 if "-h" in args or "--help" in args else errors.BAD_INPUT

@@ -1,6 +1,6 @@
-"""What people type: words become options, and `ctl` or `demo` does the rest.
+"""The commands for people: words become options, and `ctl` or `demo` does the rest.
 
-Each function imports what it needs when it is asked: `kubectl inspect gpushare` must not wait for an HTTP client it
+Each function imports what it needs when it runs: `kubectl inspect gpushare` must not wait for an HTTP client that it
 never uses.
 """
 
@@ -23,41 +23,41 @@ OUTPUTS = ("wide", "json", "yaml")
 
 
 def inspect(words: list[str], program: str, plugin: bool) -> int:
-    parser = _viewing(program, "names of nodes")
+    parser = _parser(program, "names of nodes")
     parser.add_argument("nodes", nargs="*")
     parser.add_argument("-d", "--details", action="store_true")
     parser.add_argument("-w", "--watch", action="store_true")
-    given = parser.parse(words)
+    args = parser.parse(words)
 
     from gpushare.ctl.inspect import command
 
-    source, screen = _looking(given, plugin)
-    return command.run(command.Options(tuple(given.nodes), given.details, given.output, given.watch), source, screen)
+    source, screen = _connected(args, plugin)
+    return command.run(command.Options(tuple(args.nodes), args.details, args.output, args.watch), source, screen)
 
 
 def why(words: list[str], program: str, plugin: bool) -> int:
-    parser = _viewing(program, "one pod")
+    parser = _parser(program, "one pod")
     parser.add_argument("pod", nargs="?", default="")
     parser.add_argument("-n", "--namespace", default="")
     parser.add_argument("-f", "--filename", default="")
     parser.add_argument("--extender", default="")
-    given = parser.parse(words)
-    if bool(given.pod) == bool(given.filename):
-        what = "a pod or a file, not both" if given.pod else "no pod is named"
+    args = parser.parse(words)
+    if bool(args.pod) == bool(args.filename):
+        what = "a pod or a file, not both" if args.pod else "no pod is named"
         raise errors.UserError(what, f"{program} explains one pod, or those in a file", f"{program} POD, or -f FILE")
 
     import time
 
     from gpushare.ctl.why import command
 
-    source, screen = _looking(given, plugin)
+    source, screen = _connected(args, plugin)
     options = command.Options(
-        pod=given.pod,
-        namespace=given.namespace,
-        default_namespace="" if given.namespace else source.namespace(),
-        filename=given.filename,
-        output=given.output,
-        extender=given.extender,
+        pod=args.pod,
+        namespace=args.namespace,
+        default_namespace="" if args.namespace else source.namespace(),
+        filename=args.filename,
+        output=args.output,
+        extender=args.extender,
         program=program.removesuffix(" why"),
     )
     return command.run(options, source, screen, now=time.time(), stdin=sys.stdin)
@@ -66,29 +66,29 @@ def why(words: list[str], program: str, plugin: bool) -> int:
 def demo(words: list[str], program: str, plugin: bool) -> int:
     parser = Parser(program)
     parser.add_argument("--once", action="store_true")
-    given = parser.parse(words)
+    args = parser.parse(words)
 
     from gpushare.demo import app
 
-    return app.run(_screen(given.color), once=given.once)
+    return app.run(_screen(args.color), once=args.once)
 
 
-def _viewing(program: str, takes: str) -> Parser:
+def _parser(program: str, takes: str) -> Parser:
     parser = Parser(program, f"options and {takes}")
     parser.add_argument("-o", "--output", default="")
     return parser
 
 
-def _looking(given: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
-    """Where the cluster is read from, and where the answer goes. As kubectl's plugin we ask through kubectl."""
+def _connected(args: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
+    """Where the cluster is read from, and where the answer goes. A kubectl plugin asks through kubectl."""
     from gpushare.view.direct import Direct
     from gpushare.view.kubectl import Kubectl
 
-    if given.output not in ("", *OUTPUTS):
-        raise unknown("output format", given.output, OUTPUTS, "-o {}")
-    screen = _screen(given.color)
+    if args.output not in ("", *OUTPUTS):
+        raise unknown("output format", args.output, OUTPUTS, "-o {}")
+    screen = _screen(args.color)
     kind = Kubectl if plugin else Direct
-    return kind(given.kubeconfig, given.context, screen.waiting), screen
+    return kind(args.kubeconfig, args.context, screen.waiting), screen
 
 
 def _screen(color: str) -> "Screen":

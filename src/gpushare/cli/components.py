@@ -1,6 +1,6 @@
 """What runs in a cluster: the extender, and the node part under its two names.
 
-As in `commands`, a component is imported when it is asked for.
+As in `commands`, a component is imported when it runs.
 """
 
 import argparse
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from gpushare.node.deviceplugin.environment import Visible
     from gpushare.node.pinning import Asked
 
-INTERRUPTED = 130
 UNITS = ("MiB", "GiB")
 PINS = ("auto", "direct", "plugin")
 VISIBLE = ("uuid", "index")
 SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
 MOST_RESERVED = 1 << 20  # MiB
-# Of the original plugin: what it queried kubelet with, and how its log was written. With a value, and without.
-OF_ORIGINAL = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "mps-pipe", "v",
+# Flags of Aliyun's plugin: for its queries to kubelet, and for its log. With a value, and without.
+ALIYUN_FLAGS = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "mps-pipe", "v",
                "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")  # fmt: skip
-SWITCHES_OF_ORIGINAL = ("health-check", "mps", "query-kubelet", "logtostderr", "alsologtostderr")
-IGNORED = "note: {flags}: taken for the sake of Aliyun's manifests, without effect here"
+ALIYUN_SWITCHES = ("health-check", "mps", "query-kubelet", "logtostderr", "alsologtostderr")
+IGNORED = "note: these flags of Aliyun's plugin have no effect here: {flags}"
 
 
 def extender(words: list[str], program: str, plugin: bool) -> int:
@@ -44,7 +43,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--tls-key")
     parser.add_argument("--client-ca")
     parser.add_argument("--log-level", default="info")
-    given = parser.parse(words)
+    args = parser.parse(words)
 
     import asyncio
 
@@ -52,46 +51,46 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     from gpushare.kube.auth import login
     from gpushare.obs import log
 
-    log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
-    if given.policy not in policies.POLICIES:
-        raise unknown("policy", given.policy, tuple(policies.POLICIES), "--policy {}")
-    if given.memory_unit not in (None, *UNITS):
-        raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
-    patience = _seconds(given.patience)
-    tls = listen.certificates(given.tls_cert, given.tls_key, given.client_ca)
-    config = app.Config(_address(given.listen), _ports(given.port), given.policy, given.memory_unit, tls, patience)
-    access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
+    log.setup((os.environ.get("LOG_LEVEL") or args.log_level).lower())
+    if args.policy not in policies.POLICIES:
+        raise unknown("policy", args.policy, tuple(policies.POLICIES), "--policy {}")
+    if args.memory_unit not in (None, *UNITS):
+        raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
+    patience = _seconds(args.patience)
+    tls = listen.certificates(args.tls_cert, args.tls_key, args.client_ca)
+    config = app.Config(_address(args.listen), _ports(args.port), args.policy, args.memory_unit, tls, patience)
+    access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access))
-    return INTERRUPTED if ended is signal.SIGINT else 0
+    return errors.INTERRUPTED if ended is signal.SIGINT else 0
 
 
 def node(words: list[str], program: str, plugin: bool) -> int:
-    parser = _on_a_node(program)
+    parser = _node_parser(program)
     parser.add_argument("--pin", default="auto")
-    given = parser.parse(words)
-    if given.pin not in PINS:
-        raise unknown("pin", given.pin, PINS, "--pin {}")
-    return _run_node(given, given.pin)
+    args = parser.parse(words)
+    if args.pin not in PINS:
+        raise unknown("pin", args.pin, PINS, "--pin {}")
+    return _run_node(args, args.pin)
 
 
 def device_plugin(words: list[str], program: str, plugin: bool) -> int:
-    parser = _on_a_node(program)
+    parser = _node_parser(program)
     parser.add_argument("--visible-devices", default="uuid")
     parser.add_argument("--unhealthy-configmap", action="store_true")
-    for name in OF_ORIGINAL:
+    for name in ALIYUN_FLAGS:
         parser.add_argument(f"--{name}", dest="ignored", action="append")
-    for name in SWITCHES_OF_ORIGINAL:
+    for name in ALIYUN_SWITCHES:
         parser.add_argument(f"--{name}", dest="ignored", action="append", nargs="?")
-    original = (*OF_ORIGINAL, *SWITCHES_OF_ORIGINAL)
-    # Go's programs take their flags with one dash or with two.
-    doubled = [f"-{word}" if _flag(word) in (*original, "memory-unit") and word[1] != "-" else word for word in words]
-    given = parser.parse(doubled)
-    if given.ignored:
-        flags = ", ".join(f"--{_flag(word)}" for word in doubled if _flag(word) in original)
+    aliyun = (*ALIYUN_FLAGS, *ALIYUN_SWITCHES)
+    # Programs written in Go take their flags with one dash or with two.
+    doubled = [f"-{word}" if _flag(word) in (*aliyun, "memory-unit") and word[1] != "-" else word for word in words]
+    args = parser.parse(doubled)
+    if args.ignored:
+        flags = ", ".join(f"--{_flag(word)}" for word in doubled if _flag(word) in aliyun)
         streams.remark(sys.stderr, IGNORED.format(flags=flags) + "\n")
-    if given.visible_devices not in VISIBLE:
-        raise unknown("GPU notation", given.visible_devices, VISIBLE, "--visible-devices {}")
-    return _run_node(given, "plugin", given.visible_devices, given.unhealthy_configmap)
+    if args.visible_devices not in VISIBLE:
+        raise unknown("GPU notation", args.visible_devices, VISIBLE, "--visible-devices {}")
+    return _run_node(args, "plugin", args.visible_devices, args.unhealthy_configmap)
 
 
 def _flag(word: str) -> str:
@@ -99,7 +98,7 @@ def _flag(word: str) -> str:
     return word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
 
 
-def _on_a_node(program: str) -> Parser:
+def _node_parser(program: str) -> Parser:
     parser = Parser(program)
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""))
     parser.add_argument("--memory-unit", default="GiB")
@@ -111,7 +110,7 @@ def _on_a_node(program: str) -> Parser:
 
 
 def _run_node(
-    given: argparse.Namespace, pin: "Asked", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
+    args: argparse.Namespace, pin: "Asked", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
 ) -> int:
     import asyncio
 
@@ -120,49 +119,49 @@ def _run_node(
     from gpushare.node import app
     from gpushare.obs import log
 
-    log.setup((os.environ.get("LOG_LEVEL") or given.log_level).lower())
-    if not given.node_name:
+    log.setup((os.environ.get("LOG_LEVEL") or args.log_level).lower())
+    if not args.node_name:
         why = "neither --node-name nor NODE_NAME is given"
         raise errors.UserError(
             "which node is this?", why, "--node-name NAME, or NODE_NAME from the pod's spec.nodeName"
         )
-    if given.memory_unit not in UNITS:
-        raise unknown("memory unit", given.memory_unit, UNITS, "--memory-unit {}")
-    reserve = given.reserve
+    if args.memory_unit not in UNITS:
+        raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
+    reserve = args.reserve
     digits = reserve.isascii() and reserve.isdecimal() and len(reserve) <= len(str(MOST_RESERVED))
     if not (digits and int(reserve) <= MOST_RESERVED):
         raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
-    (port,) = _port_numbers([given.port], "--port 12346")
+    (port,) = _port_numbers([args.port], "--port 12346")
     config = app.Config(
-        given.node_name, given.memory_unit, pin, int(reserve), _address(given.listen), port, visible,
+        args.node_name, args.memory_unit, pin, int(reserve), _address(args.listen), port, visible,
         unhealthy_configmap,
     )  # fmt: skip
-    access = login.load(given.kubeconfig, given.context, os.environ, Path.home())
+    access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access, Nvml()))
-    return INTERRUPTED if ended is signal.SIGINT else 0
+    return errors.INTERRUPTED if ended is signal.SIGINT else 0
 
 
-def _address(given: str) -> str:
-    if not given:
-        why = "left empty, it would be every address of this machine"
+def _address(address: str) -> str:
+    if not address:
+        why = "an empty one would mean every address of this machine"
         raise errors.UserError('"" is not an address', why, "--listen 127.0.0.1, or 0.0.0.0 for every one")
-    return given
+    return address
 
 
-def _seconds(given: str) -> float:
+def _seconds(text: str) -> float:
     """`600`, `600s`, `10m` or `2h`."""
-    number, unit = (given[:-1], given[-1]) if given[-1:] in SECONDS_IN else (given, "s")
+    number, unit = (text[:-1], text[-1]) if text[-1:] in SECONDS_IN else (text, "s")
     if not (number.isascii() and number.isdecimal() and len(number) <= 6):
         why = "it is a number of seconds, or one with s, m or h"
-        raise errors.UserError(f'"{given:.20}" is not a time to wait', why, "--patience 10m, or 0 for never")
+        raise errors.UserError(f'"{text:.20}" is not a time to wait', why, "--patience 10m, or 0 for never")
     return float(int(number) * SECONDS_IN[unit])
 
 
-def _ports(given: Sequence[str]) -> list[int]:
+def _ports(words: Sequence[str]) -> list[int]:
     from_environment = os.environ.get("PORT")
     if from_environment:
         return _port_numbers([from_environment], "PORT=12345")
-    return _port_numbers(given, "--port 12345")
+    return _port_numbers(words, "--port 12345")
 
 
 def _port_numbers(words: Sequence[str], way: str) -> list[int]:

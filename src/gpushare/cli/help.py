@@ -1,4 +1,4 @@
-"""What `--help` says: one page each, 80 columns, grouped by what people want.
+"""What `--help` says: one page each, which fits a terminal of 80 columns and 24 lines.
 
 `{program}` is the name it was called by: gpushare, or kubectl with a plugin's name.
 """
@@ -13,10 +13,10 @@ Look and try
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs  (kubectl gpushare why)
   demo                all of it on this machine, without a cluster, in a minute
-Run (one each per cluster component; the manifests in deploy/ do this for you)
+Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
   node                publishes a node's GPUs, and pins containers to them
-  device-plugin       the same in place of Aliyun's plugin, with its flags
+  device-plugin       the same, as a replacement for Aliyun's device plugin
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version
@@ -33,12 +33,12 @@ Exit codes: 0 done or fits, 1 no, 2 bad input, 3 the cluster could not be asked"
 
 INSPECT: Final = """\
 usage: {program} [NODE...] [-d] [-o wide|json|yaml] [-w]
-Shows how much memory of each GPU is given out, and on a terminal who waits.
+Shows how much memory of each GPU is given out and, on a terminal, who waits.
   NODE                only these nodes
   -d, --details       the pods on each node, too
   -o, --output FORMAT wide: more columns and the waiting pods; json, yaml: for
                       programs
-  -w, --watch         stay, and redraw when something changes
+  -w, --watch         keep running, and redraw when something changes
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
   {program}
@@ -62,11 +62,11 @@ Exit codes: 0 fits or runs, 1 does not fit, 2 bad input, 3 could not ask"""
 
 DEMO: Final = """\
 usage: gpushare demo [--once]
-Shows the whole thing at work on this machine: four simulated nodes with eight
-GPUs and a small stand-in for Kubernetes; extender, gpushare node and device
-plugin are the real ones. On a terminal it then stays up, to be played with,
-until Ctrl-C.
-  --once              end when the story ends, as it does without a terminal
+Runs gpushare on this machine, without a cluster. Four nodes, eight GPUs and
+Kubernetes itself are simulated; extender, gpushare node and device plugin are
+the real programs. On a terminal it keeps running after the last step, so that
+you can try it, until Ctrl-C.
+  --once              end after the last step, as it does without a terminal
   --color auto|always|never, --debug
 Examples
   gpushare demo
@@ -81,13 +81,13 @@ Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
 calls for pods that ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
   --port N [N ...]      where to listen (default 12345); PORT in the environment
                         wins
-  --listen ADDRESS      default 127.0.0.1; anything else should have TLS
+  --listen ADDRESS      default 127.0.0.1; with any other address use TLS
   --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
 {_POLICIES}
-  --memory-unit UNIT    MiB or GiB: what pods mean that do not say it
-                        (default: such pods may go to nodes of either)
-  --patience TIME       for a pod that waits longer, GPUs are kept (default 10m;
-                        600, 600s, 10m, 2h; 0: never)
+  --memory-unit UNIT    MiB or GiB: the unit of pods that do not name one
+                        (default: the unit of the node where they run)
+  --patience TIME       GPUs are kept for pods that wait longer (default 10m;
+                        for example 600, 90s, 2h; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE
                         HTTPS, only for clients with a certificate of that CA
   --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
@@ -99,13 +99,14 @@ Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
 
 NODE: Final = """\
 usage: gpushare node [options]
-Publishes this node's GPUs, keeps what it says true, and where containers are
-pinned by device plugin serves that plugin as well.
+Publishes the GPUs of this node and keeps that up to date. Where containers get
+their GPUs from a device plugin, it serves that plugin, too.
   --node-name NAME    the node it runs on; default NODE_NAME
-  --pin HOW           direct (Kubernetes 1.36 and later: the binding pins),
-                      plugin, or auto (default): direct where the admission
-                      policy of deploy/admission.yaml is there
-  --memory-unit UNIT  MiB or GiB (default): what amounts mean on this node
+  --pin HOW           how containers get their GPUs. direct: from the binding
+                      (Kubernetes 1.36 or later); plugin: from a device plugin;
+                      auto (default): direct if the admission policy of
+                      deploy/admission.yaml is installed
+  --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
@@ -117,25 +118,22 @@ Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 
 DEVICE_PLUGIN: Final = """\
 usage: gpushare device-plugin [options]
-The drop-in for Aliyun's device plugin: gives containers their GPUs on a node
-that pins by device plugin, as gpushare node --pin plugin does.
+Replaces Aliyun's device plugin: does what gpushare node --pin plugin does.
   --node-name NAME    the node it runs on; default NODE_NAME
   --memory-unit UNIT  GiB (default) or MiB
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --visible-devices HOW
-                      uuid (default) or index: NVIDIA_VISIBLE_DEVICES of the
-                      containers
+                      uuid (default) or index, in NVIDIA_VISIBLE_DEVICES
   --unhealthy-configmap
-                      write sick GPUs to kube-system/unhealthy-gpu-NODE as well,
-                      which Aliyun's extender reads
+                      also list unhealthy GPUs in the ConfigMap that Aliyun's
+                      extender reads: kube-system/unhealthy-gpu-NODE
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
-Flags of the original that have no meaning here are taken, and said to be:
+These flags of Aliyun's plugin are accepted and have no effect:
   --health-check, --mps, --query-kubelet, --kubelet-address, --kubelet-port,
-  --client-cert, --client-key, --token, --timeout, --mps-pipe, and those of
-  its log
+  --client-cert, --client-key, --token, --timeout, --mps-pipe, those of its log
 Examples
   gpushare device-plugin -logtostderr --v=5 --memory-unit=MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""

@@ -28,8 +28,9 @@ from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import bare_node
 from gpushare.devcluster.scheduler import Scheduler
 from gpushare.kube.auth import login
+from gpushare.obs.errors import INTERRUPTED
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 OPENING = (
     "gpushare demo: {nodes} simulated nodes, {gpus} simulated GPUs; the real extender, the real",
     "gpushare node on each, one with its device plugin. A small stand-in plays",

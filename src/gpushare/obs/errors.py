@@ -9,6 +9,7 @@ from typing import Final
 
 BAD_INPUT: Final = 2
 CLUSTER_NOT_ASKED: Final = 3  # nor the driver of this node
+INTERRUPTED: Final = 130  # by Ctrl-C, as a shell reports it
 
 
 class UserError(Exception):

@@ -13,12 +13,11 @@ import msgspec
 from gpushare.ctl import wording
 from gpushare.ctl.inspect.table import Drawn
 from gpushare.ctl.screen import Screen
-from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, INTERRUPTED, UserError
 from gpushare.view.snapshot import Snapshot
 
 SHORTEST = 0.5  # seconds between two reads
 PAUSE = 10  # times the duration of a read, until the next one
-INTERRUPTED = 130
 NO_ANSWER = "no answer since {time}, trying again"
 
 _PAINT = re.compile(r"(\x1b\[[0-9;]*m)")
