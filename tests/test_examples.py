@@ -9,7 +9,7 @@ import yaml
 
 from gpushare.ctl.screen import Screen
 from gpushare.demo import app
-from gpushare.demo.terminal import Stage
+from gpushare.demo.terminal import Terminal
 from gpushare.demo.world import PATHS, TooLong, World
 
 FILES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
@@ -30,8 +30,8 @@ async def test_the_example_runs_in_the_demos_cluster(path: Path, tmp_path: Path)
     (given,) = EXAMPLES[path]
     name, spec = given["metadata"]["name"], given["spec"]
     pods = spec.get("replicas") or spec.get("parallelism") or 1
-    stage = Stage(Screen(io.StringIO(), io.StringIO()), hurry=True)
-    async with app.prepared(tmp_path, stage) as (world, _), aiohttp.ClientSession() as session:
+    terminal = Terminal(Screen(io.StringIO(), io.StringIO()), hurry=True)
+    async with app.prepared(tmp_path, terminal, moment=0.05) as (world, _), aiohttp.ClientSession() as session:
         async with session.post(world.cluster.url + PATHS[given["kind"]], json=given) as response:
             assert response.status == 201, await response.text()
         if name in NEVER:

@@ -15,7 +15,7 @@ from pathlib import Path
 from gpushare.ctl.inspect import command
 from gpushare.ctl.screen import Screen
 from gpushare.demo import app
-from gpushare.demo.terminal import Stage
+from gpushare.demo.terminal import Terminal
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "inspect.svg"
 STEPS = 7  # after the seventh a pod waits
@@ -36,7 +36,7 @@ async def shown() -> list[str]:
     """The lines that `gpushare inspect` shows on a terminal while a pod waits."""
     screen = Screen(io.StringIO(), io.StringIO(), width=COLUMNS, height=40, color=True)
     with tempfile.TemporaryDirectory() as folder:
-        async with app.prepared(Path(folder), Stage(screen, hurry=True)) as (world, story):
+        async with app.prepared(Path(folder), Terminal(screen, hurry=True)) as (world, story):
             await story.tell(STEPS)
             page = command.page(world.look(), command.Options(), screen)
     return ["$ kubectl inspect gpushare", *page.table.lines(), *page.below]

@@ -30,9 +30,9 @@ def write(name: str, code: int = 201, verb: str = "create", agent: str = "gpusha
     return Audit(verb, f"/api/v1/namespaces/default/pods/{name}{what}", agent, code, 0.0)
 
 
-def lines(seen: Snapshot, audit: list[Audit], *, expected: int = 1, stay: tuple[str, ...] = ("x",)) -> list[str]:
-    worst = checks.fullest(seen, Fullest())
-    return [check.line() for check in checks.checks(seen, worst, audit, expected, stay)]
+def lines(snapshot: Snapshot, audit: list[Audit], *, expected: int = 1, stay: tuple[str, ...] = ("x",)) -> list[str]:
+    worst = checks.fullest(snapshot, Fullest())
+    return [check.line() for check in checks.checks(snapshot, worst, audit, expected, stay)]
 
 
 def test_all_is_well() -> None:
@@ -56,9 +56,9 @@ def test_all_is_well() -> None:
     ],
 )
 def test_what_was_written_is_counted(audit: list[Audit], failed: list[str]) -> None:
-    found = [line for line in lines(cluster(pod("x", 0, 6000)), audit) if not line.startswith("ok ")]
-    assert [line[6:36].strip() for line in found] == failed
-    assert all(line.startswith("FAIL  ") for line in found)
+    bad = [line for line in lines(cluster(pod("x", 0, 6000)), audit) if not line.startswith("ok ")]
+    assert [line[6:36].strip() for line in bad] == failed
+    assert all(line.startswith("FAIL  ") for line in bad)
 
 
 def test_a_pod_that_is_gone_is_lost() -> None:

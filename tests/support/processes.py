@@ -30,7 +30,7 @@ PODS = table.BY_RESOURCE["pods"]
 NODES = table.BY_RESOURCE["nodes"]
 MERGE = "application/merge-patch+json"
 
-_CHANGED = """
+_WITH_SETTINGS = """
 import importlib, json, sys
 for name, value in json.loads(sys.argv[1]).items():
     module, _, constant = name.rpartition(".")
@@ -38,6 +38,13 @@ for name, value in json.loads(sys.argv[1]).items():
 from gpushare import cli
 sys.exit(cli.main(sys.argv[2:]))
 """
+
+
+def command(settings: Mapping[str, object] | None = None) -> list[str]:
+    """The program `gpushare`. `settings`: constants to change in it first, by their full name."""
+    if settings:
+        return [sys.executable, "-c", _WITH_SETTINGS, json.dumps(settings)]
+    return [str(Path(sys.executable).with_name("gpushare"))]
 
 
 # Objects
@@ -244,10 +251,7 @@ class Extender(Client):
         given = ["extender", "--port", *map(str, (*ports, self.port)), *args]
         if kubeconfig is not None:
             given += ["--kubeconfig", str(kubeconfig)]
-        command = [str(Path(sys.executable).with_name("gpushare"))]
-        if settings:
-            command = [sys.executable, "-c", _CHANGED, json.dumps(settings)]
-        self._command = [*command, *given]
+        self._command = [*command(settings), *given]
         self._environ = {**os.environ, **(environ or {})}
         self._process: asyncio.subprocess.Process | None = None
 

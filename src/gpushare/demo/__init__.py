@@ -1,6 +1,6 @@
 """`gpushare demo`: the whole thing at work on one machine, without a cluster, in a minute.
 
-The machines, their GPUs, their kubelets and the control plane are stand-ins (`devcluster`, `gpu.simulated`) and say so.
-The extender is the real one, a process of its own, asked over HTTP; so is `gpushare node`, and on one node its device
-plugin, asked over kubelet's sockets. Put together here from the components, so this folder stands above them.
+Nodes, GPUs, kubelets and the control plane are stand-ins (`devcluster`, `gpu.simulated`), and the demo says so. The
+extender is the real one, a process that is asked over HTTP. `gpushare node` is the real one too, and on one node its
+device plugin, which is asked over kubelet's sockets.
 """

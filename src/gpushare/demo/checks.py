@@ -1,4 +1,4 @@
-"""What the demo claims, counted: pure functions over what the API server wrote down and the last look at the cluster.
+"""Checks of what the demo claims: pure functions over the API server's audit log and a snapshot of the cluster.
 
 Each check is one line, `ok` or `FAIL`.
 """
@@ -11,7 +11,7 @@ import msgspec
 from gpushare.devcluster.apiserver.server import Audit
 from gpushare.view.snapshot import Snapshot
 
-EXTENDER = "gpushare"  # as which it calls the API server
+EXTENDER = "gpushare"  # its user agent at the API server
 
 
 class Check(msgspec.Struct):
@@ -24,7 +24,7 @@ class Check(msgspec.Struct):
 
 
 class Fullest(msgspec.Struct):
-    """The fullest GPU at one look, and how many had given more than they have."""
+    """The fullest GPU of all snapshots, and the most GPUs that were over-committed in one of them."""
 
     used: int = 0
     total: int = 1
@@ -32,11 +32,11 @@ class Fullest(msgspec.Struct):
     over: int = 0
 
 
-def fullest(seen: Snapshot, before: Fullest) -> Fullest:
-    """The worst of this look and those before."""
+def fullest(snapshot: Snapshot, before: Fullest) -> Fullest:
+    """With this snapshot taken into account."""
     worst = before
     over = 0
-    for state in seen.ledger.nodes():
+    for state in snapshot.ledger.nodes():
         if state.facts is None:
             continue
         for used, gpu in zip(state.effective(), state.facts.gpus, strict=True):
@@ -46,16 +46,18 @@ def fullest(seen: Snapshot, before: Fullest) -> Fullest:
     return Fullest(worst.used, worst.total, worst.where, max(before.over, over))
 
 
-def checks(seen: Snapshot, worst: Fullest, audit: Iterable[Audit], expected: int, stay: Collection[str]) -> list[Check]:
+def checks(
+    snapshot: Snapshot, worst: Fullest, audit: Iterable[Audit], expected: int, stay: Collection[str]
+) -> list[Check]:
     """`expected`: pods that were to be placed; `stay`: those that must have a node at the end."""
     ours = [entry for entry in audit if entry.user_agent == EXTENDER and "/events" not in entry.path]
     bindings = [entry for entry in ours if entry.path.endswith("/binding")]
     made = Counter(entry.path for entry in bindings if entry.code == 201)
     conflicts = sum(entry.code == 409 for entry in bindings)
     others = len(ours) - len(bindings)
-    used, gpus = _gpus(seen)
-    there = {pod.metadata.name for pod in seen.pods if pod.spec.node_name}
-    lost, twice = len(set(stay) - there), sum(count > 1 for count in made.values())
+    used, gpus = _gpus(snapshot)
+    bound = {pod.metadata.name for pod in snapshot.pods if pod.spec.node_name}
+    lost, twice = len(set(stay) - bound), sum(count > 1 for count in made.values())
     writes = len(ours) / len(made) if made else 0.0
     return [
         Check(len(made) == expected, f"pods placed: {len(made)} of {expected}", f"on {used} of {gpus} GPUs"),
@@ -75,7 +77,7 @@ def checks(seen: Snapshot, worst: Fullest, audit: Iterable[Audit], expected: int
     ]
 
 
-def _gpus(seen: Snapshot) -> tuple[int, int]:
-    """GPUs that somebody has something on, and all there are."""
-    amounts = [used for state in seen.ledger.nodes() if state.facts is not None for used in state.effective()]
+def _gpus(snapshot: Snapshot) -> tuple[int, int]:
+    """GPUs in use, and all GPUs."""
+    amounts = [used for state in snapshot.ledger.nodes() if state.facts is not None for used in state.effective()]
     return sum(amount > 0 for amount in amounts), len(amounts)

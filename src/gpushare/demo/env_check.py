@@ -1,6 +1,5 @@
-"""Whether every container sees the GPU it is counted on: its env, its pod's annotations and, on plugin nodes, kubelet.
-
-kubelet is asked through its socket, as anybody on a node may ask it.
+"""Checks that every container sees the GPU it is charged on: in its env, its pod's annotations and, on plugin nodes,
+kubelet's list of devices, read from kubelet's socket.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,65 +22,66 @@ Container = tuple[str, str, str]  # namespace, pod, name
 Logs = Callable[[str, str, str], str]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """The GPUs of one container, by uuid. `given`: those that kubelet gave it; None where the binding gives them."""
+class ContainerGpus(msgspec.Struct, frozen=True):
+    """The GPUs of one container, by uuid, from three sources. `granted`: by kubelet; None on directly pinned nodes."""
 
     container: Container
     env: frozenset[str]
     annotated: frozenset[str]
-    given: frozenset[str] | None
+    granted: frozenset[str] | None
 
     @property
     def ok(self) -> bool:
-        return bool(self.env) and self.env == self.annotated and self.given in (None, self.env)
+        return bool(self.env) and self.env == self.annotated and self.granted in (None, self.env)
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A plugin node: units by uuid, as its plugin counts them and as everybody else does."""
+    """Units by uuid on a plugin node: in the plugin's table, and by the pods' annotations."""
 
     node: str
     plugin: dict[str, int]
     annotated: dict[str, int]
 
 
-def check(told: Collection[Told], tables: Iterable[Table]) -> Check:
-    right = sum(one.ok for one in told)
-    claim = f"env names its GPU: {right} of {len(told)}"
-    wrong = [f"not so: {'/'.join(one.container)}" for one in told if not one.ok]
-    wrong += [f"{table.node} counts otherwise" for table in tables if table.plugin != table.annotated]
-    by_plugin = sum(one.given is not None for one in told)
-    detail = f"{by_plugin} by the device plugin, {len(told) - by_plugin} by the binding"
-    return Check(not wrong and bool(told), claim, wrong[0] if wrong else detail)
+def check(all_gpus: Collection[ContainerGpus], tables: Iterable[Table]) -> Check:
+    right = sum(one.ok for one in all_gpus)
+    claim = f"env names its GPU: {right} of {len(all_gpus)}"
+    wrong = [f"wrong: {'/'.join(one.container)}" for one in all_gpus if not one.ok]
+    wrong += [f"{table.node}: plugin and annotations differ" for table in tables if table.plugin != table.annotated]
+    by_plugin = sum(one.granted is not None for one in all_gpus)
+    detail = f"{by_plugin} by the device plugin, {len(all_gpus) - by_plugin} by the binding"
+    return Check(not wrong and bool(all_gpus), claim, wrong[0] if wrong else detail)
 
 
-async def containers(seen: Snapshot, logs: Logs, nodes: Mapping[str, Node]) -> list[Told]:
-    """All that have been given GPUs."""
+async def containers(snapshot: Snapshot, logs: Logs, nodes: Mapping[str, Node]) -> list[ContainerGpus]:
+    """Of all containers that have GPUs."""
     plugins = {name: node.plugin for name, node in nodes.items() if node.plugin is not None}
-    given = {name: await _given(nodes[name], plugin) for name, plugin in plugins.items()}
-    found = []
-    for holding in seen.ledger.holdings():
-        facts, pod = seen.ledger.facts(holding.node), holding.pod
+    granted = {name: await _granted(nodes[name], plugin) for name, plugin in plugins.items()}
+    all_gpus = []
+    for holding in snapshot.ledger.holdings():
+        facts, pod = snapshot.ledger.facts(holding.node), holding.pod
         assert facts is not None
         uuids = {gpu.index: gpu.uuid for gpu in facts.gpus}
         for name, gpus in inspected.gpus_of(pod, facts).items():
             container = (pod.namespace, pod.name, name)
-            kubelets = given[holding.node].get(container, frozenset()) if holding.node in given else None
-            found.append(Told(container, _sees(logs, container), frozenset(uuids[i] for i in gpus), kubelets))
-    return found
+            kubelets = granted[holding.node].get(container, frozenset()) if holding.node in granted else None
+            annotated = frozenset(uuids[i] for i in gpus)
+            all_gpus.append(ContainerGpus(container, _visible(logs, container), annotated, kubelets))
+    return all_gpus
 
 
-def tables(seen: Snapshot, nodes: Mapping[str, Node]) -> list[Table]:
-    found = []
+def tables(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Table]:
+    result = []
     for name, node in nodes.items():
-        state = seen.ledger.node(name)
+        state = snapshot.ledger.node(name)
         if node.plugin is not None and state is not None and state.facts is not None:
             used = zip(state.facts.gpus, state.effective(), strict=True)
-            found.append(Table(name, node.plugin.held(), {gpu.uuid: units for gpu, units in used if units}))
-    return found
+            result.append(Table(name, node.plugin.held(), {gpu.uuid: units for gpu, units in used if units}))
+    return result
 
 
-async def _given(node: Node, plugin: Plugin) -> dict[Container, frozenset[str]]:
-    """What kubelet says: the GPUs are read from the ids of their units."""
+async def _granted(node: Node, plugin: Plugin) -> dict[Container, frozenset[str]]:
+    """By kubelet's list. The id of a unit names its GPU."""
     catalog = plugin.state.catalog
     try:
         listed = await podresources.ask(Path(node.config.kubelet) / paths.POD_RESOURCES)
@@ -95,14 +95,14 @@ async def _given(node: Node, plugin: Plugin) -> dict[Container, frozenset[str]]:
     }
 
 
-def _sees(logs: Logs, container: Container) -> frozenset[str]:
+def _visible(logs: Logs, container: Container) -> frozenset[str]:
     try:
-        told = environment(logs(*container))
+        env = environment(logs(*container))
     except ApiError:
         return frozenset()  # it has not been started
-    return frozenset(told.get(names.VISIBLE_DEVICES, "").split(",")) - {""}
+    return frozenset(env.get(names.VISIBLE_DEVICES, "").split(",")) - {""}
 
 
 def environment(log: str) -> dict[str, str]:
-    """What a simulated container was told: its log is NAME=value lines."""
+    """The env of a simulated container: its log is NAME=value lines."""
     return dict(line.split("=", 1) for line in log.splitlines())

@@ -1,7 +1,4 @@
-"""The real extender as a process of its own: started, waited for, killed.
-
-Its log goes to a file in the demo's folder.
-"""
+"""The real extender as a process: start it, wait until it is ready, kill it. Its log goes to a file."""
 
 import asyncio
 import contextlib
@@ -13,7 +10,7 @@ from pathlib import Path
 import aiohttp
 
 READY_SECONDS = 20.0
-# On Linux it ends with us, even if we are killed: nothing may be left behind.
+# On Linux it ends with the demo even if the demo is killed, so that nothing is left behind.
 PROGRAM = """
 import ctypes, signal, sys
 if hasattr(ctypes.CDLL(None), "prctl"):
@@ -24,7 +21,7 @@ sys.exit(main())
 
 
 class NotReady(Exception):
-    """It did not come up; the text says where to look."""
+    """It did not start. The text says where to look."""
 
 
 class Extender:
@@ -38,21 +35,23 @@ class Extender:
         return f"http://127.0.0.1:{self._port}/gpushare-scheduler"
 
     async def start(self) -> None:
-        """Returns when it has read the cluster and answers."""
+        """Returns when it is ready."""
         words = ("extender", "--port", str(self._port), "--kubeconfig", str(self._kubeconfig))
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", PROGRAM, *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,  # Ctrl-C is for us; it is ended in order
+                start_new_session=True,  # Ctrl-C reaches only the demo, which then ends it
             )  # fmt: skip
         try:
             async with asyncio.timeout(READY_SECONDS), aiohttp.ClientSession() as session:
                 while not await self._is_ready(session):
                     if self._process.returncode is not None:
-                        raise NotReady(f"the extender ended with exit code {self._process.returncode}: {self.log}")
+                        raise NotReady(
+                            f"the extender ended with exit code {self._process.returncode}; its log: {self.log}"
+                        )
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise NotReady(f"the extender is not ready after {READY_SECONDS:.0f} s: {self.log}") from None
+            raise NotReady(f"the extender is not ready after {READY_SECONDS:.0f} s; its log: {self.log}") from None
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         process, self._process = self._process, None

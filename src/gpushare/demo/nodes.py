@@ -1,8 +1,8 @@
-"""The real `gpushare node` on every simulated machine: all of it but the driver, the command line and its signals.
+"""The real `gpushare node` on every simulated node: all of it but the driver, the command line and its signals.
 
-Run by `app`, as tasks of this process: so that no option of the command line makes up GPUs, which somebody could leave
-on by mistake, and because four processes would cost four times 45 MB. Each has connections of its own to the API
-server, and on a plugin node to kubelet's sockets. What they log goes with the name of the node.
+They are tasks of this process, because the command line has no option that simulates GPUs (somebody could leave it on
+by mistake) and four processes would take 45 MB each. Each has its own connections to the API server and, on a plugin
+node, to kubelet's sockets. Each log line names its node.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from gpushare.kube.auth.login import Access
 from gpushare.node.app import Config, Node
 from gpushare.obs import log
 
-AGENT = "gpushare-node"  # as which they call the API server
+AGENT = "gpushare-node"  # their user agent at the API server
 LONGEST_PATH = 103  # bytes of a socket's path: 107 on Linux, 103 elsewhere
 LONGEST_SOCKET = "device-plugins/aliyungpushare-count.sock"
 _node: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
@@ -31,7 +31,7 @@ _node: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
 
 @contextlib.asynccontextmanager
 async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator[dict[str, Node]]:
-    """By name. A bug in one of them ends the block. `kubelets`: the folders of those on plugin nodes."""
+    """Runs them; the result is by name. A bug in one ends the block. `kubelets`: kubelet's folder on plugin nodes."""
     nodes: dict[str, Node] = {}
     async with contextlib.AsyncExitStack() as stack:
         for name, machine in objects.NODES.items():
@@ -47,7 +47,7 @@ async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator
         finally:
             for task in tasks:
                 task.cancel()
-            await group.__aexit__(None, None, None)  # an error of the block itself stays as it is
+            await group.__aexit__(None, None, None)  # an error of the block itself is raised unchanged
 
 
 def _gpus(name: str, machine: Machine) -> Simulated:
@@ -55,12 +55,12 @@ def _gpus(name: str, machine: Machine) -> Simulated:
 
 
 async def _run(name: str, node: Node) -> None:
-    _node.set(name)  # of this task and those it starts
+    _node.set(name)  # for this task and those it starts
     await node.run()
 
 
 def log_to(file: Path) -> None:
-    """All that they log, and whatever else is logged here."""
+    """Sends the whole log of this process there."""
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(log.Lines())
     handler.addFilter(_named)
@@ -68,7 +68,7 @@ def log_to(file: Path) -> None:
 
 
 def _named(record: logging.LogRecord) -> bool:
-    """Says whose line it is."""
+    """Adds the name of the node to the line."""
     if name := _node.get():
         record.fields = {"node": name} | getattr(record, "fields", {})
     return True
@@ -76,7 +76,7 @@ def _named(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def folders(folder: Path) -> Iterator[dict[str, Path]]:
-    """Of the kubelets of plugin nodes: in this folder, or in a shorter one if paths of sockets would be too long."""
+    """kubelet's folder on each plugin node: in `folder`, or in a shorter one if socket paths would be too long."""
     plugin = [name for name, machine in objects.NODES.items() if machine.pin == "plugin"]
     longest = max((len(str(folder / name / LONGEST_SOCKET).encode()) for name in plugin), default=0)
     with contextlib.ExitStack() as stack:

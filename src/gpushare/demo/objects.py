@@ -1,7 +1,4 @@
-"""What the demo asks of its cluster: nodes, and pods in the words of users.
-
-Data only. `story` creates these one after the other.
-"""
+"""The demo's nodes, and the pods, Deployments and Jobs that its story creates. Data only."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +9,7 @@ Object = dict[str, Any]
 
 
 class Machine(NamedTuple):
-    """`gpus`: the memory of each in MiB. `pin`: how containers learn their GPUs there. `kubelet`: its version."""
+    """`gpus`: the memory of each in MiB. `pin`: who makes a container see its GPU. `kubelet`: its version."""
 
     ip: str
     gpus: list[int]
@@ -24,10 +21,10 @@ NODES = {
     "gpu-a": Machine("10.0.0.11", [16276, 16276]),
     "gpu-b": Machine("10.0.0.12", [24268, 11178]),
     "gpu-c": Machine("10.0.0.13", [40536, 40536]),
-    # From 1.36 on a device plugin in MiB is costly for kubelet, and needless: plugin nodes are older ones.
+    # An older kubelet: from 1.36 on a device plugin that counts in MiB costs kubelet much, and is not needed.
     "gpu-d": Machine("10.0.0.14", [11441, 11441], "plugin", "v1.35.0-simulated"),
 }
-BY_PLUGIN = "by-plugin"  # the namespace whose pods the admission policy leaves alone: they go to plugin nodes
+BY_PLUGIN = "by-plugin"  # the admission policy does not change pods of this namespace: they go to plugin nodes
 IMAGE = "example/cuda"
 FOR_EVER = ["sleep", "infinity"]
 

@@ -1,7 +1,7 @@
-"""The story in nine steps, one line of narration each; what a line says was looked at, not assumed.
+"""The story in nine steps, one line each. What a line says is read from the cluster, never assumed.
 
-Told by `app`. Amounts are chosen so that each step shows one thing: tight packing, several containers, several GPUs, a
-whole GPU, a device plugin, a burst, a refusal with its reason, a wake-up, and a crash in the middle.
+Each step shows one thing: tight packing, several containers, several GPUs, a whole GPU, a device plugin, a burst, a
+refusal with its reason, a wake-up, and a crash in the middle.
 """
 
 import asyncio
@@ -15,24 +15,24 @@ from gpushare.core.facts import names, request
 from gpushare.core.facts.model import Pin
 from gpushare.demo import env_check, objects
 from gpushare.demo.extender import Extender
-from gpushare.demo.terminal import Stage
+from gpushare.demo.terminal import Terminal
 from gpushare.demo.world import World
 
 BURST = 40
 KILLED_AFTER = 12  # of the second burst
-READING = 2.5  # seconds a step stands before the next one
+READING = 2.5  # seconds to read a step before the next one
 STEPS = 9
 
 
 class Story:
-    def __init__(self, world: World, extender: Extender, stage: Stage) -> None:
-        self._world, self._extender, self._stage = world, extender, stage
+    def __init__(self, world: World, extender: Extender, terminal: Terminal) -> None:
+        self._world, self._extender, self._terminal = world, extender, terminal
         self._step = 0
         self.expected = 0  # pods that were to be placed
         self.staying: set[str] = set()  # names of those that must have a node at the end
 
     async def tell(self, steps: int = STEPS) -> None:
-        """The first steps of it, by default all."""
+        """The first steps, by default all."""
         whole = (
             self._web, self._vision, self._train, self._solo, self._plugin,
             self._burst, self._waits, self._wakes, self._crash,
@@ -44,13 +44,13 @@ class Story:
         await self._world.create(objects.web(3, 3500))
         await self._placed("web-", 3)
         where = _where(self._world.places(self._world.bound("web-")))
-        await self._told("Deployment web: 3 replicas x 3500 MiB", f"all 3 on one GPU: {where}")
+        await self._report("Deployment web: 3 replicas x 3500 MiB", f"all 3 on one GPU: {where}")
 
     async def _vision(self) -> None:
         two = [objects.container(name, names.GPU_MEM, units) for name, units in (("main", 14000), ("helper", 12000))]
         await self._world.create(objects.pod("vision", *two))
         await self._placed("vision", 1)
-        await self._told("Pod vision: containers of 14000 + 12000 MiB", self._where_is("vision"))
+        await self._report("Pod vision: containers of 14000 + 12000 MiB", self._where_is("vision"))
 
     async def _train(self) -> None:
         one = objects.container("main", names.GPU_MEM, 40000)
@@ -58,49 +58,50 @@ class Story:
         await self._placed("train", 1)
         ((node, shares),) = self._world.places(self._world.bound("train")).items()
         each = " and ".join(sorted({str(units) for _, units in shares}))
-        await self._told("Pod train: 40000 MiB over 2 GPUs", f"{node}, {each} MiB on each")
+        await self._report("Pod train: 40000 MiB over 2 GPUs", f"{node}, {each} MiB on each")
 
     async def _solo(self) -> None:
         await self._world.create(objects.pod("solo", objects.container("main", names.GPU_COUNT, 1)))
         await self._placed("solo", 1)
-        await self._told("Pod solo: a whole GPU", f"{self._where_is('solo')}, nobody else on it")
+        await self._report("Pod solo: a whole GPU", f"{self._where_is('solo')}, nobody else on it")
 
     async def _plugin(self) -> None:
-        """A pod that the admission policy leaves alone: it can only go where kubelet asks a device plugin."""
+        """The admission policy does not change this pod, so it can only run where kubelet asks a device plugin."""
         two = [objects.container(name, names.GPU_MEM, units) for name, units in (("main", 8000), ("helper", 6000))]
         await self._world.create(objects.pod("chat", *two, namespace=objects.BY_PLUGIN))
         await self._placed("chat", 1)
-        await self._told(f"Pod {objects.BY_PLUGIN}/chat: 8000 + 6000 MiB", self._where_is("chat"), read=False)
+        await self._report(f"Pod {objects.BY_PLUGIN}/chat: 8000 + 6000 MiB", self._where_is("chat"), read=False)
         (node,) = self._world.places(self._world.bound("chat"))
         main, helper = (self._env(objects.BY_PLUGIN, "chat", name)[names.ALIYUN_IDX] for name in ("main", "helper"))
         has = f"main has GPU {main}, helper GPU {helper}"
-        self._stage.say(f"     {node} pins by device plugin: kubelet asked it, {has}")
-        await self._stage.pause(READING)
+        self._terminal.say(f"     {node} pins by device plugin: kubelet asked it, {has}")
+        await self._terminal.pause(READING)
 
     async def _burst(self) -> None:
         await self._world.create(objects.batch("batch", BURST, 1000))
         took = await self._placed("batch-", BURST)
-        await self._told(f"Job batch: {BURST} pods x 1000 MiB, all at once", f"{BURST} placed in {took:.1f} s")
-        if not self._stage.moves:
-            self._stage.say("", *self._world.table(), "")
+        await self._report(f"Job batch: {BURST} pods x 1000 MiB, all at once", f"{BURST} placed in {took:.1f} s")
+        if not self._terminal.animated:
+            self._terminal.say("", *self._world.table(), "")
 
     async def _waits(self) -> None:
-        seen = self._world.look()
-        free = sum(sum(room.free) for room in seen.ledger.rooms() if room.facts.pin is Pin.DIRECT)  # where it may go
+        rooms = self._world.look().ledger.rooms()
+        free = sum(sum(room.free) for room in rooms if room.facts.pin is Pin.DIRECT)  # where it may go
         await self._world.create(objects.pod("llm", objects.container("main", names.GPU_MEM, 7000)))
         self.expected += 1
         await self._world.until("llm refused", lambda: self._refused("llm"))
-        await self._told(f"Pod llm: 7000 MiB; {free} are free, in pieces", "waits", read=False)
-        said = self._explained("llm")
-        gpu, asks_less = said.nodes[0].gpus[0], next(way.units for way in said.ways if way.way == "shrink")
-        self._stage.say(
-            f"     why? {said.message}; closest {said.nodes[0].name} GPU {gpu.index}, {gpu.short} short;",
-            f"     it would fit if one of {gpu.pods} pods there ended, or if it asked {asks_less} or less",
+        await self._report(f"Pod llm: 7000 MiB; {free} are free, in pieces", "waits", read=False)
+        explanation = self._explained("llm")
+        closest, smaller = explanation.nodes[0], next(way.units for way in explanation.ways if way.way == "shrink")
+        gpu = closest.gpus[0]
+        self._terminal.say(
+            f"     why? {explanation.message}; closest {closest.name} GPU {gpu.index}, {gpu.short} short;",
+            f"     it would fit if one of {gpu.pods} pods there ended, or if it asked {smaller} or less",
         )
-        await self._stage.pause(2 * READING)
+        await self._terminal.pause(2 * READING)
 
     async def _wakes(self) -> None:
-        """One of those on the GPU that llm nearly fits ends."""
+        """A pod ends on the GPU where llm nearly fits."""
         closest = self._explained("llm").nodes[0]
         node, gpu = closest.name, closest.gpus[0].index
         ending = next(
@@ -112,7 +113,7 @@ class Story:
         took = await self._world.until_bound("llm", 1)
         there = "there" if self._where_is("llm") == f"{node} GPU {gpu}" else f"on {self._where_is('llm')}"
         await self._world.until_running("llm", 1)
-        await self._told(f"{ending} ends", f"llm starts {there} after {took:.2f} s")
+        await self._report(f"{ending} ends", f"llm starts {there} after {took:.2f} s")
 
     async def _crash(self) -> None:
         world = self._world
@@ -126,12 +127,12 @@ class Story:
         self.staying |= {"llm", *(pod.metadata.name for pod in world.pods("second-"))}
         await world.until_bound("second-", KILLED_AFTER)
         await self._extender.end(signal.SIGKILL)
-        await asyncio.sleep(0.2)  # whatever was on its way has arrived
+        await asyncio.sleep(0.2)  # requests under way have arrived by then
         placed = len(world.bound("second-"))
-        await self._told("The batch ends, 40 pods x 800 MiB come, and:", "kill -9 the extender", read=False)
+        await self._report("The batch ends, 40 pods x 800 MiB come, and:", "kill -9 the extender", read=False)
         same = "notice nothing" if self._running() >= before else "HAVE CHANGED"
-        self._stage.say(f"     {placed} placed, {BURST - placed} waiting; the {len(before)} running pods {same}")
-        await self._stage.pause(READING)
+        self._terminal.say(f"     {placed} placed, {BURST - placed} waiting; the {len(before)} running pods {same}")
+        await self._terminal.pause(READING)
         started = time.monotonic()
         await self._extender.start()
         took = time.monotonic() - started
@@ -139,8 +140,8 @@ class Story:
         self.expected += BURST
         await world.until_running("second-", BURST)
         rest = f"rebuilt from the cluster: {BURST - placed} placed"
-        self._stage.say(f"     extender back in {took:.1f} s, {rest}, none twice")
-        await self._stage.pause(READING)
+        self._terminal.say(f"     extender back in {took:.1f} s, {rest}, none twice")
+        await self._terminal.pause(READING)
 
     async def _placed(self, prefix: str, count: int) -> float:
         took = await self._world.until_bound(prefix, count)
@@ -149,11 +150,11 @@ class Story:
         self.staying |= {pod.metadata.name for pod in self._world.bound(prefix)}
         return took
 
-    async def _told(self, what: str, outcome: str, *, read: bool = True) -> None:
+    async def _report(self, what: str, outcome: str, *, read: bool = True) -> None:
         self._step += 1
-        self._stage.say(f"{self._step}  {what:<46}{outcome}")
+        self._terminal.say(f"{self._step}  {what:<46}{outcome}")
         if read:
-            await self._stage.pause(READING)
+            await self._terminal.pause(READING)
 
     def _running(self) -> set[str]:
         return {pod.metadata.uid for pod in self._world.pods("") if pod.status.phase == "Running"}
