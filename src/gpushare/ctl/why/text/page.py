@@ -18,11 +18,11 @@ from gpushare.ctl.why.text.phrases import NODES, one_share, shares_of, unit_of
 DAEMON = "DaemonSet"  # its replicas have one node each
 MOST_PLACES = 5  # named for replicas that all fit
 NARROWEST = 40  # columns; text is never wrapped to less
-NO_PART = "{who} asks no GPU memory: gpushare has no part in it."
+NO_PART = "{who} asks for no GPU memory: gpushare does not decide where it runs."
 FITS_NOW = "{who} is Pending, but it fits right now: {place}. GPU memory is not what it waits for."
 NOT_CREATED = "{who} would not be created: {message}."
 APIS_PART = "That is what the API server says to a dry run, not GPU memory."
-KEPT_OFF_ALL = "And kube-scheduler keeps it off every node that has a shared GPU: that is its rule, not GPU memory."
+KEPT_OFF_ALL = "kube-scheduler also keeps it off every node that has a shared GPU. That is its rule, not GPU memory."
 
 
 class Style(NamedTuple):
@@ -93,7 +93,7 @@ def _replicas(explanation: Explanation, style: Style, who: str) -> list[str]:
     fit, asked = explanation.replicas.fit, explanation.replicas.asked
     daemon = explanation.kind == DAEMON
     if not asked:
-        nothing = "no node of this cluster is meant by it" if daemon else "it asks for 0 replicas, so nothing is placed"
+        nothing = "no node of this cluster matches it" if daemon else "it asks for 0 replicas, so nothing is placed"
         return _wrapped([f"{who}: {nothing}."], style)
     noun, verb = ("node", "take it") if daemon else ("replica", "fit")
     would = f"of {wording.count(asked, noun)} would {verb}"

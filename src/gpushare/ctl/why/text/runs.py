@@ -11,7 +11,7 @@ from gpushare.view.usage import UNASKED, UNUSABLE
 
 MOST_NAMES = 5  # of pods on the same GPU
 KUBELETS_PART = "That is kubelet's part, not GPU memory."
-DELETING = "It is being deleted; what it holds comes free when its containers have ended."
+DELETING = "It is being deleted. Its GPU memory comes free when its containers have ended."
 
 
 def lines(explanation: Explanation, who: str) -> list[str]:
@@ -74,5 +74,5 @@ def _neighbours(explanation: Explanation, spot: Spot, unit: str) -> str:
     rest = there - 1 - len(named)
     if rest > 0:
         named.append(f"{rest} more" if not named else f"and {rest} more")
-    who = f"With it there: {', '.join(named)}".replace(", and ", " and ") if named else "Nobody else is there"
+    who = f"With it there: {', '.join(named)}".replace(", and ", " and ") if named else "No other pod is there"
     return f"{who}; {spot.free} of {spot.total} {unit} are left."

@@ -18,22 +18,24 @@ MOST_NAMES = 3  # pods in one phrase
 ORDER = ("shrink", "split", "heal", "wait", "end", "evict")
 
 HINTS = {
-    "NeedsPolicy": "These nodes take pods that gpushare's admission policy has seen (deploy/admission.yaml); this one "
-    "was created without it: delete it and create it again.",
-    "PinsByPlugin": "gpushare's admission policy made this pod for nodes that pin directly, and none of those can take "
-    "it.",
-    "OneContainer": "Aliyun's plugin can serve nothing else: ask with one container on one GPU, or run gpushare's "
-    "plugin there.",
+    "NeedsPolicy": "These nodes take only pods that gpushare's admission policy has prepared (deploy/admission.yaml). "
+    "This pod was created without it: delete it and create it again.",
+    "PinsByPlugin": "gpushare's admission policy prepared this pod for nodes that pin directly, and no such node can "
+    "take it.",
+    "OneContainer": "Aliyun's plugin runs there. Ask with one container on one GPU, or run gpushare's plugin there.",
     "NvidiaToo": f"NVIDIA's plugin offers {names.NVIDIA_GPU} there and would hand out the same GPUs again: switch it "
     "off on these nodes.",
     "PluginDown": "Look at the plugin: kubectl -n kube-system logs -l name=gpushare-device-plugin-ds",
-    "JustRefused": "kubelet refused such a pod there a moment ago. It is tried again by itself, within 5 minutes.",
-    "LikeUnderWay": "kubelet could not tell the two apart. It is tried again by itself once the other has started.",
+    "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
+    "minutes.",
+    "LikeUnderWay": "kubelet cannot tell two identical requests apart. The node is tried again automatically when the "
+    "other pod has started.",
     "TooFewGpus": "Ask for fewer GPUs.",
     "TooHard": "Ask for GPU memory in fewer containers, or in equal amounts: those are placed quickly.",
-    "NoSharedGpu": "Label the nodes that have GPUs gpushare=true, and see that the plugin runs there: docs/install.md",
+    "NoSharedGpu": "Label the nodes that have GPUs with gpushare=true, and check that the plugin runs there: "
+    "docs/install.md",
 }
-POOLED = "kubelet hands the units of init containers on to the others: with a device plugin all must be on one GPU."
+POOLED = "kubelet gives the units of init containers to the other containers later: all must be on one GPU."
 OTHER_UNIT = 'For {asked} {unit} write "{amount}" and annotation {key}: "{other}".'
 
 
@@ -70,8 +72,8 @@ def _phrase(way: Way, explanation: Explanation) -> str:
     if way.way == "heal":
         return f"{place} came back" if way.gpu is not None else f"all unhealthy GPUs of {place} came back"
     if way.way == "wait":
-        going = _listed(way, lambda holder: pod_name(holder, explanation))
-        return f"{going} on {place} were gone, which {'is' if _count(way) == 1 else 'are'} being deleted already"
+        ending = _listed(way, lambda holder: pod_name(holder, explanation))
+        return f"{ending} on {place} ended ({'it is' if _count(way) == 1 else 'they are'} being deleted already)"
     if way.way == "evict":
         mine = explanation.pod.priority
         lower = _listed(way, lambda holder: f"{pod_name(holder, explanation)} ({holder.priority} < {mine})")
@@ -146,7 +148,7 @@ def kept_off(explanation: Explanation) -> str:
     view = next(view for view in explanation.nodes if view.fits)
     refused = view.scheduler
     if refused is None or "; " in refused.message:
-        return f"It would fit if nothing of that kept it off {view.name}. {NOT_OURS}"
+        return f"It would fit if none of these rules kept it off {view.name}. {NOT_OURS}"
     would = {
         "Cordoned": f"{view.name} took pods again: kubectl uncordon {view.name}",
         "NodeSelector": f"{view.name} had that label, or it did not ask for it",
