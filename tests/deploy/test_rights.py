@@ -122,7 +122,7 @@ def _extender(api: client.Api) -> dict[str, Reflector[Any]]:
 
 
 def _node(api: client.Api) -> dict[str, Reflector[Any]]:
-    return node_app.Node(node_app.Config("node"), api, Simulated([])).watches
+    return node_app.Node(node_app.Config("node"), api, Simulated([])).watches.reflectors
 
 
 def _called(sources: Iterable[Path]) -> list[str]:

@@ -95,7 +95,7 @@ async def test_errors_of_an_application_are_not_the_gpus(server: ApiServer, gpus
         gpus.report(Xid("GPU-0", 31))
         gpus.report(Xid("GPU-1", 48))
         await until(server, lambda: health_of(server) == [True, False])
-        assert "GPU-0" not in node.gpus.sick
+        assert "GPU-0" not in node.gpus.unhealthy
 
 
 async def test_a_lost_gpu_stays_as_long_as_it_is_known_and_a_new_one_is_added(

@@ -79,10 +79,10 @@ async def test_one_failure_is_a_busy_moment_and_two_are_an_outage() -> None:
     time = FakeTime()
     seen = Gpus(Driver(world.devices(8000), FAILURE, world.devices(8000), FAILURE), clock=time.clock, sleep=time.sleep)
     changes: list[dict[str, str]] = []
-    seen.listeners.append(lambda: changes.append(dict(seen.sick)))
+    seen.listeners.append(lambda: changes.append(dict(seen.unhealthy)))
     await seen.begin(30.0)
     async with doing(seen.look):
-        await wait.eventually(lambda: seen.sick)
+        await wait.eventually(lambda: seen.unhealthy)
     assert changes == [{}, {"GPU-0": FAILURE.what}]
     assert seen.failure is FAILURE
 
@@ -91,13 +91,13 @@ async def test_a_gpu_that_is_well_for_a_while_is_well_again() -> None:
     time = FakeTime()
     seen = Gpus(Driver(world.devices(8000), [], world.devices(8000)), clock=time.clock, sleep=time.sleep)
     changes: list[tuple[float, dict[str, str]]] = []
-    seen.listeners.append(lambda: changes.append((time.now, dict(seen.sick))))
+    seen.listeners.append(lambda: changes.append((time.now, dict(seen.unhealthy))))
     await seen.begin(30.0)
     async with doing(seen.look):
         await wait.eventually(lambda: changes and not changes[-1][1] and len(changes) > 2)
-    (_, first), (lost, sick), *_, (well, last) = changes
-    assert (first, sick, last) == ({}, {"GPU-0": health.LOST}, {})
-    assert well - lost >= health.WELL_SECONDS
+    (_, first), (lost, unhealthy), *_, (well, last) = changes
+    assert (first, unhealthy, last) == ({}, {"GPU-0": health.LOST}, {})
+    assert well - lost >= health.RECOVERY_SECONDS
 
 
 async def test_reports_count_at_once_and_failing_to_listen_is_survived() -> None:
@@ -106,8 +106,8 @@ async def test_reports_count_at_once_and_failing_to_listen_is_survived() -> None
     seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
     await seen.begin(30.0)
     async with doing(seen.listen):
-        await wait.eventually(lambda: seen.sick)
-    assert list(seen.sick) == ["GPU-1"]
+        await wait.eventually(lambda: seen.unhealthy)
+    assert list(seen.unhealthy) == ["GPU-1"]
 
 
 async def test_a_driver_that_cannot_wait_does_not_keep_us_busy() -> None:

@@ -41,7 +41,7 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServ
     port = processes.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         await eventually(lambda: "connect" in node.not_ready())  # longer than START_SECONDS here, and it still waits
-        await eventually(lambda: node.watches["node"].disconnected_for() > 2 * 0.5)
+        await eventually(lambda: node.watches.reflectors["node"].disconnected_for() > 2 * 0.5)
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
 
@@ -51,10 +51,10 @@ async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, g
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
-        await eventually(lambda: node.watches["node"].disconnected_for() > 0)
+        await eventually(lambda: node.watches.reflectors["node"].disconnected_for() > 0)
         gpus.lose("GPU-0")
         world.patch(server, {"status": {"capacity": {names.GPU_MEM: "0"}}}, "status")
-        await eventually(lambda: node.gpus.sick)
+        await eventually(lambda: node.gpus.unhealthy)
         assert capacity(server) == ("0", "2")
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == ("11178", "1"))
@@ -93,14 +93,14 @@ async def test_a_busy_api_server_is_waited_for(quick: None, gpus: Simulated) -> 
         for path in ("/api/v1/nodes", "/api/v1/pods"):
             busy.on(f"GET {path}", scripted_api.refuse(503, "ServiceUnavailable"))
         async with running(busy.url, gpus) as node:
-            await eventually(lambda: node.watches["node"].disconnected_for() > 2 * 0.5)
+            await eventually(lambda: node.watches.reflectors["node"].disconnected_for() > 2 * 0.5)
             assert "503" in node.not_ready()
 
 
 async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
     server: ApiServer, gpus: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GPUs come, go and fall sick, pods come and end, others wipe what was written, and no request is sure."""
+    """GPUs come, go and become unhealthy, pods come and end, others wipe what was written, and no request is sure."""
     dice = random.Random(SEED)
     monkeypatch.setattr(app, "SILENCE", 0.5)
     monkeypatch.setattr(app, "PATIENCE", 0.5)

@@ -1,6 +1,6 @@
 """A node of the embedded cluster with GPUs that do not exist, and the node component in the same process.
 
-Time is short here: what takes minutes on a real node (being well for a while, looking again) takes hundredths of a
+Time is short here: what takes minutes on a real node (recovering, asking the driver again) takes hundredths of a
 second, and what is sure to come is awaited, with patience.
 """
 
@@ -21,7 +21,7 @@ from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client, loop
 from gpushare.kube.auth import login
-from gpushare.node import app, gpus
+from gpushare.node import app, gpus, watches
 from gpushare.node.app import Config, Node
 from gpushare.node.audit import auditor
 from gpushare.node.publishing import publisher
@@ -145,9 +145,9 @@ def hasten(monkeypatch: pytest.MonkeyPatch, **others: Mapping[str, float]) -> No
     """Everything that waits waits a hundredth of the time."""
     monkeypatch.setattr(gpus, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(gpus, "LISTEN_SECONDS", 0.01)
-    monkeypatch.setattr(health, "WELL_SECONDS", 0.1)
+    monkeypatch.setattr(health, "RECOVERY_SECONDS", 0.1)
     monkeypatch.setattr(publisher, "PAUSE", 0.01)
     monkeypatch.setattr(auditor, "SETTLE_SECONDS", 0.01)
     monkeypatch.setattr(loop, "LONGEST_DELAY", 0.2)
     monkeypatch.setattr(app, "START_SECONDS", 0.5)
-    monkeypatch.setattr(app, "TICK", 0.01)
+    monkeypatch.setattr(watches, "TICK", 0.01)

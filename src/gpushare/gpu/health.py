@@ -1,7 +1,9 @@
-"""Which GPUs are sick, and why. Pure: `node` tells it what was seen and when, and publishes what it says.
+"""Which GPUs are unhealthy, and why.
 
-A GPU falls sick at once and is well again only after it has been well for a while, so that one that comes and goes
-gets no new work. One that is gone stays known, with the reason: what pods hold on it must stay counted.
+Pure. A GPU becomes unhealthy at once, and healthy again only after a minute without a problem, so that a GPU that comes
+and goes gets no new pods. A GPU that is gone stays known, with the reason: what pods hold on it must stay counted.
+
+What happens next: `node/gpus.py` compares the answer with the one before, and tells the publisher.
 """
 
 from collections.abc import Iterable
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 
 from gpushare.gpu.device import Device, Xid
 
-WELL_SECONDS = 60.0
+RECOVERY_SECONDS = 60.0  # without a problem, until a GPU is healthy again
 
 LOST = "lost: the driver does not show it any more"
 MIG_ENABLED = "MIG is enabled"
@@ -38,8 +40,8 @@ XID_NAMES = {
 @dataclass
 class _Trouble:
     xid: str = ""  # the last report of the driver
-    seen: str = ""  # what was wrong when it was last seen unwell
-    at: float = 0.0  # when it was last known to be unwell
+    seen: str = ""  # the problem when the GPU was last looked at and had one
+    at: float = 0.0  # when it last had a problem
 
 
 class Health:
@@ -57,12 +59,12 @@ class Health:
             self._judge(uuid, _wrong(seen.get(uuid)), now)
 
     def unseen(self, why: str, now: float) -> None:
-        """Nobody could say which GPUs are there."""
+        """The driver did not say which GPUs are there."""
         for uuid in self._known:
             self._judge(uuid, why, now)
 
     def xid(self, event: Xid, now: float) -> None:
-        """The driver reported an error of one GPU, or of no particular one, which concerns all of them."""
+        """The driver reported an error of one GPU; without a uuid it counts for all of them."""
         if event.code in OF_THE_APPLICATION:
             return
         name = XID_NAMES.get(event.code)
@@ -71,8 +73,8 @@ class Health:
             trouble.xid = f"Xid {event.code}: {name}" if name else f"Xid {event.code}"
             trouble.at = now
 
-    def sick(self) -> dict[str, str]:
-        """The GPUs that get nothing new, by uuid, each with its reason."""
+    def unhealthy(self) -> dict[str, str]:
+        """The GPUs that get no new pods, by uuid, with the reason."""
         return {
             uuid: "; ".join(filter(None, (trouble.xid, trouble.seen)))
             for uuid, trouble in self._troubles.items()
@@ -83,7 +85,7 @@ class Health:
         if wrong:
             trouble = self._troubles.setdefault(uuid, _Trouble())
             trouble.seen, trouble.at = wrong, now
-        elif uuid in self._troubles and now - self._troubles[uuid].at >= WELL_SECONDS:
+        elif uuid in self._troubles and now - self._troubles[uuid].at >= RECOVERY_SECONDS:
             del self._troubles[uuid]
 
 

@@ -15,7 +15,7 @@ NAME = "simulated GPU"
 
 
 def device(index: int, uuid: str, memory_mib: int) -> Device:
-    """A simulated GPU that is well."""
+    """A simulated GPU that is healthy."""
     return Device(
         index=index,
         uuid=uuid,
@@ -37,7 +37,7 @@ class Simulated:
         self._failure: UserError | None = None
 
     def put(self, device: Device) -> None:
-        """A new GPU, or a known one that changed: with a fault, with MIG enabled, or well again."""
+        """A new GPU, or a known one that changed: with a fault, with MIG enabled, or healthy again."""
         self._devices[device.uuid] = device
 
     def lose(self, uuid: str) -> None:

@@ -1,7 +1,6 @@
-"""The node component: publishes a node's GPUs, keeps what it published true, and looks after the pods there.
+"""The node component: publishes a node's GPUs, keeps that up to date, marks started pods and audits the node.
 
-One process on each GPU node. `gpus` asks the driver, `publish` says what the node object must show, `publisher` writes
-it; `pods` keeps the pods of this node, `assigned` marks those that have started, `audit` looks for what must not be.
-Where the binding is the pin, that is all: this process does not stand between a pod and its GPU, and nothing that runs
-notices when it is away. Where a device plugin pins, `app` runs that one, too.
+One process on each GPU node. `app` wires it: `watches` has this node's object and its pods, `gpus` asks the driver,
+`publishing` writes the node object, `audit` reports problems. If the node pins directly, that is all: pods start and
+run without this process. If it pins by device plugin, `app` runs `deviceplugin`, too.
 """

@@ -1,7 +1,7 @@
 """`gpushare node`: wiring, read top to bottom.
 
-Started by the command line on every GPU node. It needs the driver and the API server; the API server may be away, at
-the start and later, and is waited for. Nothing that runs on the node depends on this process.
+One process on every GPU node. It needs the driver and the API server; an API server that is away is waited for. Pods
+that run on the node do not depend on this process.
 """
 
 import asyncio
@@ -12,51 +12,43 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpushare.core.facts import objects
 from gpushare.core.facts.model import NodeFacts, Pin, Unit
 from gpushare.gpu.device import Backend
-from gpushare.kube import client, failures
+from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.kube.events import Recorder
-from gpushare.kube.reflector import Reflector
 from gpushare.kubelet import paths
-from gpushare.node import pinning, pods, probe, this_node
+from gpushare.node import pinning, probe
 from gpushare.node.audit.auditor import Auditor
 from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.pinning import Asked
-from gpushare.node.pods import NodePods
 from gpushare.node.publishing.assigned import Assigner
 from gpushare.node.publishing.desired import PublishConfig
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.publishing.unhealthy_configmap import UnhealthyConfigMap
-from gpushare.node.this_node import ThisNode
-from gpushare.obs import errors, log
+from gpushare.node.watches import Watches
+from gpushare.obs import log
 from gpushare.obs.signals import ending
 
 if TYPE_CHECKING:
     from gpushare.node.deviceplugin.environment import Visible
     from gpushare.node.deviceplugin.plugin import Plugin
 
-START_SECONDS = 30.0  # what is not there by then will not come without somebody's help
+START_SECONDS = 30.0  # for driver, kubelet and rights; then the process ends with the reason
 DRAIN_SECONDS = 5.0
-STUCK_SECONDS = 300.0  # a driver that is silent for longer: this process cannot mend it, a new one may
-SILENT_SECONDS = 1.0  # then it is said what is waited for
-TICK = 0.2
-# Seconds, longer than the extender's: there may be thousands of nodes. Most API servers say something on a watch every
-# minute, so most are never asked; and a watch that must be opened again from an old revision may cost a list.
-SILENCE, PATIENCE = 75.0, 300.0
+STUCK_SECONDS = 300.0  # without an answer of the driver; then kubelet is asked to restart this process
 STARTING = "starting: waiting for {what}"
 STUCK = "the driver has not answered for {seconds:.0f} s"
-NOT_SAID = "the node object does not say what it must{why}"
-NOT_REGISTERED = "kubelet does not know the device plugin yet"
+NOT_UPDATED = "node annotation or capacity not updated yet{why}"
+NOT_REGISTERED = "the device plugin is not registered with kubelet yet"
 
 logger = log.get(__name__)
 
 
 class Config(NamedTuple):
-    """`port` 0: any that is free. `kubelet`: where its folders are."""
+    """`port` 0: any free port. `kubelet`: its root folder."""
 
     node: str
     unit: Unit = "GiB"
@@ -70,46 +62,37 @@ class Config(NamedTuple):
 
 
 class Node:
-    """All parts. The publisher and those after it are made once it is known how this node pins."""
+    """All parts. The publisher and the parts that depend on it are made once it is decided how this node pins."""
 
     def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
         self.config, self.api = config, api
         self.gpus = Gpus(backend)
-        self.own, self.pods = ThisNode(config.node), NodePods()
-        self.watches: dict[str, Reflector[Any]] = {
-            "node": Reflector(
-                api, this_node.PATH, objects.Node, self.own, key=lambda n: n.metadata.name,
-                params=this_node.params(config.node), silence=SILENCE, patience=PATIENCE,
-            ),
-            "pods": Reflector(
-                api, pods.PATH, pods.Pod, self.pods, key=lambda p: p.metadata.uid, params=pods.params(config.node),
-                silence=SILENCE, patience=PATIENCE,
-            ),
-        }  # fmt: skip
+        self.watches = Watches(api, config.node)
+        self.pods, self.this_node = self.watches.pods, self.watches.this_node
         self.recorder = Recorder(api)
         self.publisher: Publisher | None = None
-        self.plugin: Plugin | None = None  # on nodes that pin by it
+        self.plugin: Plugin | None = None  # only if this node pins by device plugin
         self._last_wait = "the admission policy"  # what is waited for after the node and its pods are known
         self.sight = Sight()
         self.sight.ages = lambda: {
-            **{name: watch.age() for name, watch in self.watches.items()}, "driver": self.gpus.silent_for()
+            **{name: watch.age() for name, watch in self.watches.reflectors.items()}, "driver": self.gpus.silent_for()
         }  # fmt: skip
         self.sight.events = lambda: {
             "sent": self.recorder.sent, "dropped": self.recorder.dropped, "failed": self.recorder.failed
         }  # fmt: skip
 
     def dead(self) -> str:
-        """Why this process should be started anew; empty if it should not."""
+        """Why kubelet should restart this process; empty if it should not."""
         silent = self.gpus.silent_for()
         return STUCK.format(seconds=silent) if silent > STUCK_SECONDS else ""
 
     def not_ready(self) -> str:
-        """What is missing; empty if all is well."""
+        """What is missing; empty if nothing is."""
         if self.publisher is None:
             return STARTING.format(what=self._waits_for())
         if not self.publisher.done:
             failure = self.publisher.failure
-            return NOT_SAID.format(why=f": {failure}" if failure else "")
+            return NOT_UPDATED.format(why=f": {failure}" if failure else "")
         if self.plugin is not None and not all(endpoint.registered for endpoint in self.plugin.endpoints):
             return NOT_REGISTERED
         return self.gpus.failure.what if self.gpus.failure is not None else ""
@@ -121,19 +104,18 @@ class Node:
 
     async def _run(self, at_the_end: contextlib.ExitStack) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for watch in self.watches.values():
+            for watch in self.watches.reflectors.values():
                 tasks.create_task(watch.run())
             tasks.create_task(self.recorder.run())
             await self.gpus.begin(START_SECONDS)
-            node = await self._first_sight()
-            pinning.refuse_beside_nvidia(node)
+            pinning.refuse_beside_nvidia(await self.watches.synced(START_SECONDS))
             pin = await pinning.decide(self.config.pin, self.api)
             if pin is Pin.PLUGIN:
                 at_the_end.callback(os.close, await self._lock_kubelets_folder())
             publish_config = PublishConfig(self.config.node, self.config.unit, pin, self.config.reserve_mib)
-            publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.own)
+            publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
             assigner = Assigner(self.api, self.pods)
-            auditor = Auditor(self.recorder, self.pods, self.own, unit=self.config.unit)
+            auditor = Auditor(self.recorder, self.pods, self.this_node, unit=self.config.unit)
             publisher.listeners.append(auditor.see)
             self.sight.wants, self.sight.found = lambda: publisher.wants, auditor.counts
             self.sight.done = lambda: {"node": publisher.writes, "pods": assigner.marked}
@@ -152,46 +134,19 @@ class Node:
         if self.publisher is not None:
             await self.publisher.drain(DRAIN_SECONDS)
 
-    async def _first_sight(self) -> objects.Node:
-        """The node's own object, once its pods are known as well. Waits for a cluster that is away, but not for one
-        that answers and does not let us in."""
-        loop = asyncio.get_running_loop()
-        begun, said = loop.time(), False
-        while self.own.node is None or not all(watch.synced for watch in self.watches.values()):
-            waited = loop.time() - begun
-            if waited > SILENT_SECONDS and not said:
-                logger.info("waiting", what=self._waits_for())
-                said = True
-            if waited > START_SECONDS:
-                self._give_up_if_hopeless()
-            await asyncio.sleep(TICK)
-        return self.own.node
-
-    def _give_up_if_hopeless(self) -> None:
-        for watch in self.watches.values():
-            failure = watch.failure if not watch.synced else None
-            if failure is not None and failures.needs_help(failure, waits_for_connection=True):
-                raise failures.explain(failure, self.api.access)
-        if self.watches["node"].synced and self.own.node is None:
-            what, why = f'no node "{self.config.node}"', "the cluster has no node of that name"
-            raise errors.UserError(what, why, "--node-name NAME or NODE_NAME, one of: kubectl get nodes")
-
     def _waits_for(self) -> str:
         if not self.gpus.devices:
             return f"the driver: {self.gpus.failure.what}" if self.gpus.failure else "the driver"
-        for name, watch in self.watches.items():
-            if not watch.synced:
-                return f"{name}: {watch.failure}" if watch.failure else name
-        return f'node "{self.config.node}"' if self.own.node is None else self._last_wait
+        return self.watches.waits_for() or self._last_wait
 
     async def _lock_kubelets_folder(self) -> int:
-        """Before anything is published: beside another plugin this process must not change the node."""
+        """Before anything is published: while another plugin runs, this process must not change the node."""
         self._last_wait = "kubelet's device-plugins folder"
         folder = Path(self.config.kubelet, paths.DEVICE_PLUGINS)
         return await kubelet_folder.lock(folder, self.config.node, START_SECONDS)
 
     def _device_plugin(self, publisher: Publisher) -> Coroutine[Any, Any, None]:
-        """Made at once, so that it hears of the GPUs; runs when it has."""
+        """Made at once, so that it gets the GPUs from the publisher; runs as soon as it has them."""
         from gpushare.node.deviceplugin.plugin import Plugin  # gRPC is large, and nodes that pin directly do without it
 
         config, known = self.config, asyncio.Event()
@@ -200,7 +155,7 @@ class Node:
             kubelet=Path(config.kubelet), visible=config.visible,
         )  # fmt: skip
 
-        def tell(facts: NodeFacts) -> None:
+        def set_gpus(facts: NodeFacts) -> None:
             plugin.set_gpus(facts)
             known.set()
 
@@ -208,12 +163,12 @@ class Node:
             await known.wait()
             await plugin.run()
 
-        publisher.listeners.append(tell)
+        publisher.listeners.append(set_gpus)
         return run()
 
 
 async def run(config: Config, access: Access, backend: Backend) -> signal.Signals:
-    """Until a signal comes, which is returned."""
+    """Runs until a signal comes, and returns it."""
     signals = ending()
     async with client.connect(access) as api:
         node = Node(config, api, backend)
@@ -237,7 +192,7 @@ async def run(config: Config, access: Access, backend: Backend) -> signal.Signal
 
 
 def _first(error: Exception) -> Exception:
-    """Of a group of tasks the one that failed, which is what people should read about."""
+    """The error of the task that failed first: that is the one people should read."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

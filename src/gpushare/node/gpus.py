@@ -1,8 +1,9 @@
-"""The GPUs of this node as the driver shows them, looked at again and again.
+"""The GPUs of this node: asks the driver every 5 seconds, and waits for its error reports meanwhile.
 
-Asks a `gpu.device.Backend` every few seconds, waits for its reports of errors meanwhile, and lets `gpu.health` judge.
-Who publishes listens. A driver that does not answer is not believed to be well: after the second time in a row all its
-GPUs are sick.
+`gpu/health.py` decides which GPUs are unhealthy. If the driver fails to answer twice in a row, all its GPUs are.
+
+What happens next: after each change the listeners are called. The publisher is one of them
+(`node/publishing/publisher.py`); it asks `node/publishing/desired.py` what the node object has to say now.
 """
 
 import asyncio
@@ -15,14 +16,15 @@ from gpushare.obs import log
 from gpushare.obs.errors import UserError
 
 LOOK_SECONDS = 5.0
-FAILURES = 2  # in a row; one may be a busy moment
-LISTEN_SECONDS = 1.0  # between two waits for errors, at least: a driver that cannot wait must not keep us busy
+FAILURES = 2  # in a row, until all GPUs count as unhealthy; one failure may be a busy moment
+LISTEN_SECONDS = 1.0  # between two waits for errors, at least: some drivers return at once
 
 logger = log.get(__name__)
 
 
 class Gpus:
-    """`devices` are those there now; `sick` also names those that are gone. Listeners are told after each change."""
+    """`devices`: those the driver shows now. `unhealthy`: reasons by uuid, also of GPUs that are gone. Listeners are
+    called after each change."""
 
     def __init__(
         self,
@@ -32,8 +34,8 @@ class Gpus:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.devices: list[Device] = []
-        self.sick: dict[str, str] = {}
-        self.failure: UserError | None = None  # of the last look
+        self.unhealthy: dict[str, str] = {}
+        self.failure: UserError | None = None  # of the last question to the driver
         self.listeners: list[Callable[[], None]] = []
         self._backend, self._clock, self._sleep = backend, clock, sleep
         self._health = Health()
@@ -46,7 +48,7 @@ class Gpus:
         return self._clock() - self._answered
 
     async def begin(self, limit: float) -> None:
-        """The first look. A driver may still be loading, but not for ever."""
+        """Asks for the first time. Waits for a driver that is still loading, up to `limit` seconds."""
         until = self._clock() + limit
         await self._look()
         while self.failure is not None:
@@ -64,13 +66,13 @@ class Gpus:
             await self._look()
 
     async def listen(self) -> None:
-        """For ever: errors that the driver reports count at once."""
+        """For ever: an error that the driver reports counts at once."""
         while True:
             begun = self._clock()
             try:
                 reports = await self._backend.xids()
             except UserError:
-                reports = []  # the next look says it
+                reports = []  # `look` reports the failure
             for report in reports:
                 logger.warn("the driver reports an error", xid=report.code, gpu=report.uuid or "all")
                 self._health.xid(report, self._clock())
@@ -93,19 +95,19 @@ class Gpus:
         self.failure, self._failures, self._answered = None, 0, self._clock()
         for note in self._backend.notes:
             if note not in self._noted:
-                logger.warn("the driver does not tell everything", what=note)
+                logger.warn("the driver does not report everything", what=note)
         self._noted = tuple(self._backend.notes)
         self._health.see(devices, self._clock())
         self._judge(devices)
 
     def _judge(self, devices: list[Device]) -> None:
-        before = (self.devices, self.sick)
-        self.devices, self.sick = devices, self._health.sick()
-        if (self.devices, self.sick) == before:
+        before = (self.devices, self.unhealthy)
+        self.devices, self.unhealthy = devices, self._health.unhealthy()
+        if (self.devices, self.unhealthy) == before:
             return
-        for uuid in self.sick.keys() - before[1].keys():
-            logger.warn("GPU is sick, nothing new goes there", gpu=uuid, why=self.sick[uuid])
-        for uuid in before[1].keys() - self.sick.keys():
-            logger.info("GPU is well again", gpu=uuid)
+        for uuid in self.unhealthy.keys() - before[1].keys():
+            logger.warn("GPU is unhealthy, no new pods go there", gpu=uuid, why=self.unhealthy[uuid])
+        for uuid in before[1].keys() - self.unhealthy.keys():
+            logger.info("GPU is healthy again", gpu=uuid)
         for listener in self.listeners:
             listener()

@@ -1,4 +1,4 @@
-"""What the node component shows to Prometheus. Read when somebody scrapes, never kept beside what it is read from."""
+"""The metrics of the node component. Each is read from its source when Prometheus asks: nothing is counted twice."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -10,16 +10,15 @@ from gpushare.node.publishing.desired import Wanted
 
 
 class Sight:
-    """Where the numbers are, as functions: parts of the component come into being one after the other."""
+    """Functions that return the numbers. The parts of the component are made one after the other; until then a function
+    returns nothing."""
 
     def __init__(self) -> None:
         self.wants: Callable[[], Wanted | None] = lambda: None
-        self.found: Callable[[], Mapping[str, int]] = dict  # by what the audit calls it
-        self.done: Callable[[], Mapping[str, int]] = dict  # writes by what was written
-        self.events: Callable[[], Mapping[str, int]] = dict  # by what became of them
-        self.ages: Callable[[], Mapping[str, float]] = (
-            dict  # seconds since the API server, or the driver, said anything
-        )
+        self.found: Callable[[], Mapping[str, int]] = dict  # problems, by their kind
+        self.done: Callable[[], Mapping[str, int]] = dict  # writes, by what was written
+        self.events: Callable[[], Mapping[str, int]] = dict  # events, by outcome
+        self.ages: Callable[[], Mapping[str, float]] = dict  # seconds since API server or driver answered
 
 
 class Metrics(Collector):
@@ -32,10 +31,10 @@ class Metrics(Collector):
         wants = self._sight.wants()
         if wants is not None:
             yield from _gpus(wants)
-        yield _labelled("gpushare_node_audit", "What must not be and is, by kind.", "found", self._sight.found())
-        yield _labelled("gpushare_events", "Events, by what became of them.", "outcome", self._sight.events())
+        yield _labelled("gpushare_node_audit", "Problems found by the audit, by kind.", "found", self._sight.found())
+        yield _labelled("gpushare_events", "Events, by outcome.", "outcome", self._sight.events())
         yield _labelled(
-            "gpushare_watch_age_seconds", "Since the API server, or the driver, last said anything.", "of",
+            "gpushare_watch_age_seconds", "Seconds since the API server or the driver last answered.", "of",
             self._sight.ages(),
         )  # fmt: skip
         writes = CounterMetricFamily("gpushare_node_writes", "Writes to the API server.", labels=["of"])
@@ -46,15 +45,17 @@ class Metrics(Collector):
 
 def _gpus(wants: Wanted) -> Iterable[Metric]:
     labels = ["gpu", "uuid", "unit"]
-    total = GaugeMetricFamily("gpushare_gpu_memory_total", "GPU memory that may be given out.", labels=labels)
-    held = GaugeMetricFamily("gpushare_gpu_memory_held", "GPU memory that pods hold.", labels=labels)
-    well = GaugeMetricFamily("gpushare_gpu_healthy", "1 if the GPU gets new pods.", labels=labels[:2])
+    total = GaugeMetricFamily("gpushare_gpu_memory_total", "GPU memory that can be given out, in units.", labels=labels)
+    held = GaugeMetricFamily("gpushare_gpu_memory_held", "GPU memory that pods hold, in units.", labels=labels)
+    healthy = GaugeMetricFamily(
+        "gpushare_gpu_healthy", "1 if the GPU is healthy and gets new pods, else 0.", labels=labels[:2]
+    )
     for gpu in wants.facts.gpus:
         values = [str(gpu.index), gpu.uuid, wants.facts.unit]
         total.add_metric(values, gpu.total)
         held.add_metric(values, wants.held.get(gpu.uuid, 0))
-        well.add_metric(values[:2], gpu.healthy)
-    return (total, held, well)
+        healthy.add_metric(values[:2], gpu.healthy)
+    return (total, held, healthy)
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

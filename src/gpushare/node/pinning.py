@@ -1,7 +1,7 @@
-"""How containers of this node learn their GPUs, decided once at start; and that nobody else hands them out.
+"""How containers of this node learn their GPUs, decided once at the start; and that NVIDIA's plugin is not there, too.
 
-`auto` is `direct` where the admission policy of deploy/admission.yaml is there, because then every pod that asks is
-made for it; a cluster without it, or an account that may not look, gets the device plugin.
+`auto` is `direct` if the cluster has the admission policy of deploy/admission.yaml, because then every pod that asks
+for GPUs is prepared for it. Without the policy, or without the right to read it, `auto` is `plugin`.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ async def decide(asked: Asked, api: Api, sleep: Callable[[float], Awaitable[obje
 
 
 async def _look(api: Api) -> tuple[Pin, str] | None:
-    """How to pin, and why so; None if the API server could not be asked."""
+    """How to pin, and the reason; None if the API server could not be asked."""
     try:
         if await api.has_mutating_policy(POLICY):
             return Pin.DIRECT, f"admission policy {POLICY} is there"
         return Pin.PLUGIN, f"admission policy {POLICY} is not there"
     except KubeError as error:
         if isinstance(error, ApiError) and error.status == FORBIDDEN:
-            return Pin.PLUGIN, f"may not look for admission policy {POLICY}"
-        logger.warn("cannot ask for the admission policy, trying again", why=str(error))
+            return Pin.PLUGIN, f"no right to read admission policy {POLICY}"
+        logger.warn("cannot read the admission policy, trying again", why=str(error))
         return None
 
 
 def refuse_beside_nvidia(node: objects.Node) -> None:
-    """Two that hand out the same GPUs would give each of them away twice."""
+    """Two plugins would give each GPU away twice."""
     count = units.number(node.status.allocatable, names.NVIDIA_GPU)
     if count:
         name = node.metadata.name

@@ -1,8 +1,8 @@
 """The pods of this node that ask for GPUs, as the API server shows them.
 
-The sink of one watch (`fieldSelector=spec.nodeName=NODE`). Whoever looks after pods here reads `pods` and listens for
-changes: the publisher (what is held on a sick GPU), the mark that a pod has started, the audit, the device plugin.
-Pods that ask for no GPU are not kept, but for those that name GPUs all the same: `uncounted`, for the audit.
+Filled by one watch (`fieldSelector=spec.nodeName=NODE`). Publisher, assigner, audit and device plugin read `pods` and
+are called after each change. Pods that ask for no GPU are left out, except those that name GPUs in their env: these are
+`uncounted`, for the audit.
 """
 
 from collections.abc import Callable, Set
@@ -13,7 +13,7 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import PodFacts
 
 PATH = "/api/v1/pods"
-NO_GPU = ("", "void", "none")  # what the container runtime takes for: none
+NO_GPU = ("", "void", "none")  # with these values the container runtime shows no GPU
 
 
 class EnvVar(objects.EnvVar):
@@ -24,7 +24,7 @@ class Container(objects.Container):
     env: list[EnvVar] | None = None  # type: ignore[assignment]  # only ever decoded and read
 
     def visible_devices(self) -> EnvVar | None:
-        """The entry that says which GPUs it sees. Of several the last one counts."""
+        """The env entry that says which GPUs it sees. If there are several, the last one counts."""
         return next((entry for entry in reversed(self.env or ()) if entry.name == names.VISIBLE_DEVICES), None)
 
 
@@ -44,7 +44,7 @@ class Terminated(objects.Struct):
 
 
 class ContainerState(objects.Struct):
-    """One of them is set; neither while the container waits."""
+    """One of the two is set, or none while the container waits."""
 
     running: Running | None = None
     terminated: Terminated | None = None
@@ -52,7 +52,7 @@ class ContainerState(objects.Struct):
 
 class ContainerStatus(objects.Struct):
     name: str = ""
-    container_id: str | None = msgspec.field(default=None, name="containerID")  # another one after each start
+    container_id: str | None = msgspec.field(default=None, name="containerID")  # changes with each start
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
@@ -62,7 +62,7 @@ class ContainerStatus(objects.Struct):
 
     @property
     def has_started(self) -> bool:
-        """Now or before: one that waits to be started again has started."""
+        """Now or before: a container that waits for its restart has started."""
         return any(state is not None and (state.running or state.terminated) for state in (self.state, self.last_state))
 
 
@@ -82,28 +82,28 @@ class Pod(objects.Pod):
         return [*(spec.init_containers or ()), *(spec.containers or ()), *(spec.ephemeral_containers or ())]
 
     def statuses(self) -> dict[str, ContainerStatus]:
-        """Of each container, by its name; one that kubelet has not seen yet is missing."""
+        """By container name. A container that kubelet has not seen yet is missing."""
         status = self.status
         lists = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
         return {status.name: status for listed in lists for status in listed or ()}
 
     def names_gpus(self) -> bool:
-        """A container says itself which GPUs it shall see, and may so have some; or takes it from somewhere else."""
+        """Whether a container says in its own env which GPUs it sees, directly or from another source."""
         entries = (container.visible_devices() for container in self.containers())
         return any(e is not None and (e.value_from is not None or e.value not in (None, *NO_GPU)) for e in entries)
 
 
 class NodePod(msgspec.Struct, frozen=True, gc=False):
-    """A pod, reduced to what counts for decisions, and as it was sent."""
+    """A pod: the facts that decisions need, and the object as it was sent."""
 
     facts: PodFacts
     pod: Pod
 
 
 class NodePods:
-    """`pods` by uid, in the order in which they were first seen. Listeners are told the uid after each change.
+    """`pods` by uid, in the order in which they were first seen. Listeners get the uid after each change.
 
-    `uncounted`: pods that ask for no GPU, have not ended, and name GPUs."""
+    `uncounted`: pods that ask for no GPU, name GPUs in their env, and have not ended."""
 
     def __init__(self) -> None:
         self.pods: dict[str, NodePod] = {}
@@ -113,19 +113,19 @@ class NodePods:
 
     def upsert(self, item: Pod) -> None:
         uid = item.metadata.uid
-        seen = NodePod(request.facts(item, None), item)
-        if seen.facts.request is None:
-            self._upsert_uncounted(uid, seen)
+        node_pod = NodePod(request.facts(item, None), item)
+        if node_pod.facts.request is None:
+            self._upsert_uncounted(uid, node_pod)
             return
-        self.pods[uid] = seen
-        self._tell(uid)
+        self.pods[uid] = node_pod
+        self._notify(uid)
 
-    def _upsert_uncounted(self, uid: str, seen: NodePod) -> None:
-        if seen.pod.status.phase in request.FINISHED or not seen.pod.names_gpus():
+    def _upsert_uncounted(self, uid: str, node_pod: NodePod) -> None:
+        if node_pod.pod.status.phase in request.FINISHED or not node_pod.pod.names_gpus():
             self._forget_uncounted(uid)
             return
-        self.uncounted[uid] = seen
-        self._tell_uncounted()
+        self.uncounted[uid] = node_pod
+        self._notify_uncounted()
 
     def remove(self, item: Pod) -> None:
         self._forget(item.metadata.uid)
@@ -137,21 +137,21 @@ class NodePods:
     def _forget(self, uid: str) -> None:
         self._forget_uncounted(uid)
         if self.pods.pop(uid, None) is not None:
-            self._tell(uid)
+            self._notify(uid)
 
     def _forget_uncounted(self, uid: str) -> None:
         if self.uncounted.pop(uid, None) is not None:
-            self._tell_uncounted()
+            self._notify_uncounted()
 
-    def _tell_uncounted(self) -> None:
+    def _notify_uncounted(self) -> None:
         for listener in self.uncounted_listeners:
             listener()
 
-    def _tell(self, uid: str) -> None:
+    def _notify(self, uid: str) -> None:
         for listener in self.listeners:
             listener(uid)
 
 
 def params(node: str) -> dict[str, str]:
-    """Of the pods of a cluster, only those bound to one node."""
+    """Selects the pods that are bound to this node."""
     return {"fieldSelector": f"spec.nodeName={node}"}

@@ -1,7 +1,7 @@
 """This node's own object, as the API server shows it.
 
-The sink of one watch (`fieldSelector=metadata.name=NODE`). The publisher compares it with what it must say, and puts
-right what is lost; the audit looks at what else is sold there.
+Filled by one watch (`fieldSelector=metadata.name=NODE`). The publisher compares it with what it has to say, and writes
+what is missing; the audit checks whether another plugin gives out the same GPUs.
 """
 
 from collections.abc import Callable, Set
@@ -12,7 +12,7 @@ PATH = "/api/v1/nodes"
 
 
 class ThisNode:
-    """`node` is None until it is seen, and while there is none. Listeners are told after each change."""
+    """`node` is None as long as there is no such node. Listeners are called after each change."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -20,21 +20,21 @@ class ThisNode:
         self.listeners: list[Callable[[], None]] = []
 
     def upsert(self, item: objects.Node) -> None:
-        self._show(item)
+        self._set(item)
 
     def remove(self, item: objects.Node) -> None:
-        self._show(None)
+        self._set(None)
 
     def relisted(self, kept: Set[str]) -> None:
         if self.name not in kept:
-            self._show(None)
+            self._set(None)
 
-    def _show(self, node: objects.Node | None) -> None:
+    def _set(self, node: objects.Node | None) -> None:
         self.node = node
         for listener in self.listeners:
             listener()
 
 
 def params(node: str) -> dict[str, str]:
-    """Of the nodes of a cluster, only this one."""
+    """Selects this node alone."""
     return {"fieldSelector": f"metadata.name={node}"}

@@ -83,7 +83,7 @@ class Churn:
         assert not await stage.is_sick(well)
         left = sum(stage.gpus) - stage.gpus[sick] + self._steady
         await stage.until(f"the node offers {left}", lambda: stage.offers(left))
-        async with asyncio.timeout(health.WELL_SECONDS + PATIENCE):
+        async with asyncio.timeout(health.RECOVERY_SECONDS + PATIENCE):
             await self._nobody_comes(sick)
         await stage.until_published()
         await self.world.check_pod(STEADY)

@@ -1,4 +1,4 @@
-"""What must not be on a node is found, and nothing else; and it is said where people look."""
+"""The audit finds each problem on a node, and nothing else; and reports it where people look."""
 
 from typing import Any
 

@@ -11,10 +11,10 @@ NODE = "gpu-a"
 
 
 def facts(
-    *totals: int, sick: Mapping[int, str] | None = None, unit: Unit = "MiB", lost: Iterable[int] = ()
+    *totals: int, unhealthy: Mapping[int, str] | None = None, unit: Unit = "MiB", lost: Iterable[int] = ()
 ) -> NodeFacts:
-    """A node with GPUs of these sizes. `sick`: why, by index."""
-    why = sick or {}
+    """A node with GPUs of these sizes. `unhealthy`: why, by index."""
+    why = unhealthy or {}
     gpus = [Gpu(i, f"GPU-{i}", total, i not in why, why.get(i, "")) for i, total in enumerate(totals)]
     return NodeFacts(NODE, unit, Pin.PLUGIN, tuple(gpu for gpu in gpus if gpu.index not in set(lost)))
 

@@ -96,7 +96,8 @@ def the_plugin_knows_what_is_held(world: World) -> None:
 
 
 async def what_is_held_is_not_withdrawn(world: World) -> None:
-    """Of a sick GPU only what is free is listed unhealthy, or the node would seem to have less than its pods use."""
+    """Of an unhealthy GPU only what is free is listed unhealthy, or the node would seem to have less than its pods
+    use."""
     well = [name for name, healthy in (await world.devices(names.GPU_MEM)).items() if healthy]
     listed = {uuid: bits.bit_count() for uuid, bits in world.bits(well).items()}
     for uuid, held in world.used().items():

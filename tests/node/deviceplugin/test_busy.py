@@ -79,7 +79,7 @@ async def test_who_went_otherwise_than_planned_is_said_while_kubelet_is_busy() -
     world = await world_with(8, 8)
     uid = world.bound(pod(6), on=[[0]])
     world.deliver()
-    world.set_gpus(facts(8, 8, sick={0: "Xid 79"}))
+    world.set_gpus(facts(8, 8, unhealthy={0: "Xid 79"}))
     assert await world.admit(uid)
     with world.plugin.calls:  # kubelet asks something else already
         telling = asyncio.create_task(world.plugin.reconciler.run())

@@ -138,7 +138,7 @@ async def test_a_plan_that_cannot_be_kept_is_made_anew_before_it_is_refused() ->
     world = await world_with(16, 16)
     uid = world.bound(pod(6, 4), on=[[1], [1]])
     world.deliver()
-    world.set_gpus(facts(16, 16, sick={1: "XID 79"}))
+    world.set_gpus(facts(16, 16, unhealthy={1: "XID 79"}))
     await world.relist()
     assert await world.admit(uid)
     assert world.used() == {"GPU-0": 10}

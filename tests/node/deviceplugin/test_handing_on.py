@@ -94,7 +94,7 @@ async def test_without_room_for_the_rest_where_the_init_container_is_the_sentenc
     memory, ids = world.direct[names.GPU_MEM], world.plugin.state.catalog.names
     handed = await memory.prefer(ids({"GPU-0": 0xFF, "GPU-1": 0xFF}), [], 2)
     await memory.allocate(handed)
-    world.set_gpus(facts(8, 8, sick={1: "XID 79"}))
+    world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
     with pytest.raises(PluginError, match="GPU 1 of gpu-a, where the pod's init containers are, has no room for 6 MiB"):
         await memory.prefer(ids({"GPU-0": 0xFF, "GPU-1": 0xFF}), handed, 6)
 

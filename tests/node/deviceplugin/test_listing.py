@@ -30,7 +30,7 @@ def listed(catalog: Catalog, gpus: tuple[Gpu, ...], *, well: bool) -> list[messa
 
 
 @pytest.mark.parametrize("well", [True, False])
-def test_eight_gpus_of_24_gib_in_mib_fit_one_message_well_or_sick(well: bool) -> None:
+def test_eight_gpus_of_24_gib_in_mib_fit_one_message_healthy_or_unhealthy(well: bool) -> None:
     gpus = facts(*[24_576] * 8).gpus
     catalog = Catalog("MiB")
     catalog.know(gpus)
@@ -131,7 +131,7 @@ def test_a_node_that_counts_otherwise_has_other_ids() -> None:
 async def test_of_a_sick_gpu_the_free_units_are_listed_unhealthy_and_the_held_ones_healthy() -> None:
     world = await world_with(8, 8)
     await world.run(pod(3), on=[[1]])
-    world.set_gpus(facts(8, 8, sick={1: "XID 79"}))
+    world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
     devices = await world.devices(names.GPU_MEM)
     assert Counter(devices.values()) == {True: 11, False: 5}, "listed, not left out"
     held = world.plugin.state.catalog.names({"GPU-1": 0b111})
@@ -142,7 +142,7 @@ async def test_of_a_sick_gpu_the_free_units_are_listed_unhealthy_and_the_held_on
 async def test_a_sick_gpu_that_somebody_has_wholly_stays_listed_healthy() -> None:
     world = await world_with(8, 8)
     await world.run(pod(whole=1), on=[[1]])
-    world.set_gpus(facts(8, 8, sick={1: "XID 79"}))
+    world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
     assert await world.devices(names.GPU_COUNT) == {"GPU-0": True, "GPU-1": True}
     assert Counter((await world.devices(names.GPU_MEM)).values()) == {True: 8, False: 8}
 
@@ -153,7 +153,7 @@ async def test_units_held_under_foreign_ids_stay_listed_healthy_in_number_on_a_s
     world.given_before(old, "main-0", [f"GPU-1-_-{j}" for j in range(5)])
     world.start_plugin()
     await world.begin()
-    world.set_gpus(facts(8, 8, sick={1: "XID 79"}))
+    world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
     assert Counter((await world.devices(names.GPU_MEM)).values()) == {True: 13, False: 3}
 
 
@@ -167,7 +167,7 @@ async def test_xid_79_withdraws_free_memory_only_and_recovery_returns_it_while_x
     async def healthy_at(now: float) -> int:
         judge.see(devices, now)
         pods = [seen.facts for seen in world.watched.pods.values()]
-        world.set_gpus(desired.wanted(config, devices, judge.sick(), world.facts.gpus, pods, "ready").facts)
+        world.set_gpus(desired.wanted(config, devices, judge.unhealthy(), world.facts.gpus, pods, "ready").facts)
         return Counter((await world.devices(names.GPU_MEM)).values())[True]
 
     assert await healthy_at(0) == 16
@@ -175,8 +175,8 @@ async def test_xid_79_withdraws_free_memory_only_and_recovery_returns_it_while_x
     assert await healthy_at(1) == 16
     judge.xid(Xid("GPU-1", 79), 2)
     assert await healthy_at(2) == 11
-    assert await healthy_at(2 + health.WELL_SECONDS / 2) == 11
-    assert await healthy_at(3 + health.WELL_SECONDS) == 16
+    assert await healthy_at(2 + health.RECOVERY_SECONDS / 2) == 11
+    assert await healthy_at(3 + health.RECOVERY_SECONDS) == 16
 
 
 async def test_the_list_is_sent_again_only_when_it_changed() -> None:
@@ -187,5 +187,5 @@ async def test_the_list_is_sent_again_only_when_it_changed() -> None:
     await world.run(pod(3))
     await asyncio.sleep(0)
     assert not following.done(), "what is held on a healthy GPU changes nothing"
-    world.set_gpus(facts(8, sick={0: "XID 79"}))
+    world.set_gpus(facts(8, unhealthy={0: "XID 79"}))
     assert await following

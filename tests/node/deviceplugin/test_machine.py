@@ -2,7 +2,7 @@
 
 A state machine drives the real plugin against kubelet's own rules (`devcluster.kubelet.device_manager`): pods of all
 shapes, equal ones in other orders, watches that are late, pods that end, restarts of both sides, an API server that is
-away, GPUs that fall sick, and a `List` in the middle of an Allocate, which makes kubelet hand units out twice.
+away, GPUs that become unhealthy, and a `List` in the middle of an Allocate, which makes kubelet hand units out twice.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
         self.unplanned: set[str] = set()  # pods bound by hand, or the like
         self.lost = False  # nobody can know any more what some pods hold
         self.secret = False  # there are pods of which kubelet never says what they hold
-        self.sick: dict[int, str] = {}
+        self.unhealthy: dict[int, str] = {}
 
     def teardown(self) -> None:
         try:
@@ -222,9 +222,9 @@ class Machine(RuleBasedStateMachine):
 
     def a_gpu_falls_sick_or_gets_well(self, data: st.DataObject) -> None:
         index = data.draw(st.integers(0, len(self.totals) - 1))
-        if self.sick.pop(index, None) is None:
-            self.calm, self.sick[index] = False, "XID 79"
-        self.world.set_gpus(facts(*self.totals, sick=self.sick))
+        if self.unhealthy.pop(index, None) is None:
+            self.calm, self.unhealthy[index] = False, "XID 79"
+        self.world.set_gpus(facts(*self.totals, unhealthy=self.unhealthy))
         self.do(self.world.relist())
 
     def kubelet_hands_units_out_twice(self, data: st.DataObject) -> None:
@@ -257,13 +257,13 @@ class Machine(RuleBasedStateMachine):
             promises.each_container_is_where_it_is_told_to_be(self.world)
             if self.calm and not self.world.waiting() and not self.unplanned:
                 promises.sums_are_as_planned(self.world)
-            if self.sick and not self.lost:
+            if self.unhealthy and not self.lost:
                 self.do(promises.what_is_held_is_not_withdrawn(self.world))
 
     def finish(self) -> None:
         """In the end everything that can start starts, all annotations are true, and nothing is left behind."""
         world = self.world
-        world.server.away, world.kubelet_answers, self.sick = False, True, {}
+        world.server.away, world.kubelet_answers, self.unhealthy = False, True, {}
         world.set_gpus(facts(*self.totals))
         self.do(world.settled())
         self.calm |= world.asks and not self.secret and promises.plans_fit(world)

@@ -102,7 +102,7 @@ async def test_units_of_a_sick_gpu_are_refused_with_what_it_has() -> None:
     world = await world_with(8, 8)
     world.bound(pod(3), on=[[1]])
     world.deliver()
-    world.set_gpus(facts(8, 8, sick={1: "XID 79 (GPU has fallen off the bus)"}))
+    world.set_gpus(facts(8, 8, unhealthy={1: "XID 79 (GPU has fallen off the bus)"}))
     why = await refusal(world, MEMORY, *units(world, 1, 0b111))
     assert why == "GPU 1 of gpu-a is unhealthy: XID 79 (GPU has fallen off the bus)"
 

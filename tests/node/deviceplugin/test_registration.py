@@ -116,7 +116,7 @@ async def test_pods_get_their_gpus_and_kubelet_says_who_has_which(node: Node) ->
 async def test_kubelet_hears_of_a_sick_gpu_at_once(node: Node) -> None:
     async with node.kubelet(), node.running():
         await node.registered(1)
-        node.world.set_gpus(facts(8, 8, sick={1: "XID 79"}))
+        node.world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
         await eventually(lambda: node.world.manager.allocatable() == {MEMORY: 8, WHOLE: 1})
         assert node.world.manager.capacity() == {MEMORY: 16, WHOLE: 2}
         node.world.set_gpus(facts(8, 8))

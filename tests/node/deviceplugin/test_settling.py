@@ -280,6 +280,6 @@ async def test_a_gpu_that_is_lost_still_counts_what_pods_hold_there() -> None:
     world = await world_with(8, 8)
     await world.run(pod(5), on=[[1]])
     await world.settled()
-    world.set_gpus(facts(8, 8, sick={1: "lost: the driver does not show it any more"}))
+    world.set_gpus(facts(8, 8, unhealthy={1: "lost: the driver does not show it any more"}))
     await world.settled()
     assert world.plugin.held() == {"GPU-1": 5}

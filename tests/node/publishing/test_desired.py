@@ -29,7 +29,7 @@ def on(gpu: int, *memory: int, facts: NodeFacts = FACTS, **more: Any) -> PodFact
 
 
 @pytest.mark.parametrize(
-    ("sick", "pods", "memory", "count"),
+    ("unhealthy", "pods", "memory", "count"),
     [
         ([], [], 16000, 2),
         ([], [on(0, 4000), on(1, 6000)], 16000, 2),
@@ -46,12 +46,12 @@ def on(gpu: int, *memory: int, facts: NodeFacts = FACTS, **more: Any) -> PodFact
     ],
 )
 def test_capacity_is_what_is_well_and_what_is_held_on_sick_gpus(
-    sick: list[int], pods: list[PodFacts], memory: int, count: int
+    unhealthy: list[int], pods: list[PodFacts], memory: int, count: int
 ) -> None:
-    wants = desired.wanted(DIRECT, TWO, {f"GPU-n-{i}": "Xid 79" for i in sick}, (), pods, "ready")
+    wants = desired.wanted(DIRECT, TWO, {f"GPU-n-{i}": "Xid 79" for i in unhealthy}, (), pods, "ready")
     assert wants.capacity == {names.GPU_MEM: memory, names.GPU_COUNT: count}
-    assert [gpu.healthy for gpu in wants.facts.gpus] == [i not in sick for i in range(2)]
-    assert [gpu.why for gpu in wants.facts.gpus] == ["Xid 79" if i in sick else "" for i in range(2)]
+    assert [gpu.healthy for gpu in wants.facts.gpus] == [i not in unhealthy for i in range(2)]
+    assert [gpu.why for gpu in wants.facts.gpus] == ["Xid 79" if i in unhealthy else "" for i in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ A, B, LOST_A = (0, "GPU-n-0", True), (1, "GPU-n-1", True), (0, "GPU-n-0", False)
 
 
 @pytest.mark.parametrize(
-    ("devices", "sick", "pods", "expected"),
+    ("devices", "unhealthy", "pods", "expected"),
     [
         # Nobody is there: the driver's numbers count, and what is gone is forgotten.
         (LEFT, {}, [], [(0, "GPU-n-1", True)]),
@@ -110,9 +110,9 @@ A, B, LOST_A = (0, "GPU-n-0", True), (1, "GPU-n-1", True), (0, "GPU-n-0", False)
     ],
 )
 def test_a_gpu_that_is_gone_stays_while_it_matters(
-    devices: list[Device], sick: dict[str, str], pods: list[PodFacts], expected: list[tuple[int, str, bool]]
+    devices: list[Device], unhealthy: dict[str, str], pods: list[PodFacts], expected: list[tuple[int, str, bool]]
 ) -> None:
-    wants = desired.wanted(DIRECT, devices, sick, GONE, pods, "ready")
+    wants = desired.wanted(DIRECT, devices, unhealthy, GONE, pods, "ready")
     assert [(gpu.index, gpu.uuid, gpu.healthy) for gpu in wants.facts.gpus] == expected
     assert all(gpu.why for gpu in wants.facts.gpus if not gpu.healthy)
 
@@ -233,14 +233,19 @@ def test_the_drivers_words_are_cut() -> None:
     st.booleans(),
 )
 def test_what_is_written_is_always_understood(
-    there: list[int], before: list[tuple[int, int]], sick: set[int], unit: Unit, busy: bool
+    there: list[int], before: list[tuple[int, int]], unhealthy: set[int], unit: Unit, busy: bool
 ) -> None:
     """Whatever is lost, added and numbered anew: readers take the annotation, and the capacity agrees with it."""
     devices = [device(i, f"GPU-{name}", 4096 + name) for i, name in enumerate(there)]
     known = [Gpu(index, f"GPU-{name}", 4) for name, index in before]
     pods = [builders.pod(1, on="n")] if busy else []
     wants = desired.wanted(
-        PublishConfig("n", unit, Pin.DIRECT), devices, {f"GPU-{name}": "sick" for name in sick}, known, pods, "ready"
+        PublishConfig("n", unit, Pin.DIRECT),
+        devices,
+        {f"GPU-{name}": "unhealthy" for name in unhealthy},
+        known,
+        pods,
+        "ready",
     )
     node = objects.Node(
         objects.Metadata("n", annotations={names.NODE_GPUS: wants.annotation}),
@@ -253,7 +258,7 @@ def test_what_is_written_is_always_understood(
     again = desired.wanted(
         PublishConfig("n", unit, Pin.DIRECT),
         devices,
-        {f"GPU-{name}": "sick" for name in sick},
+        {f"GPU-{name}": "unhealthy" for name in unhealthy},
         wants.facts.gpus,
         pods,
         "ready",

@@ -1,4 +1,4 @@
-"""On request sick GPUs stand in the ConfigMap that Aliyun's extender reads; by default nobody writes one."""
+"""On request unhealthy GPUs stand in the ConfigMap that Aliyun's extender reads; by default nobody writes one."""
 
 from typing import Any
 

@@ -40,8 +40,8 @@ async def test_the_unit_is_kept_while_a_pod_has_it_and_then_changed_by_itself(
         assert [gpu.total for gpu in world.published(server).gpus] == [16276, 11178]
     told = [record.message for record in caplog.records if "another unit" in record.message]
     assert told == [
-        "pods run here that were given memory in another unit: it is kept",
-        "no pod is left that was given memory in another unit: it is changed",
+        "pods here were given memory in another unit: keeping it",
+        "no pod with memory in another unit is left: changing the unit",
     ]
 
 

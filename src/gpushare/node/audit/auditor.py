@@ -28,13 +28,13 @@ class Auditor:
         self,
         recorder: Recorder,
         pods: NodePods,
-        own: ThisNode,
+        this_node: ThisNode,
         *,
         unit: Unit,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.findings: list[Finding] = []
-        self._recorder, self._pods, self._own, self._unit, self._sleep = recorder, pods, own, unit, sleep
+        self._recorder, self._pods, self._this_node, self._unit, self._sleep = recorder, pods, this_node, unit, sleep
         self._facts: NodeFacts | None = None
         self._starts: dict[str, visible_gpus.Starts] = {}  # by uid
         self._wake = asyncio.Event()
@@ -42,7 +42,7 @@ class Auditor:
             self._pod_changed(uid)
         pods.listeners.append(self._pod_changed)
         pods.uncounted_listeners.append(self._wake.set)
-        own.listeners.append(self._wake.set)
+        this_node.listeners.append(self._wake.set)
 
     def see(self, facts: NodeFacts) -> None:
         """What is published now."""
@@ -74,11 +74,11 @@ class Auditor:
         self._wake.set()
 
     def _audit(self) -> None:
-        if self._facts is None or self._own.node is None:
+        if self._facts is None or self._this_node.node is None:
             return
         pods, uncounted = self._pods.pods.values(), self._pods.uncounted.values()
-        now = findings.findings(self._facts, pods, self._own.node, self._starts, self._unit)
-        now += visible_gpus.unasked(self._own.node, [*pods, *uncounted])
+        now = findings.findings(self._facts, pods, self._this_node.node, self._starts, self._unit)
+        now += visible_gpus.unasked(self._this_node.node, [*pods, *uncounted])
         known = {finding.message for finding in self.findings}
         for finding in now:
             if finding.message not in known:
@@ -88,7 +88,7 @@ class Auditor:
         self.findings = now
 
     def _record(self, finding: Finding) -> None:
-        kind, namespace, name, uid = "Node", "", self._own.name, self._own.name
+        kind, namespace, name, uid = "Node", "", self._this_node.name, self._this_node.name
         if finding.pod is not None:
             kind, namespace, name, uid = "Pod", finding.pod.namespace, finding.pod.name, finding.pod.uid
         self._recorder.record(

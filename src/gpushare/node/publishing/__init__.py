@@ -1,4 +1,4 @@
-"""What the cluster is told about this node: its GPUs, its capacity, its unhealthy GPUs, and which pods have started.
+"""What is published about this node: its GPUs, its capacity, its unhealthy GPUs, and which pods have started.
 
-`desired` works out what the node object must say; the other files write it and keep it so.
+`desired` works out what the node object has to say; the other files write it and keep it up to date.
 """

@@ -1,7 +1,7 @@
-"""Marks pods whose containers have started: `ALIYUN_COM_GPU_MEM_ASSIGNED` becomes `true`, as the original does it.
+"""Marks pods whose containers have started: `ALIYUN_COM_GPU_MEM_ASSIGNED` becomes `true`, as with Aliyun's plugin.
 
-Reads the pods of this node, writes one annotation of one pod at a time. Whether a pod is marked decides nothing about
-its memory, which counts from its binding on; people and the original's tools read it.
+The mark is for people and for Aliyun's tools. It changes nothing about the pod's memory, which counts from the binding
+on.
 """
 
 from gpushare.core.facts import names
@@ -15,13 +15,13 @@ from gpushare.obs import log
 logger = log.get(__name__)
 
 
-def is_due(seen: NodePod) -> bool:
-    """Bound by an extender, not marked, and every container that asks for GPUs has started. One without the annotation
-    was bound by somebody else; one that has ended holds nothing any more."""
-    facts = seen.facts
+def is_due(node_pod: NodePod) -> bool:
+    """Whether the pod was bound by an extender, is not marked, and every container that asks for GPUs has started. A
+    pod without the annotation was bound by somebody else; a pod that has ended holds nothing."""
+    facts = node_pod.facts
     if not isinstance(facts.request, Request) or facts.finished or facts.annotation(names.ALIYUN_ASSIGNED) != "false":
         return False
-    statuses = seen.pod.statuses()
+    statuses = node_pod.pod.statuses()
     asking = (statuses.get(share.container) for share in facts.request.shares)
     return all(status is not None and status.has_started for status in asking)
 
@@ -42,20 +42,20 @@ class Assigner:
 
     async def _update(self) -> bool:
         for uid in list(self._due):
-            seen = self._pods.pods.get(uid)
-            if seen is None or not is_due(seen) or await self._mark(seen):
+            node_pod = self._pods.pods.get(uid)
+            if node_pod is None or not is_due(node_pod) or await self._mark(node_pod):
                 self._due.pop(uid, None)
         return not self._due
 
     def _look(self, uid: str) -> None:
-        seen = self._pods.pods.get(uid)
-        if seen is not None and is_due(seen):
+        node_pod = self._pods.pods.get(uid)
+        if node_pod is not None and is_due(node_pod):
             self._due[uid] = None
             self._loop.wake()
 
-    async def _mark(self, seen: NodePod) -> bool:
-        """Whether there is nothing left to do."""
-        facts = seen.facts
+    async def _mark(self, node_pod: NodePod) -> bool:
+        """True if nothing is left to do."""
+        facts = node_pod.facts
         try:
             await self._api.patch_pod_annotations(
                 facts.namespace, facts.name, facts.uid, {names.ALIYUN_ASSIGNED: "true"}

@@ -1,7 +1,10 @@
-"""What the node object must say of its GPUs, worked out from what the driver says and what pods hold.
+"""What the node object has to say about its GPUs, worked out from the driver's answer and from what pods hold.
 
-Pure. The annotation is read back by the same code the extender reads it with (`core.annotations.pod_gpus`), so that
-both see the same node.
+Pure. An unhealthy GPU gets `"ok": false` with the reason in the annotation, and counts in the capacity only with what
+pods still hold on it. The annotation is read back by the code that the extender reads it with, so that both see the
+same node.
+
+What happens next: `node/publishing/publisher.py` compares this with the node object and writes what differs.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,13 +22,13 @@ from gpushare.gpu.health import LOST
 NOTHING = "no memory of it can be given out"
 MIB_IN = {names.MIB: 1, names.GIB: 1024}
 OTHER: dict[Unit, Unit] = {"MiB": "GiB", "GiB": "MiB"}
-LONGEST_WHY = 200  # characters; the driver's words, and no place for a story
+LONGEST_WHY = 200  # characters of a reason
 
 State = Literal["ready", "draining"]
 
 
 class PublishConfig(Data, frozen=True):
-    """How a node is published, decided once at start; but for the unit, see `unit`."""
+    """How a node is published. Fixed at the start, except for the unit: see `unit`."""
 
     node: str
     unit: Unit
@@ -34,16 +37,16 @@ class PublishConfig(Data, frozen=True):
 
 
 class Wanted(Data, frozen=True):
-    """What the node object must say. `capacity` is empty where kubelet reports it, that is on plugin nodes."""
+    """What the node object has to say. `capacity` is empty on plugin nodes, where kubelet reports it."""
 
-    facts: NodeFacts  # the annotation as its readers understand it
+    facts: NodeFacts  # the annotation as the extender reads it
     annotation: str
     capacity: dict[str, int]
     held: dict[str, int]  # units by uuid
 
 
 class Changes(Data, frozen=True):
-    """What must be written; None where the node says it already."""
+    """What has to be written; None: nothing to write."""
 
     annotation: str | None
     capacity: dict[str, int] | None
@@ -52,17 +55,19 @@ class Changes(Data, frozen=True):
 def wanted(
     config: PublishConfig,
     devices: Sequence[Device],
-    sick: Mapping[str, str],
+    unhealthy: Mapping[str, str],
     before: Sequence[Gpu],
     pods: Collection[PodFacts],
     state: State,
 ) -> Wanted:
-    """`devices`: what the driver shows now; `sick`: why, by uuid; `before`: what was published last."""
+    """`devices`: what the driver shows now; `unhealthy`: reasons by uuid; `before`: what was published last."""
     sticky = any(_counts(pod) for pod in pods)
-    on = held(NodeFacts(config.node, config.unit, config.pin, _listed(config, devices, sick, before, sticky)), pods)
-    # One that is gone stays as long as it is known to be sick, or somebody holds it: else its pods would count on all.
-    here = {device.uuid for device in devices} | sick.keys() | on.keys()
-    gpus = _listed(config, devices, sick, [gpu for gpu in before if gpu.uuid in here], sticky)
+    on = held(
+        NodeFacts(config.node, config.unit, config.pin, _listed(config, devices, unhealthy, before, sticky)), pods
+    )
+    # A GPU that is gone stays listed while it is unhealthy or a pod holds it: else its pods would count on every GPU.
+    here = {device.uuid for device in devices} | unhealthy.keys() | on.keys()
+    gpus = _listed(config, devices, unhealthy, [gpu for gpu in before if gpu.uuid in here], sticky)
     annotation = _annotation(config, gpus, state)
     capacity = _capacity(gpus, on)
     facts = read(config.node, annotation, capacity)
@@ -75,7 +80,7 @@ def wanted(
 
 
 def held(facts: NodeFacts, pods: Iterable[PodFacts]) -> dict[str, int]:
-    """Units by uuid. A pod of which nobody knows the GPU is on none: nothing says that it holds a sick one."""
+    """Units that pods hold, by uuid. A pod whose GPU is not known is left out: it may be on a healthy one."""
     on: dict[str, int] = {}
     for pod in pods:
         for gpu, amount in (pod_gpus.read(pod, facts) if _counts(pod) else None) or ():
@@ -86,26 +91,26 @@ def held(facts: NodeFacts, pods: Iterable[PodFacts]) -> dict[str, int]:
 
 def changes(wants: Wanted, node: objects.Node) -> Changes:
     """What is wrong or missing on the node as it is now."""
-    said = (node.metadata.annotations or {}).get(names.NODE_GPUS)
+    annotation = (node.metadata.annotations or {}).get(names.NODE_GPUS)
     has = {name: units.number(node.status.capacity, name) for name in wants.capacity}
     return Changes(
-        None if said == wants.annotation else wants.annotation, None if has == wants.capacity else wants.capacity
+        None if annotation == wants.annotation else wants.annotation, None if has == wants.capacity else wants.capacity
     )
 
 
 def published(node: objects.Node) -> NodeFacts | None:
-    """What our predecessor published here, if there was one: so are GPUs found again that are lost by now."""
+    """What was published here before this process started. Tells about GPUs that are lost by now."""
     facts = pod_gpus.node_facts(node, frozenset())
     return facts if facts is not None and facts.pin is not Pin.ALIYUN else None
 
 
 def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
-    """The unit to count in: the one that is asked for, unless pods here were given their memory in the other.
+    """The unit to count in: the configured one, unless pods here were given their memory in the other.
 
-    A number on a pod means what it meant when the pod was bound. In another unit kube-scheduler would add it to numbers
-    that mean something else, and kubelet would not know the ids it has of it any more. So what was published `last`
-    stays until no such pod is left; if nothing was, the other unit counts where there are none but such pods. A node
-    that counts as asked never turns back: it would on the word of one pod, which its owner can change.
+    A number on a pod keeps the unit in which the pod was bound. If the node changed its unit, kube-scheduler would add
+    MiB to GiB, and kubelet would have ids of units that no longer exist. So the unit that was published `last` stays
+    until no such pod is left. If nothing was published, the other unit counts only if all pods here have it. A node
+    that counts in the configured unit never changes back: else the owner of one pod could change the unit of the node.
     """
     if last == config.unit:
         return last
@@ -117,19 +122,19 @@ def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, po
 
 
 def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
-    """The GPUs of a node as it would have published them in that unit."""
+    """The GPUs of a node with their sizes in another unit."""
     sizes = MIB_IN[facts.unit], MIB_IN[unit]
     return tuple([msgspec.structs.replace(gpu, total=gpu.total * sizes[0] // sizes[1]) for gpu in facts.gpus])
 
 
 def read(node: str, annotation: str, capacity: Mapping[str, int]) -> NodeFacts | None:
-    """The node as the extender sees it; None if it has no GPU."""
+    """The node as the extender reads it; None if it has no GPU."""
     metadata = objects.Metadata(name=node, annotations={names.NODE_GPUS: annotation})
     return pod_gpus.node_facts(objects.Node(metadata, objects.NodeStatus(capacity=dict(capacity))), frozenset())
 
 
 def total(memory_mib: int, config: PublishConfig) -> int:
-    """Units of a GPU that may be given out: rounded down, as the original does."""
+    """Units of a GPU that may be given out: rounded down, as Aliyun's plugin does."""
     return max(memory_mib - config.reserve_mib, 0) // MIB_IN[config.unit]
 
 
@@ -138,17 +143,17 @@ def _counts(pod: PodFacts) -> bool:
 
 
 def _listed(
-    config: PublishConfig, devices: Sequence[Device], sick: Mapping[str, str], before: Sequence[Gpu], sticky: bool
+    config: PublishConfig, devices: Sequence[Device], unhealthy: Mapping[str, str], before: Sequence[Gpu], sticky: bool
 ) -> tuple[Gpu, ...]:
-    """All GPUs that are, and that were; in the order of their indices."""
+    """All GPUs that are there, and those that were there before, by index."""
     there = [(device.uuid, device.index) for device in devices]
     known = [(gpu.uuid, gpu.index) for gpu in before]
-    # Pods' annotations may name GPUs by index: while there are such pods, a GPU keeps the one it was published with.
+    # Pods' annotations may name GPUs by index: while there are such pods, a GPU keeps the index it was published with.
     index = _indices(known + there if sticky else there + known)
     gpus = [
-        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), sick.get(d.uuid, ""), d.name) for d in devices
+        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), unhealthy.get(d.uuid, ""), d.name) for d in devices
     ] + [
-        _gpu(index[g.uuid], g.uuid, g.total, sick.get(g.uuid, LOST), g.model)
+        _gpu(index[g.uuid], g.uuid, g.total, unhealthy.get(g.uuid, LOST), g.model)
         for g in before
         if all(g.uuid != device.uuid for device in devices)
     ]  # fmt: skip
@@ -156,7 +161,7 @@ def _listed(
 
 
 def _indices(wishes: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """To each its own index; who comes late and finds it taken gets the first that is free."""
+    """An index for each GPU, no two the same: the one it wishes, or the first that is free."""
     given: dict[str, int] = {}
     for uuid, wish in wishes:
         if uuid not in given:
@@ -174,13 +179,13 @@ def _annotation(config: PublishConfig, gpus: Sequence[Gpu], state: State) -> str
     listed = [
         {"i": g.index, "uuid": g.uuid, "model": g.model, "total": g.total, "ok": g.healthy, "why": g.why} for g in gpus
     ]
-    said = {"v": 1, "unit": config.unit, "pin": config.pin.value, "state": state, "gpus": listed}
-    return msgspec.json.encode(said).decode()
+    content = {"v": 1, "unit": config.unit, "pin": config.pin.value, "state": state, "gpus": listed}
+    return msgspec.json.encode(content).decode()
 
 
 def _capacity(gpus: Sequence[Gpu], on: Mapping[str, int]) -> dict[str, int]:
-    """Well GPUs wholly, sick ones with what is held there: taken away, it would hide memory of the others, because
-    kube-scheduler compares the sum of all requests with it."""
+    """All of healthy GPUs; of unhealthy ones what is held there. Without it kube-scheduler, which compares the sum of
+    all requests with the capacity, would not use the free memory of the healthy ones."""
     memory = sum(gpu.total if gpu.healthy else min(on.get(gpu.uuid, 0), gpu.total) for gpu in gpus)
     number = sum(1 for gpu in gpus if gpu.healthy or on.get(gpu.uuid))
     return {names.GPU_MEM: memory, names.GPU_COUNT: number}

@@ -1,7 +1,7 @@
-"""Says in the original's ConfigMap, `unhealthy-gpu-NODE`, which GPUs of this node are sick.
+"""Lists the unhealthy GPUs of this node in Aliyun's ConfigMap `unhealthy-gpu-NODE`.
 
-Only on request: our own extender reads the node's annotation, but Aliyun's reads only this. It takes an empty list for
-"GPU 0", so while no GPU is sick there is no ConfigMap. One that somebody else made is left alone. Made by `app`.
+Only on request: our extender reads the node's annotation, but Aliyun's extender reads only this. It takes an empty list
+for "GPU 0", so while all GPUs are healthy there is no ConfigMap. A ConfigMap that somebody else made is left alone.
 """
 
 from typing import Final
@@ -23,14 +23,14 @@ class UnhealthyConfigMap:
     def __init__(self, api: Api, node: str) -> None:
         self._api = api
         self._name = names.UNHEALTHY_PREFIX + node
-        self._sick: str | None = None  # as it is written; None until the GPUs are known
+        self._unhealthy: str | None = None  # as it is written; None until the GPUs are known
         self._loop = Loop(self._update)
 
     def see(self, facts: NodeFacts) -> None:
         """The GPUs as they are now."""
-        sick = ",".join(str(gpu.index) for gpu in facts.gpus if not gpu.healthy)
-        if sick != self._sick:
-            self._sick = sick
+        unhealthy = ",".join(str(gpu.index) for gpu in facts.gpus if not gpu.healthy)
+        if unhealthy != self._unhealthy:
+            self._unhealthy = unhealthy
             self._loop.wake()
 
     async def run(self) -> None:
@@ -39,21 +39,21 @@ class UnhealthyConfigMap:
 
     async def _update(self) -> bool:
         try:
-            await self._write(self._sick or "")
+            await self._write(self._unhealthy or "")
         except KubeError as error:
-            logger.warn("cannot write which GPUs are sick", name=self._name, why=str(error))
+            logger.warn("cannot write which GPUs are unhealthy", name=self._name, why=str(error))
             return False
         return True
 
-    async def _write(self, sick: str) -> None:
-        space, name, data = names.UNHEALTHY_NAMESPACE, self._name, {names.UNHEALTHY_KEY: sick}
+    async def _write(self, unhealthy: str) -> None:
+        space, name, data = names.UNHEALTHY_NAMESPACE, self._name, {names.UNHEALTHY_KEY: unhealthy}
         there = await self._api.get_config_map(space, name)
         if there is None:
-            if sick:
+            if unhealthy:
                 await self._api.create_config_map(space, name, LABELS, data)
         elif not LABELS.items() <= (there.metadata.labels or {}).items():
             logger.warn(NOT_OURS.format(name=name))
-        elif not sick:
+        elif not unhealthy:
             await self._api.delete_config_map(space, name, there.metadata.uid)
         elif there.data != data:
             await self._api.patch_config_map(space, name, data)

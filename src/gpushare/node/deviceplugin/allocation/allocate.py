@@ -1,8 +1,8 @@
 """May a container have the units kubelet asks for? What is granted is written into the table.
 
 Pure. Normally they are those that `prefer` named a moment ago, or units an init container hands on. Others are right
-only if they could have been planned; a mixture, a unit somebody holds and a sick GPU are refused. As in `prefer`, a
-first refusal makes the caller look and ask again.
+only if they could have been planned; a mixture, a unit somebody holds and an unhealthy GPU are refused. As in `prefer`,
+a first refusal makes the caller look and ask again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ def _followers(state: State, want: Want, units: Units) -> dict[Owner, Gpus]:
 
 
 def _not_free(state: State, units: Units, pool: Grant | None, size: int, whole: bool) -> Refusal | None:
-    """Beyond what is handed on: nothing of a sick GPU, and nothing that pods with other ids hold."""
+    """Beyond what is handed on: nothing of an unhealthy GPU, and nothing that pods with other ids hold."""
     for uuid, bits in units.items():
         new = bits & ~(pool.units.get(uuid, 0) if pool else 0)
         gpu = state.table.gpus[uuid]

@@ -122,8 +122,8 @@ class Table:
         return {uuid: used for uuid in sorted(on) if (used := self.used(uuid))}
 
     def free(self, uuid: str, *, whole: bool) -> int:
-        """What may be given on a GPU, as bits. Of a sick one, nothing; with units held under unknown ids, more bits
-        are free than `room` allows to give."""
+        """What may be given on a GPU, as bits. Of an unhealthy one, nothing; with units held under unknown ids, more
+        bits are free than `room` allows to give."""
         gpu = self.gpus.get(uuid)
         if gpu is None or not gpu.healthy or self.is_whole(uuid):
             return 0
