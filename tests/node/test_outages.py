@@ -14,7 +14,7 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
-from gpushare.node import app
+from gpushare.node import watches
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import bound, capacity, refusal, running, said
@@ -102,8 +102,8 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
 ) -> None:
     """GPUs come, go and become unhealthy, pods come and end, others wipe what was written, and no request is sure."""
     dice = random.Random(SEED)
-    monkeypatch.setattr(app, "SILENCE", 0.5)
-    monkeypatch.setattr(app, "PATIENCE", 0.5)
+    monkeypatch.setattr(watches, "SILENCE", 0.5)
+    monkeypatch.setattr(watches, "PATIENCE", 0.5)
     async with FaultProxy(server.url, FAULTS, seed=SEED) as proxy, running(proxy.url, gpus, timeout=1.0) as node:
         await until(server, lambda: capacity(server) == FULL)
         facts = world.published(server)
