@@ -38,7 +38,7 @@ class Watches:
                 silence=SILENCE, patience=PATIENCE,
             ),
         }  # fmt: skip
-        self._access = api.access
+        self._api = api
 
     async def synced(self, limit: float) -> objects.Node:
         """This node's object, as soon as its pods are known, too."""
@@ -65,7 +65,7 @@ class Watches:
         for reflector in self.reflectors.values():
             failure = reflector.failure if not reflector.synced else None
             if failure is not None and failures.needs_help(failure, waits_for_connection=True):
-                raise failures.explain(failure, self._access)
+                raise failures.explain(failure, self._api.access)
         if self.reflectors["node"].synced and self.this_node.node is None:
             what, why = f'no node "{self.this_node.name}"', "the cluster has no node of that name"
             raise errors.UserError(what, why, "--node-name NAME or NODE_NAME, one of: kubectl get nodes")
