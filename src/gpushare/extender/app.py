@@ -186,6 +186,7 @@ class Extender:
             await asyncio.sleep(TICK)
 
     async def _touch(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
+        """Writes an annotation on a waiting pod. kube-scheduler sees the change and asks about the pod again."""
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         async with slots:
             try:

@@ -2,6 +2,9 @@
 
 Each class is the sink of one reflector. None of them decides anything: they translate, and tell the ledger and those
 who care for waiting pods.
+
+What happens next: a node whose GPUs changed goes to `set_node` of the ledger (`core/ledger/observed.py`), as facts that
+`core/annotations` reads from the node object.
 """
 
 import sys

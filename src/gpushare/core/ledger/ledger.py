@@ -23,6 +23,9 @@ is *kept* (for a pod that waited too long), an *old place* (what a moved pod hel
 one shape off a node that has room.
 
 No clock: callers pass `now`. Not thread-safe: it lives on one event loop, and no method awaits.
+
+What happens next: after each change a node gets a new `Room` (`core/placement/room.py`). If its free memory grew, for
+example because a GPU is healthy again, its name is in `take_grown` until `core/scheduling/wakeups.py` takes it.
 """
 
 from gpushare.core.facts import policies

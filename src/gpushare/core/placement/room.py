@@ -1,6 +1,7 @@
 """A node at one instant: what is free on each of its GPUs.
 
 Pure. The ledger makes one whenever something changes; everybody who asks whether something fits looks at it.
+The free units of an unhealthy GPU are in `free`, but not in `rising` and `sum_free`, by which `fit` answers.
 """
 
 from collections.abc import Sequence

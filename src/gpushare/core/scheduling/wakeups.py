@@ -8,7 +8,9 @@ come after the others, and an offer to a pod that may never come is not taken fr
 that does not come within a second passes the offer on.
 
 A turn looks at as many pods as its budget allows, and the next turn goes on from there.
-Pure but for what it remembers; `app` sends the touches.
+Pure but for what it remembers.
+
+What happens next: `extender/app.py` writes `gpushare.io/woken` on each pod that is due, and kube-scheduler asks again.
 """
 
 from bisect import bisect_right, insort
