@@ -76,7 +76,7 @@ async def test_a_bug_in_a_part_of_it_ends_the_block(tmp_path: Path, monkeypatch:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("gpushare.devcluster.kubelet.kubelet.Kubelet._see", broken)
+    monkeypatch.setattr("gpushare.devcluster.kubelet.kubelet.Kubelet._observe", broken)
     with pytest.raises(ExceptionGroup) as failure:
         async with live.cluster(tmp_path) as (dev, _):
             await wait.until(dev.server, lambda: None)  # until it is cancelled: this never comes

@@ -1,26 +1,26 @@
-"""Events of the stand-ins, as the components they stand for would write them: who did what, for `kubectl describe`.
+"""Events of controllers and kubelet, as the real ones write them, for `kubectl describe`.
 
-An event is one object; nobody counts repetitions here.
+Every event is an object of its own: repetitions are not counted.
 """
 
-from gpushare.devcluster.apiserver import registry
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.kinds.table import Kind
+from gpushare.devcluster.apiserver.registry import Registry
 from gpushare.devcluster.apiserver.status import Object
 
 EVENTS = table.BY_RESOURCE["events"]
 
 
-class Announcer:
-    """Speaks as one component. A namespace that is gone hears nothing."""
+class EventWriter:
+    """Writes as one component. In a namespace that is gone nothing is written."""
 
-    def __init__(self, to: registry.Registry, component: str) -> None:
-        self._registry, self._component = to, component
+    def __init__(self, registry: Registry, component: str) -> None:
+        self._registry, self._component = registry, component
 
-    def say(
+    def write(
         self, kind: Kind, about: Object, reason: str, message: str, *, part: str = "", host: str = "", type_: str = ""
     ) -> None:
-        """`part` is the field of the object it is about, `host` the node that speaks."""
+        """`part`: the field of the object that the event is about. `host`: the node that writes it."""
         meta, now = about["metadata"], self._registry.now()
         if self._registry.store.get("namespaces", meta["namespace"]) is None:
             return

@@ -1,1 +1,1 @@
-"""The controllers of the embedded cluster: Deployments and Jobs get their pods. The smallest that behave."""
+"""The controllers of the embedded cluster: Deployments and Jobs get their pods. As small as possible."""

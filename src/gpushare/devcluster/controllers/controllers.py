@@ -1,13 +1,13 @@
-"""The controllers of the embedded cluster: Deployments and Jobs get their pods, pods of nobody go.
+"""The controllers of the embedded cluster: create and delete the pods of Deployments and Jobs, collect garbage.
 
-They run in the server's process (`cluster` starts them) and write through its registry. What should happen is decided
-in `deployments` and `jobs`; here it is done, for whoever was touched by a change. Not done, besides what `workloads`
-refuses: pods are found by their owner reference only, so that none is adopted.
+They run in the server's process and write through its registry. `deployments` and `jobs` decide what should happen;
+this file does it, for each owner that a change affects. Pods are found by their owner reference only: none is adopted.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
+from gpushare.devcluster import lifecycle
 from gpushare.devcluster.apiserver import checks, patches, registry, status
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.kinds.table import Kind
@@ -15,7 +15,7 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.apiserver.status import Object
 from gpushare.devcluster.apiserver.store import Entry
 from gpushare.devcluster.controllers import deployments, jobs, owned
-from gpushare.devcluster.events import Announcer
+from gpushare.devcluster.events import EventWriter
 from gpushare.devcluster.following import Difference, Follower
 
 PODS: Final = table.BY_RESOURCE["pods"]
@@ -27,7 +27,7 @@ RESOURCES: Final = (
     DEPLOYMENTS.resource,
     JOBS.resource,
     PODS.resource,
-)  # who owns is known before who is owned
+)  # owners come before their pods
 FOREGROUND, ORPHAN = registry.FINALIZERS["Foreground"], registry.FINALIZERS["Orphan"]
 
 
@@ -37,43 +37,43 @@ class Controllers:
         self._follower = Follower(server.store, server.hub, RESOURCES)
         self._owners: dict[str, tuple[Kind, Entry]] = {}  # by uid
         self._pods: dict[str, dict[str, Object]] = {}  # by the uid of their owner, then by key
-        # By the uid of their job, then their own: did it succeed? None: we sent it away ourselves.
+        # By the uid of the job, then of the pod: did it succeed? None: the controller deleted it.
         self._ended: dict[str, dict[str, bool | None]] = {}
-        self._voices = {
-            kind.kind: Announcer(server.registry, f"{kind.kind.lower()}-controller") for kind in OWNERS.values()
+        self._events = {
+            kind.kind: EventWriter(server.registry, f"{kind.kind.lower()}-controller") for kind in OWNERS.values()
         }
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            for uid in self._touched(await self._follower.differences()):
-                self._settle(uid)
+            for uid in self._affected(await self._follower.differences()):
+                self._reconcile(uid)
 
-    def _touched(self, differences: Iterable[Difference]) -> list[str]:
-        """Takes note of what changed, and says whose turn it is."""
-        touched: dict[str, None] = {}
+    def _affected(self, differences: Iterable[Difference]) -> list[str]:
+        """Notes what changed. Returns the uids of the owners to reconcile."""
+        affected: dict[str, None] = {}
         for difference in differences:
             if difference.resource == "nodes":
                 if difference.before and not difference.after:
-                    self._empty(difference.before.key)
+                    self._delete_pods_of(difference.before.key)
             elif difference.resource == PODS.resource:
-                touched |= dict.fromkeys(self._note_pod(difference))
+                affected |= dict.fromkeys(self._note_pod(difference))
             else:
-                touched[self._note_owner(difference)] = None
-        return list(touched)
+                affected[self._note_owner(difference)] = None
+        return list(affected)
 
     def _note_owner(self, difference: Difference) -> str:
         if difference.after:
             self._owners[difference.after.uid] = table.BY_RESOURCE[difference.resource], difference.after
             return difference.after.uid
-        assert difference.before is not None, "what is not there now was there before"
+        assert difference.before is not None, "an object that is gone was there before"
         del self._owners[difference.before.uid]
         self._ended.pop(difference.before.uid, None)
         return difference.before.uid
 
     def _note_pod(self, difference: Difference) -> list[str]:
-        """The owners it had and has."""
-        found: list[str] = []
+        """Returns the owners it had and has."""
+        owners: list[str] = []
         for entry in (difference.before, difference.after):
             pod = checks.stored(PODS, entry) if entry else None
             owner = owned.controller(pod) if pod else None
@@ -86,31 +86,31 @@ class Controllers:
                     self._note_end(owner["uid"], pod, gone=difference.after is None)
                 if not pods:
                     del self._pods[owner["uid"]]
-                found.append(owner["uid"])
-        return found
+                owners.append(owner["uid"])
+        return owners
 
     def _note_end(self, job: str, pod: Object, gone: bool) -> None:
-        """Whoever is deleted before the end has failed; an end that was seen is not judged again."""
-        phase = owned.phase(pod)
-        if job in self._owners and (phase in owned.ENDED or owned.leaving(pod) or gone):
+        """A pod that is deleted before its end has failed. The first end that is noted counts."""
+        phase = lifecycle.phase(pod)
+        if job in self._owners and (phase in lifecycle.ENDED or lifecycle.is_terminating(pod) or gone):
             self._ended.setdefault(job, {}).setdefault(pod["metadata"]["uid"], phase == "Succeeded")
 
-    def _settle(self, uid: str) -> None:
+    def _reconcile(self, uid: str) -> None:
         pods = list(self._pods.get(uid, {}).values())
         if uid not in self._owners:
             self._delete(pods)
             return
         kind, entry = self._owners[uid]
         owner = checks.stored(kind, entry)
-        if owned.leaving(owner):
-            self._let_go(kind, owner, pods)
+        if lifecycle.is_terminating(owner):
+            self._finalize(kind, owner, pods)
         elif kind is DEPLOYMENTS:
             self._do(kind, owner, deployments.steps(owner, pods), deployments.labels(owner))
             self._write(kind, owner, deployments.status(owner, pods, self._registry.now()))
         else:
-            self._settle_job(owner, pods)
+            self._reconcile_job(owner, pods)
 
-    def _settle_job(self, job: Object, pods: list[Object]) -> None:
+    def _reconcile_job(self, job: Object, pods: list[Object]) -> None:
         ended = self._ended.setdefault(job["metadata"]["uid"], {})
         results = list(ended.values())
         succeeded, failed = results.count(True), results.count(False)
@@ -118,32 +118,31 @@ class Controllers:
         steps = jobs.steps(job, pods, succeeded, end)
         ended |= dict.fromkeys((pod["metadata"]["uid"] for pod in steps.delete), None)
         self._do(JOBS, job, steps, {})
-        found = jobs.status(job, pods, succeeded, failed, end, self._registry.now())
-        if end and end != jobs.said(job):
-            self._voices[JOBS.kind].say(JOBS, job, *jobs.EVENTS[end])
-        self._write(JOBS, job, found)
+        if end and end != jobs.recorded_end(job):
+            self._events[JOBS.kind].write(JOBS, job, *jobs.EVENTS[end])
+        self._write(JOBS, job, jobs.status(job, pods, succeeded, failed, end, self._registry.now()))
 
     def _do(self, kind: Kind, owner: Object, steps: owned.Steps, labels: Object) -> None:
-        meta, say = owner["metadata"], self._voices[kind.kind].say
+        meta, event = owner["metadata"], self._events[kind.kind].write
         for pod in self._delete(steps.delete):
-            say(kind, owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            event(kind, owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
         for _ in range(steps.create):
             pod = owned.pod(kind, owner, labels)
             try:
                 self._registry.create(PODS, meta["namespace"], pod)
             except status.ApiError as error:
-                say(kind, owner, "FailedCreate", f"Error creating: {error}", type_="Warning")
+                event(kind, owner, "FailedCreate", f"Error creating: {error}", type_="Warning")
                 return
-            say(kind, owner, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+            event(kind, owner, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
 
-    def _write(self, kind: Kind, owner: Object, found: Object) -> None:
+    def _write(self, kind: Kind, owner: Object, new_status: Object) -> None:
         meta = owner["metadata"]
-        self._registry.update(kind, meta["namespace"], meta["name"], owner | {"status": found}, "status")
+        self._registry.update(kind, meta["namespace"], meta["name"], owner | {"status": new_status}, "status")
 
     # Garbage
 
-    def _let_go(self, kind: Kind, owner: Object, pods: list[Object]) -> None:
-        """An owner that is being deleted waits for its pods, or sets them free, as the deletion said."""
+    def _finalize(self, kind: Kind, owner: Object, pods: list[Object]) -> None:
+        """An owner that is being deleted waits for its pods or gives them up, as the deletion asked."""
         meta = owner["metadata"]
         finalizers = meta.get("finalizers") or []
         if ORPHAN in finalizers:
@@ -166,8 +165,8 @@ class Controllers:
         self._registry.patch(PODS, meta["namespace"], meta["name"], patches.MERGE, change)
 
     def _delete(self, pods: Iterable[Object]) -> list[Object]:
-        """Those that were not leaving anyway, or gone."""
-        staying = [pod for pod in pods if not owned.leaving(pod) and self._is_there(pod)]
+        """Deletes those that are there and not being deleted yet. Returns them."""
+        staying = [pod for pod in pods if not lifecycle.is_terminating(pod) and self._is_there(pod)]
         for pod in staying:
             self._registry.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], {})
         return staying
@@ -177,8 +176,8 @@ class Controllers:
         entry = self._store.get(PODS.resource, table.key(PODS, meta["namespace"], meta["name"]))
         return entry is not None and entry.uid == meta["uid"]
 
-    def _empty(self, node: str) -> None:
-        """The pods of a node that is gone are gone too."""
+    def _delete_pods_of(self, node: str) -> None:
+        """The node is gone, so its pods are deleted."""
         for entry in list(self._store.shelf(PODS.resource).entries.values()):
             if entry.fields["spec.nodeName"] == node:
                 namespace, _, name = entry.key.partition("/")

@@ -1,12 +1,12 @@
-"""What a Job wants next, and what its status says: the smallest controller that behaves.
+"""What a Job needs next, and its status. Pure, and as small as possible.
 
-Pure, called by `controllers`, which counts the pods that have ended, because an ended pod may be deleted and still
-counts. As in a real cluster a pod that is deleted before its end has failed, and is replaced; unlike there it is
-replaced at once.
+Ended pods are counted by `controllers`, because an ended pod still counts after it was deleted. As in a real cluster a
+pod that is deleted before its end has failed and is replaced; here it is replaced at once.
 """
 
 from typing import Final
 
+from gpushare.devcluster import lifecycle
 from gpushare.devcluster.apiserver.status import Object
 from gpushare.devcluster.controllers import owned
 from gpushare.devcluster.controllers.owned import Steps
@@ -20,15 +20,15 @@ REACHED: Final = {"reason": "CompletionsReached", "message": "Reached expected n
 EVENTS: Final = {COMPLETE: ("Completed", "Job completed"), FAILED: (TOO_OFTEN["reason"], TOO_OFTEN["message"])}
 
 
-def said(job: Object) -> str | None:
-    """The end that its status tells of already."""
+def recorded_end(job: Object) -> str | None:
+    """The end that its status already shows."""
     types = [condition.get("type") for condition in job["status"].get("conditions") or []]
     return next((end for end in (COMPLETE, FAILED) if end in types), None)
 
 
 def outcome(job: Object, pods: list[Object], succeeded: int, failed: int) -> str | None:
-    """How the job has ended, if it has; an end is final."""
-    if end := said(job):
+    """How the job has ended; None if it has not. An end is final."""
+    if end := recorded_end(job):
         return end
     spec = job["spec"]
     limit = spec["backoffLimit"]
@@ -47,7 +47,7 @@ def steps(job: Object, pods: list[Object], succeeded: int, end: str | None) -> S
         wanted = 0
     elif spec.get("completions") is not None:
         wanted = min(spec["parallelism"], spec["completions"] - succeeded)
-    else:  # a queue of work: the pods know themselves when it is done, and none is made after the first success
+    else:  # a work queue: the pods know when it is done, so none is created after the first success
         wanted = min(spec["parallelism"], len(active)) if succeeded else spec["parallelism"]
     return Steps(max(0, wanted - len(active)), owned.expendable(active)[: max(0, len(active) - wanted)])
 
@@ -60,18 +60,18 @@ def status(job: Object, pods: list[Object], succeeded: int, failed: int, end: st
         before, why = ("SuccessCriteriaMet", REACHED) if end == COMPLETE else ("FailureTarget", TOO_OFTEN)
         conditions = [{"type": type_, "status": "True", **why} for type_ in (before, end)]
     old = job["status"]
-    known: Object = {
+    result: Object = {
         "startTime": old.get("startTime") or now,
         "ready": sum(owned.ready(pod) for pod in active),
-        "terminating": sum(owned.leaving(pod) and owned.phase(pod) not in owned.ENDED for pod in pods),
+        "terminating": sum(lifecycle.is_terminating(pod) and not lifecycle.has_ended(pod) for pod in pods),
     }
     if end == COMPLETE:
-        known["completionTime"] = old.get("completionTime") or now
+        result["completionTime"] = old.get("completionTime") or now
     if conditions:
-        known["conditions"] = owned.with_conditions(old, conditions, now)
-    return known | {name: count for name, count in counts.items() if count}
+        result["conditions"] = lifecycle.with_conditions(old, conditions, now)
+    return result | {name: count for name, count in counts.items() if count}
 
 
 def _restarts(pod: Object) -> int:
     containers = (pod.get("status") or {}).get("containerStatuses") or []
-    return sum(found.get("restartCount", 0) for found in containers)
+    return sum(container.get("restartCount", 0) for container in containers)
