@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gpushare.view.kubectl import Kubectl
 
 Command = Callable[[list[str], str, bool], int]  # words, the name it was called by, whether as kubectl's plugin
-OUTPUTS = ("wide", "json", "yaml")
 
 
 def inspect(words: list[str], program: str, plugin: bool) -> int:
@@ -81,11 +80,12 @@ def _parser(program: str, takes: str) -> Parser:
 
 def _connected(args: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
     """Where the cluster is read from, and where the answer goes. A kubectl plugin asks through kubectl."""
+    from gpushare.ctl.formats import FORMATS
     from gpushare.view.direct import Direct
     from gpushare.view.kubectl import Kubectl
 
-    if args.output not in ("", *OUTPUTS):
-        raise unknown("output format", args.output, OUTPUTS, "-o {}")
+    if args.output not in ("", *FORMATS):
+        raise unknown("output format", args.output, FORMATS, "-o {}")
     screen = _screen(args.color)
     kind = Kubectl if plugin else Direct
     return kind(args.kubeconfig, args.context, screen.waiting), screen

@@ -11,7 +11,7 @@ import msgspec
 from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
-from gpushare.ctl import wording
+from gpushare.ctl import formats, wording
 from gpushare.ctl.inspect import table, waiting, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
@@ -20,8 +20,6 @@ from gpushare.view import snapshot, unhealthy, usage
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Source
 from gpushare.view.usage import NodeUse
-
-WIDE, JSON, YAML = "wide", "json", "yaml"
 
 NO_NODES = "this cluster has no nodes."
 NONE_OFFERS = "none of {nodes} offers {resource}. "
@@ -50,15 +48,17 @@ def run(options: Options, source: Source, screen: Screen, clock: Clock | None = 
     """Shows what is used and returns the exit code. A UserError says what is wrong; stdout is empty then."""
     clock = clock or Clock()
     if options.watch:
-        if options.output in (JSON, YAML):
+        if options.output in formats.FOR_PROGRAMS:
             raise UserError(
-                f"-w and -o {options.output}", "-w redraws a table", f"leave out -w, or -o {options.output}"
+                f"-w and -o {options.output} do not go together",
+                "-w redraws a table",
+                f"leave out -w, or -o {options.output}",
             )
         return watch.run(lambda now: _read(source, now), lambda cluster: page(cluster, options, screen), screen, clock)
     cluster = _read(source, clock.now())
-    if options.output in (JSON, YAML):
+    if options.output in formats.FOR_PROGRAMS:
         shown = _named(options.nodes, cluster, usage.nodes(cluster))
-        screen.say(_for_programs(cluster, {node.name for node in shown}, options.output))
+        screen.say(formats.dump(_for_programs(cluster, {node.name for node in shown}), options.output))
         notes = _notes(cluster, options.nodes, shown, mixed=False)
     else:
         drawn = page(cluster, options, screen)
@@ -80,7 +80,7 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
     shown = _named(options.nodes, cluster, usage.nodes(cluster))
     notes = _notes(cluster, options.nodes, shown, mixed=len({node.unit for node in shown}) > 1)
     unit, shown = usage.in_one_unit(shown)
-    wide = options.output == WIDE
+    wide = options.output == formats.WIDE
     if options.details:
         drawn = table.details(shown, screen, cluster.now, wide=wide)
     else:
@@ -184,14 +184,8 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words) if rest <= 0 else f"{', '.join(words[:MOST_NAMES])} and {rest} more"
 
 
-def _for_programs(cluster: Snapshot, shown: set[str], output: str) -> str:
+def _for_programs(cluster: Snapshot, shown: set[str]) -> dict[str, object]:
     """The answer of the extender's `/inspect`, and the pods that wait."""
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     nodes = [inspected(state) for state in states if state.facts is not None]
-    answer = {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]}
-    if output == JSON:
-        return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
-    import yaml
-
-    text: str = yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)
-    return text
+    return {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]}

@@ -13,7 +13,7 @@ from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.core.facts import objects, request
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import wording
+from gpushare.ctl import formats, wording
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import judgement, pod_details
 from gpushare.ctl.why.scheduler_checks import Rest
@@ -27,7 +27,6 @@ from gpushare.view.source import Drafting, Forbidden, NotFound, Source
 if TYPE_CHECKING:
     from gpushare.ctl.why.extender_client import Extender
 
-WIDE, JSON, YAML = FORMATS = ("wide", "json", "yaml")
 POD_WORDS = ("pod", "pods", "po")  # as kubectl prints and takes them
 MOST_NAMES = 5
 
@@ -37,7 +36,7 @@ class Options(msgspec.Struct, frozen=True):
     namespace: str = ""  # as -n says it
     default_namespace: str = "default"  # of the context
     filename: str = ""  # instead of a pod; "-" is stdin
-    output: str = ""  # one of FORMATS, or empty for people
+    output: str = ""  # one of formats.FORMATS, or empty for people
     extender: str = ""  # its address; empty: it is worked out here
     program: str = "gpushare"  # the name it was called by
 
@@ -70,23 +69,14 @@ def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin
 
 
 def _show(answers: list[Explanation], options: Options, screen: Screen, style: Style, *, several: bool) -> None:
-    if options.output in (JSON, YAML):
+    if options.output in formats.FOR_PROGRAMS:
         shown = {"version": VERSION, "items": answers} if several else answers[0]
-        screen.say(_for_programs(shown, options.output))
+        screen.say(formats.dump(shown, options.output))
         return
-    style = style._replace(wide=options.output == WIDE, width=screen.width)
+    style = style._replace(wide=options.output == formats.WIDE, width=screen.width)
     texts = [page.text(said, style) for said in answers]
     between = ["\n" if text.count("\n") > 1 else "" for text in texts[:-1]]
     screen.say("".join(text + gap for text, gap in zip(texts, [*between, ""], strict=True)))
-
-
-def _for_programs(shown: object, output: str) -> str:
-    if output == JSON:
-        return msgspec.json.format(msgspec.json.encode(shown), indent=2).decode() + "\n"
-    import yaml
-
-    text: str = yaml.safe_dump(msgspec.to_builtins(shown), sort_keys=False, allow_unicode=True)
-    return text
 
 
 def _of_pod(options: Options, source: Source, extender: "Extender | None", now: float) -> Found:

@@ -53,14 +53,14 @@ def hint(explanation: Explanation) -> str:
 
 def phrases(explanation: Explanation) -> list[str]:
     """The phrases after "It would fit if", cheapest first."""
-    found = []
+    listed = []
     for kind in ORDER:
         way = next((way for way in explanation.ways if way.way == kind and (kind != "wait" or way.pods)), None)
         if way is not None:
-            found.append(_phrase(way, explanation))
+            listed.append(_phrase(way, explanation))
     if not any(way.way in ("end", "evict", "wait") for way in explanation.ways) and (freed := freeing(explanation)):
-        found.append(freed)
-    return found
+        listed.append(freed)
+    return listed
 
 
 def _phrase(way: Way, explanation: Explanation) -> str:
@@ -161,7 +161,9 @@ def kept_off(explanation: Explanation) -> str:
 def _ended(way: Way, explanation: Explanation, unit: str, place: str) -> str:
     count = _count(way)
     first = way.holders[0] if way.holders else None
-    held = f" ({first.units} {unit})" if first is not None and first.units else ""  # whole GPUs nobody knows hold none
+    held = (
+        f" ({first.units} {unit})" if first is not None and first.units else ""
+    )  # 0 for whole GPUs that are not known
     which = f"{pod_name(first, explanation)}{held}" if first is not None else ""
     if count == 1:
         return f"{which or 'a pod'} on {place} ended"
