@@ -51,7 +51,7 @@ def test_a_node_that_rests_is_left_alone_for_a_while() -> None:
         "  asks  4 MiB on one GPU (container c0)\n"
         "\n"
         "  NODE  GPU MEMORY (gpushare)                        THE REST (kube-scheduler)\n"
-        "  n     that refused this request just now           ok\n"
+        "  n     refused this request just now                ok\n"
         "\n"
         "  kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 minutes.\n"
     )

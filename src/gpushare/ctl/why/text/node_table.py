@@ -17,7 +17,9 @@ OK, NOT_LOOKED = "ok", "not looked at"
 WIDTH = 43  # of the second column, at least: most sentences fit, so that tables look alike
 GAP, INDENT = "  ", "  "
 NARROWEST = 16  # columns; where less is left for the last column, it is not wrapped
-PLURAL = re.compile(r"^that (count|need|pin)\b")  # a refusal speaks of several nodes, a row of one
+# A refusal speaks of several nodes ("node(s) whose plugin is down", "node(s) that pin ..."), a row of one.
+RELATIVE = re.compile(r"^(?:whose|that(?= refused\b)) ")
+PLURAL = re.compile(r"^that (count|need|pin)\b")
 MOST_GPUS = 4  # named in one row
 
 Row = tuple[str, str, str]
@@ -62,10 +64,10 @@ def _memory(view: NodeView, shares: Sequence[ShareView]) -> str:
 
 
 def _refusal(view: NodeView) -> str:
-    """A refusal that is about the node and not about its GPUs, in the words that kube-scheduler gets."""
+    """A refusal that is about the node and not about its GPUs, nearly in the words that kube-scheduler gets."""
     refused = view.gpushare
     assert refused is not None
-    message = PLURAL.sub(r"\1s", refused.message.removeprefix(phrases.NODES))
+    message = PLURAL.sub(r"\1s", RELATIVE.sub("", refused.message.removeprefix(phrases.NODES)))
     return f"{message}: {refused.detail}" if refused.detail else message
 
 
