@@ -19,7 +19,7 @@ import msgspec
 from bench.process import cpu_seconds_now, resident_mb_now, resident_mb_peak
 from bench.result import Result
 from bench.started import started
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Request
 from gpushare.devcluster.apiserver.kinds import table
@@ -94,7 +94,7 @@ def _bind(server: ApiServer, name: str, gpu: int) -> dict[str, Any]:
     }
     entry = server.store.get(NODES.resource, NODE)
     assert entry is not None
-    facts = pod_gpus.node_facts(msgspec.convert(entry.obj(), objects.Node), frozenset())
+    facts = node_gpus.read(msgspec.convert(entry.obj(), objects.Node), frozenset())
     claim = request.facts(msgspec.convert(made, objects.Pod), "MiB").request
     assert facts is not None
     assert isinstance(claim, Request)

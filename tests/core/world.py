@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.kinds import WHOLE
 from gpushare.core.facts.model import Kind, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
@@ -83,7 +83,7 @@ def facts_of(pod: objects.Pod) -> PodFacts:
 
 
 def node_facts(node: objects.Node | None) -> NodeFacts | None:
-    return None if node is None else pod_gpus.node_facts(node, frozenset())
+    return None if node is None else node_gpus.read(node, frozenset())
 
 
 class Decision:

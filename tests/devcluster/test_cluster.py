@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import objects as core_api
 from gpushare.core.facts.model import Pin
 from gpushare.devcluster.cluster import DevCluster
@@ -16,19 +16,19 @@ from tests.support import api_client, live, wait
 
 def test_a_simulated_node_is_what_the_extender_takes_for_a_node_that_pins_directly() -> None:
     node = msgspec.convert(simulated_node("gpu-b", "10.0.0.12", [24268, 11178], "Tesla P40"), core_api.Node)
-    facts = pod_gpus.node_facts(node, frozenset())
+    facts = node_gpus.read(node, frozenset())
     assert facts is not None
     assert (facts.pin, facts.unit, facts.blocked) == (Pin.DIRECT, "MiB", None)
     assert [(gpu.index, gpu.total, gpu.healthy, gpu.model) for gpu in facts.gpus] == [
         (0, 24268, True, "Tesla P40"),
         (1, 11178, True, "Tesla P40"),
     ]
-    assert not pod_gpus.contradicts(node)
+    assert not node_gpus.contradicts(node)
 
 
 def test_a_bare_node_leaves_it_to_others_to_say_what_gpus_it_has() -> None:
     bare = bare_node("gpu-b", "10.0.0.12", version="v1.35.0")
-    assert pod_gpus.node_facts(msgspec.convert(bare, core_api.Node), frozenset()) is None
+    assert node_gpus.read(msgspec.convert(bare, core_api.Node), frozenset()) is None
     assert bare["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.0"
     assert bare["status"]["capacity"].keys() == bare["status"]["allocatable"].keys() == ROOM.keys()
     simulated_node("gpu-b", "10.0.0.12")  # which is made of one, and changes no other

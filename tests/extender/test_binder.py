@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.ledger.holding import State
@@ -103,7 +103,7 @@ class World:
         self.api, self.events, self.known, self.ledger = FakeApi(), Events(), KnownPods(), Ledger()
         for name in ("a", "b"):
             made = msgspec.convert(processes.node(name, 10000, 10000), objects.Node)
-            facts = pod_gpus.node_facts(made, frozenset())
+            facts = node_gpus.read(made, frozenset())
             assert facts is not None
             self.ledger.set_node(facts)
         self.metrics = Metrics(self.ledger)

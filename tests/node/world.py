@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts
 from gpushare.devcluster.apiserver.server import ApiServer
@@ -92,7 +92,7 @@ def capacity(server: ApiServer) -> tuple[str | None, str | None]:
 
 
 def published(server: ApiServer) -> NodeFacts:
-    facts = pod_gpus.node_facts(msgspec.convert(shown(server), objects.Node), frozenset())
+    facts = node_gpus.read(msgspec.convert(shown(server), objects.Node), frozenset())
     assert facts is not None
     return facts
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import kinds, names, objects, request
 from gpushare.core.facts.model import Gpu, Kind, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
 from gpushare.core.ledger.ledger import Ledger
@@ -33,6 +33,7 @@ def node(
     state: str = "ready",
     nvidia: int = 0,
     capacity: int | None = None,
+    limit: int = 0,
 ) -> objects.Node:
     """A node with GPUs of these sizes. `pin="aliyun"`: one of Aliyun's plugin, which publishes nothing."""
     sizes: dict[str, objects.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
@@ -51,7 +52,9 @@ def node(
             }
             for i, total in enumerate(totals)
         ]
-        published = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
+        published: dict[str, Any] = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
+        if limit:
+            published["largest"] = limit
         annotations[names.NODE_GPUS] = msgspec.json.encode(published).decode()
     return objects.Node(objects.Metadata(name=name, annotations=annotations), objects.NodeStatus(sizes, sizes))
 
@@ -59,7 +62,7 @@ def node(
 def facts(*totals: int, sick: Iterable[int] = (), pin: str = "direct", **more: Any) -> NodeFacts:
     """The same, as the core sees it."""
     listed = frozenset(sick) if pin == "aliyun" else frozenset()
-    read = pod_gpus.node_facts(node(*totals, sick=sick, pin=pin, **more), listed)
+    read = node_gpus.read(node(*totals, sick=sick, pin=pin, **more), listed)
     assert read is not None
     return read
 

@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 NODE_WORDS = {
     "gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation", "labels", "taints",
-    "cordoned",
+    "cordoned", "largest",
 }  # fmt: skip
 GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
 POD_WORDS = {
@@ -165,6 +165,7 @@ def node(name: str, given: Object) -> Object:
         annotations[names.NODE_GPUS] = given["annotation"]
     elif gpus and pin != "aliyun":
         published = {"v": 1, "unit": given.get("unit", "MiB"), "pin": pin, "state": given.get("state", "ready")}
+        published |= {"largest": given["largest"]} if "largest" in given else {}
         annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})
     capacity: Object = {"cpu": "64"}
     if gpus or "capacity" in given:

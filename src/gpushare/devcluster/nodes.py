@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names
+from gpushare.core.facts.model import Gpu, Pin
 from gpushare.devcluster.apiserver.status import Object
 
 GPUS: Final = (16276, 16276)  # MiB
@@ -43,18 +43,9 @@ def simulated_node(
     name: str, ip: str, gpus: Sequence[int] = GPUS, model: str = MODEL, labels: dict[str, str] | None = None
 ) -> Object:
     """A node with one GPU of so many MiB for each number. The same name always has the same GPUs."""
-    published = {
-        "v": 1,
-        "unit": names.MIB,
-        "pin": "direct",
-        "state": "ready",
-        "gpus": [
-            {"i": i, "uuid": gpu_uuid(name, i), "model": model, "total": total, "ok": True, "why": ""}
-            for i, total in enumerate(gpus)
-        ],
-    }
+    listed = [Gpu(i, gpu_uuid(name, i), total, model=model) for i, total in enumerate(gpus)]
     node = bare_node(name, ip, labels)
-    node["metadata"]["annotations"] = {names.NODE_GPUS: msgspec.json.encode(published).decode()}
+    node["metadata"]["annotations"] = {names.NODE_GPUS: node_gpus.write(names.MIB, Pin.DIRECT, listed)}
     for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
         amounts |= {names.GPU_MEM: str(sum(gpus)), names.GPU_COUNT: str(len(gpus))}
     return node

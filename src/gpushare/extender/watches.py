@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Set
 
 import msgspec
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import intree, names, objects, request
 from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import PodFacts, Request, Rules, Unit
@@ -168,12 +168,12 @@ class Nodes:
         self._allowed: dict[Rules | None, frozenset[str] | None] = {}
 
     def upsert(self, item: objects.Node) -> None:
-        name, node = item.metadata.name, pod_gpus.slim(item)
+        name, node = item.metadata.name, node_gpus.slim(item)
         self._see_rules(name, intree.node_rules(item))
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
-        if pod_gpus.contradicts(item):
+        if node_gpus.contradicts(item):
             self._contradicts_since.setdefault(name, self._clock())
         else:
             self._contradicts_since.pop(name, None)
@@ -229,8 +229,8 @@ class Nodes:
 
     def _settle(self, name: str) -> None:
         since = self._contradicts_since.get(name)
-        as_original = since is not None and self._clock() - since > CONTRADICTION_SECONDS
-        facts = pod_gpus.node_facts(self._nodes[name], self._sick.get(name, frozenset()), as_original=as_original)
+        as_aliyun = since is not None and self._clock() - since > CONTRADICTION_SECONDS
+        facts = node_gpus.read(self._nodes[name], self._sick.get(name, frozenset()), as_aliyun=as_aliyun)
         if facts is None:
             self._ledger.remove_node(name)
         else:
@@ -253,7 +253,7 @@ class ConfigMaps:
         node = _node_of(item)
         if node:
             self._listed.add(node)
-            self._nodes.sick(node, pod_gpus.sick_gpus(item))
+            self._nodes.sick(node, node_gpus.unhealthy(item))
 
     def remove(self, item: objects.ConfigMap) -> None:
         node = _node_of(item)

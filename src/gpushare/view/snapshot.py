@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import intree, objects, request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.ledger.ledger import Ledger
@@ -71,7 +71,7 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
     for node in by_name:
         # Where annotation and capacity of a node contradict each other, the extender believes the annotation for a
         # minute. A snapshot cannot tell for how long they have done so, and few stop without help.
-        node_facts = pod_gpus.node_facts(node, frozenset(), as_original=pod_gpus.contradicts(node))
+        node_facts = node_gpus.read(node, frozenset(), as_aliyun=node_gpus.contradicts(node))
         if node_facts is not None:
             ledger.set_node(node_facts)
     patience.show(ledger, asking)

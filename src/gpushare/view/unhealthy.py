@@ -4,7 +4,7 @@ The annotation of a node says which of its GPUs are healthy; a node problem dete
 addition. A user who may not read them sees what the annotations say.
 """
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects
 from gpushare.view import snapshot
 from gpushare.view.snapshot import Snapshot
@@ -23,9 +23,9 @@ def mark(cluster: Snapshot, source: Source) -> None:
         configmaps = snapshot.decode(source.get(PATH), _ConfigMaps, PATH).items or []
     except (Forbidden, NotFound):
         return
-    listed = {one.metadata.name: pod_gpus.sick_gpus(one) for one in configmaps}
+    listed = {one.metadata.name: node_gpus.unhealthy(one) for one in configmaps}
     for node in cluster.nodes:
         gpus = listed.get(f"{names.UNHEALTHY_PREFIX}{node.metadata.name}")
-        facts = pod_gpus.node_facts(node, gpus, as_original=pod_gpus.contradicts(node)) if gpus else None
+        facts = node_gpus.read(node, gpus, as_aliyun=node_gpus.contradicts(node)) if gpus else None
         if facts is not None:
             cluster.ledger.set_node(facts)

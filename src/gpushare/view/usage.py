@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core.annotations.pod_gpus import MIB_ABOVE
+from gpushare.core.annotations.node_gpus import MIB_ABOVE
 from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import Gpu, NodeFacts, PodFacts, Request, Unit
 from gpushare.core.ledger.holding import Holding

@@ -1,19 +1,16 @@
 """Annotations are written for every reader there is, and read from every writer, and never trusted with amounts."""
 
-import json
-from typing import Any
-
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.facts import names, objects
+from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Request, Role
 from gpushare.core.placement import gpu_choice
 from tests.core import strategies
-from tests.support.builders import asks, bound, facts, node, pod
+from tests.support.builders import asks, bound, facts, pod
 
 SERVED = (Pin.DIRECT, Pin.PLUGIN)
 
@@ -127,83 +124,11 @@ def test_a_whole_gpu_is_as_large_as_it_is_now() -> None:
     assert pod_gpus.read(seen, facts(8000, 7000, pin="plugin")) == ((1, 7000),)
 
 
-def test_a_node_without_annotation_has_equal_gpus() -> None:
-    read = facts(15, 15, pin="aliyun")
-    assert (read.pin, read.unit, [gpu.total for gpu in read.gpus]) == (Pin.ALIYUN, "GiB", [15, 15])
-    assert facts(16276, pin="aliyun").unit == "MiB"
-    assert facts(192, pin="aliyun").unit == "GiB"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"v": 2},
-        {"unit": "MB"},
-        {"pin": "aliyun"},
-        {"pin": "?"},
-        {"gpus": 3},
-        {"gpus": [{"i": 0}]},
-        {"gpus": [{"i": 0, "uuid": "A", "total": 1}, {"i": 0, "uuid": "B", "total": 1}]},
-        {"gpus": [{"i": 0, "uuid": "A", "total": -1}]},
-        {"gpus": [{"i": 0, "uuid": "A", "total": 1 << 40}]},
-    ],
-)
-def test_a_nonsensical_annotation_is_no_annotation(change: dict[str, Any]) -> None:
-    bad = node(8000)
-    assert bad.metadata.annotations is not None
-    published = json.loads(bad.metadata.annotations[names.NODE_GPUS]) | change
-    bad.metadata.annotations[names.NODE_GPUS] = json.dumps(published)
-    read = pod_gpus.node_facts(bad, frozenset())
-    assert read is not None
-    assert read.pin is Pin.ALIYUN
-
-
 @given(st.text())
-def test_garbage_in_annotations_never_raises(text: str) -> None:
-    bad = node(8000)
-    bad.metadata.annotations = {names.NODE_GPUS: text}
-    pod_gpus.node_facts(bad, frozenset())
-    pod_gpus.contradicts(bad)
+def test_garbage_in_annotations_of_pods_never_raises(text: str) -> None:
     keys = (names.ALIYUN_IDX, names.ALLOCATION, "gpushare.io/visible-0")
     for where in (facts(8000), facts(8000, pin="plugin")):
         pod_gpus.read(pod(5, on="n", notes=dict.fromkeys(keys, text)), where)
-    pod_gpus.sick_gpus(objects.ConfigMap(data={names.UNHEALTHY_KEY: text}))
-
-
-@pytest.mark.parametrize(
-    ("written", "sick"),
-    [("0,2", {0, 2}), ("", set()), (" 1 ", {1}), ("x,1,,-3,1.5, 2", {1, 2}), ("0x1", set()), ("999999999999", set())],
-)
-def test_garbage_in_the_list_of_unhealthy_gpus_harms_nobody(written: str, sick: set[int]) -> None:
-    assert pod_gpus.sick_gpus(objects.ConfigMap(data={names.UNHEALTHY_KEY: written})) == sick
-    assert pod_gpus.sick_gpus(objects.ConfigMap()) == set()
-
-
-def test_capacity_may_be_anything_from_the_well_gpus_to_all() -> None:
-    assert not pod_gpus.contradicts(node(8000, 8000))
-    assert not pod_gpus.contradicts(node(8000, 8000, sick=[1], capacity=8000))
-    assert not pod_gpus.contradicts(node(8000, 8000, sick=[1], capacity=11000))
-    assert pod_gpus.contradicts(node(8000, 8000, capacity=8000))
-    assert pod_gpus.contradicts(node(8000, 8000, capacity=15))
-    assert not pod_gpus.contradicts(node(8000, 8000, capacity=0))
-
-
-def test_nodes_where_nothing_may_go_say_why() -> None:
-    assert facts(8000).blocked is None
-    assert [made.blocked.code for made in (facts(8000, nvidia=8), facts(8000, state="draining")) if made.blocked] == [
-        "NvidiaToo", "PluginDown",
-    ]  # fmt: skip
-    down = node(8000)
-    down.status.allocatable = {names.GPU_MEM: "0"}
-    read = pod_gpus.node_facts(down, frozenset())
-    assert read is not None
-    assert read.blocked is not None
-    assert read.blocked.code == "PluginDown"
-
-
-def test_a_slim_node_says_the_same() -> None:
-    for made in (node(8000, 9000, sick=[1]), node(15, 15, pin="aliyun"), node(8000, nvidia=1)):
-        assert pod_gpus.node_facts(pod_gpus.slim(made), frozenset()) == pod_gpus.node_facts(made, frozenset())
 
 
 def test_a_request_without_a_claim_has_no_place() -> None:

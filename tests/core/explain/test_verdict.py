@@ -49,6 +49,8 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NoWholeGpu": (world(FULL[0], pods=FULL[1:]), pod(whole=1), "no GPU is wholly free"),
     "NoInitGpu": (world(PLUGIN, pods=PLUGIN_FULL), pod(2, init=[6], direct=False),
                   "no single GPU for init and app containers (6 MiB)"),
+    "OverLimit": (world(facts(80, pin="plugin", limit=50)), pod(60, direct=False),
+                  "node(s) that allow less than 60 MiB per container"),
     "TooLarge": (world(facts(8)), pod(9), "no GPU is as large as 9 MiB"),
     "TooFewGpus": (world(facts(8)), pod(whole=2), "node(s) with fewer than 2 GPUs"),
     "NoSharedGpu": (world(), pod(4), "node(s) without a shared GPU"),

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import intree, names, objects, request
 from gpushare.core.facts.intree import Node, Pod
 from gpushare.core.facts.model import Request, Rules
@@ -416,6 +416,6 @@ def test_the_rest_of_the_core_takes_them() -> None:
     offers: Any = {GPU_MEM: "16k", names.GPU_COUNT: "2"}
     told = node(**offers)
     told.status.capacity = told.status.allocatable
-    facts = pod_gpus.node_facts(told, frozenset())
+    facts = node_gpus.read(told, frozenset())
     assert facts is not None
     assert [gpu.total for gpu in facts.gpus] == [8000, 8000]

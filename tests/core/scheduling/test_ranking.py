@@ -1,6 +1,7 @@
 """The best node: exactly one at the top, and by the named policy."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -113,3 +114,24 @@ def test_the_best_node_can_be_held(case: tuple[Ledger, PodFacts], policy: str) -
     made, asked = case
     for node, _ in best(made, asked, policy):
         assert isinstance(made.assume(asked, node, policy, 0.0), tuple)
+
+
+@pytest.mark.parametrize("policy", ["binpack", "spread"])
+@pytest.mark.parametrize(("memory", "more", "fit"), [
+    ((5,), {}, ["a", "b", "c"]), ((6,), {}, ["b", "c"]), ((8,), {}, ["c"]), ((6,), {"split": 2}, ["b", "c"]),
+    ((3, 3), {}, ["a", "b", "c"]), ((2, 6), {}, ["b", "c"]), ((), {"whole": 1}, ["a", "b", "c"]),
+])  # fmt: skip
+def test_no_container_goes_where_the_limit_is_lower(
+    policy: str, memory: tuple[int, ...], more: dict[str, Any], fit: list[str]
+) -> None:
+    made, asked = Ledger(), pod(*memory, direct=False, **more)
+    assert isinstance(asked.request, Request)
+    for name, limit in (("a", 5), ("b", 7), ("c", 0)):
+        made.set_node(facts(10, 10, name=name, pin="plugin", limit=limit))
+    assert sorted(node for node, _ in best(made, asked, policy, among=["a", "b", "c"])) == fit
+    assert sorted(made.fitting(asked.request, asked, ["a", "b", "c"])) == fit
+    refusals = made.refusals(asked.request, asked, ["a", "b", "c"])
+    assert {refusal.code for refusal in refusals.values()} <= {"OverLimit"}
+    assert sorted({"a", "b", "c"} - refusals.keys()) == fit
+    made.set_node(facts(10, 10, name="a", pin="plugin"))
+    assert "a" in made.fitting(asked.request, asked, ["a"]), "the limit is gone"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Unit
 from gpushare.gpu.device import Device
@@ -79,6 +79,27 @@ def test_kubelet_reports_the_capacity_where_a_plugin_pins() -> None:
     wants = desired.wanted(PLUGIN, TWO, {}, (), [], "ready")
     assert wants.capacity == {}
     assert wants.facts.pin is Pin.PLUGIN
+
+
+@pytest.mark.parametrize(
+    ("pin", "version", "unit", "limit"),
+    [
+        (Pin.PLUGIN, "v1.36.4", "MiB", 50_000),
+        (Pin.PLUGIN, "1.37.0-rc.1", "MiB", 50_000),
+        (Pin.PLUGIN, "v2.0.0", "MiB", 50_000),
+        (Pin.PLUGIN, "v1.35.9", "MiB", 0),
+        (Pin.PLUGIN, "v1.36.4", "GiB", 0),
+        (Pin.PLUGIN, "", "MiB", 0),
+        (Pin.DIRECT, "v1.36.4", "MiB", 0),
+    ],
+)
+def test_the_limit_of_a_container_is_what_kubelet_can_report(pin: Pin, version: str, unit: Unit, limit: int) -> None:
+    node = objects.Node(status=objects.NodeStatus(node_info=objects.NodeInfo(version)))
+    assert desired.limit(pin, unit, node) == limit
+    assert desired.limit(pin, unit, objects.Node()) == 0
+    wants = desired.wanted(PublishConfig("n", unit, pin, limit=limit), TWO, {}, (), [], "ready")
+    assert wants.facts.limit == limit
+    assert ('"largest":50000' in wants.annotation) is (limit > 0)
 
 
 def test_a_node_without_gpus_says_so() -> None:
@@ -251,10 +272,10 @@ def test_what_is_written_is_always_understood(
         objects.Metadata("n", annotations={names.NODE_GPUS: wants.annotation}),
         objects.NodeStatus({name: str(amount) for name, amount in wants.capacity.items()}),
     )
-    read = pod_gpus.node_facts(node, frozenset())
+    read = node_gpus.read(node, frozenset())
     assert (read.gpus if read else ()) == wants.facts.gpus
     assert {gpu.uuid for gpu in wants.facts.gpus} >= {device.uuid for device in devices}
-    assert not pod_gpus.contradicts(node)
+    assert not node_gpus.contradicts(node)
     again = desired.wanted(
         PublishConfig("n", unit, Pin.DIRECT),
         devices,

@@ -98,3 +98,17 @@ async def test_the_devices_of_a_plugin_keep_their_unit_as_well(
         await until(server, lambda: unit(server) == "MiB")
         assert node.plugin.state.catalog.totals == {"GPU-0": 16276, "GPU-1": 11178}
         assert all(node.plugin.state.catalog.keys[uuid] != key for uuid, key in kept.items())
+
+
+async def test_what_kubelet_can_report_of_a_container_is_published_and_follows_unit_and_version(
+    server: ApiServer, gpus: Simulated, kubelet: Path
+) -> None:
+    plugin = Config(world.NAME, "MiB", "plugin", port=0, kubelet=str(kubelet))
+    world.patch(server, {"status": {"nodeInfo": {"kubeletVersion": "v1.35.9"}}}, "status")
+    async with running(server.url, gpus, plugin):
+        await until(server, lambda: said(server))
+        assert world.published(server).limit == 0
+        world.patch(server, {"status": {"nodeInfo": {"kubeletVersion": "v1.36.4"}}}, "status")
+        await until(server, lambda: world.published(server).limit == 50_000)
+    async with running(server.url, gpus, plugin._replace(unit="GiB")):
+        await until(server, lambda: (unit(server), world.published(server).limit) == ("GiB", 0))

@@ -8,130 +8,18 @@ another unit is charged by what it really holds.
 
 import msgspec
 
-from gpushare.core.facts import kinds, names, objects, units
-from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.annotations.node_gpus import MIB_ABOVE
+from gpushare.core.facts import kinds, names, units
+from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
 from gpushare.core.placement import gpu_choice
-from gpushare.core.placement.fit import NVIDIA_TOO, PLUGIN_DOWN
 
 Charges = tuple[tuple[int, int], ...]
 Allocation = dict[str, dict[str, int]]
 
-MOST_GPUS_OF_A_NODE = 1024
-MIB_ABOVE = 1024  # units a GPU: nodes of the original plugin do not say their unit, and no GPU has 1 TiB
 OTHER_UNIT = 32  # times larger or smaller: a GPU's size is off by 1024 in the other unit, by far less for other reasons
 
 
-class _PublishedGpu(msgspec.Struct):
-    i: int
-    uuid: str
-    total: int
-    ok: bool = True
-    why: str = ""
-    model: str = ""
-
-
-class _Published(msgspec.Struct):
-    v: int
-    unit: Unit
-    pin: Pin
-    gpus: list[_PublishedGpu]
-    state: str = "ready"
-
-
-_published = msgspec.json.Decoder(_Published)
 _allocation = msgspec.json.Decoder(Allocation)
-
-
-def node_facts(node: objects.Node, sick: frozenset[int], *, as_original: bool = False) -> NodeFacts | None:
-    """What a node offers, or None if it shares no GPU. `as_original`: its annotation is not to be believed."""
-    published = None if as_original else _read_published(node)
-    if published is not None:
-        gpus = tuple(
-            Gpu(g.i, g.uuid, g.total, _is_well(g, sick), g.why or ("listed" if g.i in sick else ""), g.model)
-            for g in sorted(published.gpus, key=lambda g: g.i)
-        )
-        unit, pin, draining = published.unit, published.pin, published.state != "ready"
-    else:
-        gpus, unit = _equal_gpus(node, sick)
-        pin, draining = Pin.ALIYUN, False
-    if not gpus:
-        return None
-    return NodeFacts(node.metadata.name, unit, pin, gpus, _blocked(node, draining))
-
-
-def _is_well(gpu: _PublishedGpu, sick: frozenset[int]) -> bool:
-    return gpu.ok and gpu.i not in sick and gpu.total > 0  # of no memory at all, everybody could have the whole
-
-
-def slim(node: objects.Node) -> objects.Node:
-    """The node without the annotations and resources that say nothing about GPUs: thousands are kept."""
-    said = (node.metadata.annotations or {}).get(names.NODE_GPUS)
-    ours = (names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU)
-    capacity, allocatable = (
-        None if given is None else {name: given[name] for name in ours if name in given}
-        for given in (node.status.capacity, node.status.allocatable)
-    )
-    annotations = None if said is None else {names.NODE_GPUS: said}
-    return objects.Node(
-        objects.Metadata(name=node.metadata.name, annotations=annotations), objects.NodeStatus(capacity, allocatable)
-    )
-
-
-def contradicts(node: objects.Node) -> bool:
-    """Whether a node's capacity says otherwise than its annotation. Unknown capacity contradicts nothing."""
-    published = _read_published(node)
-    capacity = units.number(node.status.capacity, names.GPU_MEM)
-    if published is None or not capacity:
-        return False
-    well = sum(gpu.total for gpu in published.gpus if gpu.ok)
-    # Sick GPUs count with what is still held on them, anything from nothing to all.
-    return not well <= capacity <= sum(gpu.total for gpu in published.gpus)
-
-
-def sick_gpus(config_map: objects.ConfigMap) -> frozenset[int]:
-    """The GPU indices an `unhealthy-gpu-<node>` ConfigMap lists. What is no index harms nobody."""
-    words = ((config_map.data or {}).get(names.UNHEALTHY_KEY) or "")[:65536].split(",")
-    cleaned = (word.strip() for word in words)
-    return frozenset(int(word) for word in cleaned if word.isascii() and word.isdigit() and len(word) < 6)
-
-
-def _blocked(node: objects.Node, draining: bool) -> Refusal | None:
-    offered = node.status.allocatable if node.status.allocatable is not None else node.status.capacity
-    if units.number(offered, names.NVIDIA_GPU):
-        return NVIDIA_TOO
-    return PLUGIN_DOWN if draining or not units.number(offered, names.GPU_MEM) else None
-
-
-def _read_published(node: objects.Node) -> _Published | None:
-    text = (node.metadata.annotations or {}).get(names.NODE_GPUS)
-    if text is None:
-        return None
-    try:
-        published = _published.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    indices = {gpu.i for gpu in published.gpus}
-    uuids = {gpu.uuid for gpu in published.gpus if gpu.uuid}
-    most = units.TIB_IN[published.unit]
-    sane = (
-        published.v == 1
-        and published.pin in (Pin.DIRECT, Pin.PLUGIN)
-        and len(indices) == len(uuids) == len(published.gpus) <= MOST_GPUS_OF_A_NODE
-        and all(gpu.i >= 0 and 0 <= gpu.total <= most for gpu in published.gpus)
-    )
-    return published if sane else None
-
-
-def _equal_gpus(node: objects.Node, sick: frozenset[int]) -> tuple[tuple[Gpu, ...], Unit]:
-    """All that the original plugin says: how many GPUs, and the sum of their memory."""
-    memory = units.number(node.status.capacity, names.GPU_MEM)
-    count = units.number(node.status.capacity, names.GPU_COUNT)
-    if not 0 < count <= MOST_GPUS_OF_A_NODE or memory < count:
-        return (), "MiB"
-    each = memory // count
-    unit: Unit = "MiB" if each > MIB_ABOVE else "GiB"
-    size = min(each, units.TIB_IN[unit])
-    return tuple(Gpu(i, "", size, i not in sick, "listed" if i in sick else "") for i in range(count)), unit
 
 
 def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:

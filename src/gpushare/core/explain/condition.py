@@ -10,6 +10,7 @@ from gpushare.core.facts import kinds, names, request
 from gpushare.core.placement import fit
 
 _REFUSALS = (
+    fit.OVER_LIMIT,
     fit.TOO_LARGE, fit.TOO_FEW_GPUS, fit.NO_SINGLE_GPU, fit.NO_HEALTHY_GPU, fit.NO_GPUS_EACH, fit.NO_WHOLE_GPU,
     fit.NO_WHOLE_GPUS, fit.NO_GPUS_FOR, fit.NO_INIT_GPU, fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,

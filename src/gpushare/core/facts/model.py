@@ -59,6 +59,7 @@ class NodeFacts(Data, frozen=True):
     pin: Pin
     gpus: tuple[Gpu, ...]
     blocked: Refusal | None = None
+    limit: int = 0  # units of memory that one container may ask; 0: no limit
 
     @property
     def capacity(self) -> int:

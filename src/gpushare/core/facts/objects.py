@@ -152,9 +152,18 @@ class Pod(Struct):
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
+class NodeInfo(Struct):
+    kubelet_version: str = ""
+
+
 class NodeStatus(Struct):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
+    node_info: NodeInfo | None = None
+
+    @property
+    def kubelet_version(self) -> str:
+        return self.node_info.kubelet_version if self.node_info is not None else ""
 
 
 class NodeSpec(Struct):

@@ -33,7 +33,7 @@ class Answers:
         self.open: dict[str, None] = {}
         self.wanted = False  # somebody was refused while nodes were open
         self.seen = -1
-        self._closed: dict[tuple[Pin, Unit], Refusal | None] = {}
+        self._closed: dict[tuple[Pin, Unit, int], Refusal | None] = {}
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
 
     def judge(self, room: Room, budget: Budget) -> Refusal | None:
@@ -58,7 +58,7 @@ class Answers:
         """Found out once for each kind of node."""
         if facts.blocked is not None:
             return facts.blocked
-        kind = facts.pin, facts.unit
+        kind = facts.pin, facts.unit, facts.limit
         if kind not in self._closed:
             self._closed[kind] = self.question.off_limits(facts)
         return self._closed[kind]

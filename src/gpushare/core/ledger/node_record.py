@@ -127,4 +127,4 @@ class NodeRecord(NodeState):
 
 
 def _published(facts: NodeFacts) -> tuple[object, ...]:
-    return (facts.unit, facts.pin, facts.gpus)
+    return (facts.unit, facts.pin, facts.gpus, facts.limit)

@@ -22,6 +22,7 @@ PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
 LIKE_UNDER_WAY = Refusal("LikeUnderWay", "node(s) with a like request under way")
 
+OVER_LIMIT = "node(s) that allow less than {each} {unit} per container"
 TOO_LARGE = "no GPU is as large as {each} {unit}"
 TOO_FEW_GPUS = "node(s) with fewer than {gpus} GPUs"
 NO_SINGLE_GPU = "no single GPU has {each} {unit} free"
@@ -44,6 +45,7 @@ class Question:
         self.request = request
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
+        self._largest = max(share.units for share in request.shares)  # of one container, over all its GPUs
         self._tasks: dict[Pin, Task | None] = {}
         self._most: dict[Pin, tuple[int, int]] = {}  # the most GPUs, and the most units on one, that a part of it needs
         self._never: dict[tuple[Pin, tuple[int, ...]], bool] = {}  # by the sizes of a node's GPUs
@@ -61,6 +63,8 @@ class Question:
             return self._say("CountsOtherwise", COUNTS_OTHERWISE, facts.unit, forever=True)
         if facts.pin is Pin.ALIYUN and not self._one_app:
             return ONE_CONTAINER
+        if facts.limit and self._largest > facts.limit:
+            return self._say("OverLimit", OVER_LIMIT, facts.unit, each=self._largest, forever=True)
         return None
 
     def refusal(self, room: Room, budget: Budget | None = None) -> Refusal | None:

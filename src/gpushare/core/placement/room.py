@@ -33,7 +33,7 @@ class Room(Data, frozen=True):
     def healed(self) -> "Room":
         """The same node if all its GPUs were well."""
         gpus = tuple(Gpu(g.index, g.uuid, g.total) for g in self.facts.gpus)
-        facts = NodeFacts(self.facts.name, self.facts.unit, self.facts.pin, gpus)
+        facts = NodeFacts(self.facts.name, self.facts.unit, self.facts.pin, gpus, limit=self.facts.limit)
         picture = _picture(facts, self.free, self.empty)
         return Room(facts, self.free, self.empty, tuple(sorted(self.free)), sum(self.free), self.largest, picture)
 
@@ -47,4 +47,4 @@ def _picture(facts: NodeFacts, free: Sequence[int], empty: Sequence[bool]) -> tu
     rows = zip(facts.gpus, free, empty, strict=True)
     gpus = [(units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy for gpu, units, unused in rows]
     gpus.sort()
-    return (2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB"), *gpus)
+    return ((facts.limit << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB"), *gpus)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Final, Literal
 
-from gpushare.core.facts import names
+from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube import loop
 from gpushare.kube.client import Api
@@ -73,7 +73,7 @@ class Plugin:
             for resource, service in self.services.items()
         ]
         self._kubelet: Identity | None = None
-        self._shown: kubelets.Node | None = None  # the node, as far as it says what its kubelet is like
+        self._shown: objects.Node | None = None  # the node, as far as it says what its kubelet is like
         for uid in pods.pods:
             self._changed(uid)
         pods.listeners.append(self._changed)
@@ -152,7 +152,7 @@ class Plugin:
         self._heed_kubelet(self._shown)
         return True
 
-    def _heed_kubelet(self, node: kubelets.Node) -> None:
+    def _heed_kubelet(self, node: objects.Node) -> None:
         known = kubelets.judge(node, self._unit)
         self.state.most, self.state.cgpu_disabled = known.most, known.cgpu_disabled
         if known.warning:

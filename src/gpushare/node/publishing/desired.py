@@ -1,39 +1,38 @@
 """What the node object has to say about its GPUs, worked out from the driver's answer and from what pods hold.
 
 Pure. An unhealthy GPU gets `"ok": false` with the reason in the annotation, and counts in the capacity only with what
-pods still hold on it. The annotation is read back by the code that the extender reads it with, so that both see the
-same node.
+pods still hold on it. The annotation is written, and read back, by the code that the extender reads it with
+(`core/annotations/node_gpus.py`), so that both see the same node.
 
 What happens next: `node/publishing/publisher.py` compares this with the node object and writes what differs.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Literal
 
 import msgspec
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.health import LOST
+from gpushare.kubelet import status_limit
 
 NOTHING = "no memory of it can be given out"
 MIB_IN = {names.MIB: 1, names.GIB: 1024}
 OTHER: dict[Unit, Unit] = {"MiB": "GiB", "GiB": "MiB"}
 LONGEST_WHY = 200  # characters of a reason
 
-State = Literal["ready", "draining"]
-
 
 class PublishConfig(Data, frozen=True):
-    """How a node is published. Fixed at the start, except for the unit: see `unit`."""
+    """How a node is published. Fixed at the start, except for the unit and the limit: see `unit` and `limit`."""
 
     node: str
     unit: Unit
     pin: Pin
     reserve_mib: int = 0  # kept back on each GPU
+    limit: int = 0  # units that one container may ask; 0: no limit
 
 
 class Wanted(Data, frozen=True):
@@ -58,7 +57,7 @@ def wanted(
     unhealthy: Mapping[str, str],
     before: Sequence[Gpu],
     pods: Collection[PodFacts],
-    state: State,
+    state: node_gpus.State,
 ) -> Wanted:
     """`devices`: what the driver shows now; `unhealthy`: reasons by uuid; `before`: what was published last."""
     sticky = any(_counts(pod) for pod in pods)
@@ -68,7 +67,7 @@ def wanted(
     # A GPU that is gone stays listed while it is unhealthy or a pod holds it: else its pods would count on every GPU.
     here = {device.uuid for device in devices} | unhealthy.keys() | on.keys()
     gpus = _listed(config, devices, unhealthy, [gpu for gpu in before if gpu.uuid in here], sticky)
-    annotation = _annotation(config, gpus, state)
+    annotation = node_gpus.write(config.unit, config.pin, gpus, state=state, limit=config.limit)
     capacity = _capacity(gpus, on)
     facts = read(config.node, annotation, capacity)
     return Wanted(
@@ -100,7 +99,7 @@ def changes(wants: Wanted, node: objects.Node) -> Changes:
 
 def published(node: objects.Node) -> NodeFacts | None:
     """What was published here before this process started. Tells about GPUs that are lost by now."""
-    facts = pod_gpus.node_facts(node, frozenset())
+    facts = node_gpus.read(node, frozenset())
     return facts if facts is not None and facts.pin is not Pin.ALIYUN else None
 
 
@@ -121,6 +120,11 @@ def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, po
     return other if other in given and (last is not None or config.unit not in given) else config.unit
 
 
+def limit(pin: Pin, unit: Unit, node: objects.Node) -> int:
+    """Units that one container may ask on this node; 0: no limit. Only what a device plugin gives is limited."""
+    return status_limit.most_units(node.status.kubelet_version, unit) if pin is Pin.PLUGIN else 0
+
+
 def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
     """The GPUs of a node with their sizes in another unit."""
     sizes = MIB_IN[facts.unit], MIB_IN[unit]
@@ -130,7 +134,7 @@ def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
 def read(node: str, annotation: str, capacity: Mapping[str, int]) -> NodeFacts | None:
     """The node as the extender reads it; None if it has no GPU."""
     metadata = objects.Metadata(name=node, annotations={names.NODE_GPUS: annotation})
-    return pod_gpus.node_facts(objects.Node(metadata, objects.NodeStatus(capacity=dict(capacity))), frozenset())
+    return node_gpus.read(objects.Node(metadata, objects.NodeStatus(capacity=dict(capacity))), frozenset())
 
 
 def total(memory_mib: int, config: PublishConfig) -> int:
@@ -173,14 +177,6 @@ def _indices(wishes: Iterable[tuple[str, int]]) -> dict[str, int]:
 def _gpu(index: int, uuid: str, size: int, why: str, model: str) -> Gpu:
     why = why or ("" if size else NOTHING)
     return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model)
-
-
-def _annotation(config: PublishConfig, gpus: Sequence[Gpu], state: State) -> str:
-    listed = [
-        {"i": g.index, "uuid": g.uuid, "model": g.model, "total": g.total, "ok": g.healthy, "why": g.why} for g in gpus
-    ]
-    content = {"v": 1, "unit": config.unit, "pin": config.pin.value, "state": state, "gpus": listed}
-    return msgspec.json.encode(content).decode()
 
 
 def _capacity(gpus: Sequence[Gpu], on: Mapping[str, int]) -> dict[str, int]:

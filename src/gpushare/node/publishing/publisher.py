@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from gpushare.core.annotations.node_gpus import State
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.client import Api
@@ -20,7 +21,7 @@ from gpushare.kube.loop import Loop
 from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing import desired
-from gpushare.node.publishing.desired import PublishConfig, State, Wanted
+from gpushare.node.publishing.desired import PublishConfig, Wanted
 from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
@@ -104,7 +105,8 @@ class Publisher:
         pods = [node_pod.facts for node_pod in self._pods.pods.values()]
         unit = desired.unit(self._config, self._gpus.devices, before.unit if before else None, pods)
         self._log_unit(unit)
-        config = msgspec.structs.replace(self._config, unit=unit)
+        limit = desired.limit(self._config.pin, unit, node)
+        config = msgspec.structs.replace(self._config, unit=unit, limit=limit)
         known = desired.recounted(before, unit) if before else ()
         wants = desired.wanted(config, self._gpus.devices, self._gpus.unhealthy, known, pods, self._state)
         changed = self.wants is None or self.wants.facts != wants.facts

@@ -31,6 +31,8 @@ HINTS = {
     "LikeUnderWay": "kubelet cannot tell two identical requests apart. The node is tried again automatically when the "
     "other pod has started.",
     "TooFewGpus": "Ask for fewer GPUs.",
+    "OverLimit": "kubelet can report only so many MiB of one container there: ask for less in each container, or let "
+    "these nodes pin directly or count in GiB. See docs/device-plugin.md",
     "TooHard": "Ask for GPU memory in fewer containers, or in equal amounts: those are placed quickly.",
     "NoSharedGpu": "Label the nodes that have GPUs with gpushare=true, and check that the plugin runs there: "
     "docs/install.md",
