@@ -14,7 +14,8 @@ from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
 from gpushare.core.facts import request
 from gpushare.core.ledger.holding import Kept
-from gpushare.core.scheduling.patience import ANYWHERE, Patience
+from gpushare.core.scheduling.patience import Patience
+from gpushare.core.scheduling.pending import ANYWHERE
 
 PATIENCE = 1 / 6  # of a mean run time: 10 minutes of an hour
 HORIZON = 100.0  # mean run times

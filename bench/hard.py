@@ -20,8 +20,8 @@ from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.wakeups import WakeUps
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 
@@ -65,17 +65,14 @@ class World:
             ]
             self.ledger.set_node(NodeFacts(name, "MiB", Pin.DIRECT if number % 2 else Pin.PLUGIN, tuple(gpus)))
         self._strangers = 0
-        self.waiting = Waiting()
-        self.verbs = Verbs(
-            self.ledger, KnownPods(), self.waiting, Metrics(self.ledger), policy="binpack", unit=None,
-            clock=lambda: 0.0, cannot_answer=lambda _: "", allowed=lambda _: None,
-        )  # fmt: skip
+        self.life = Life(self.ledger, policy="binpack")
+        self.verbs = Verbs(self.life, Metrics(self.ledger), unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "")
 
     def choose_ms(self, pod: Object) -> float:
         body = msgspec.json.encode({"Pod": pod, "NodeNames": NAMES})
         took = _cpu_ms(lambda: self.verbs.choose(body))
         self.ledger.release(pod["metadata"]["uid"])
-        self.waiting.gone(pod["metadata"]["uid"])
+        self.life.wakeups.gone(pod["metadata"]["uid"])
         return took
 
     def cold_choose_ms(self, pod: Object) -> float:
@@ -134,7 +131,7 @@ def _wake_ups(containers: int) -> float:
 
 
 def _longest_turn(containers: int) -> float:
-    ledger, waiting = _full_nodes(), Waiting()
+    ledger, waiting = _full_nodes(), WakeUps()
     for i in range(WAITING):
         waiting.refuse(_asks(f"w{i}", 8_000 + i, containers))
     for node in range(CHANGED):

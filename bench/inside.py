@@ -9,8 +9,8 @@ import msgspec
 from bench import world
 from gpushare.core.facts import objects
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.pending import Reach
 from gpushare.extender import watches
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
@@ -27,18 +27,14 @@ class _NoEvents:
 class Inside:
     def __init__(self, nodes: int, *, pods: bool = True) -> None:
         self.size = nodes
-        self.ledger, known, waiting = Ledger(), KnownPods(), Waiting()
+        self.ledger = Ledger()
         metrics = self.metrics = Metrics(self.ledger)
         announcer = Announcer(cast(Recorder, _NoEvents()), self.ledger)
         clock = time.monotonic
         self.nodes = watches.Nodes(self.ledger, announcer, unit=None, clock=clock)
-        self.pods = watches.Pods(
-            self.ledger, known, waiting, announcer, metrics, unit=None, identity="bench000", clock=clock
-        )
-        self.verbs = Verbs(
-            self.ledger, known, waiting, metrics, policy="binpack", unit=None, clock=clock,
-            cannot_answer=lambda _: "", allowed=self.nodes.allowed,
-        )  # fmt: skip
+        life = Life(self.ledger, policy="binpack", reach=Reach(allowed=self.nodes.allowed))
+        self.pods = watches.Pods(life, announcer, metrics, unit=None, identity="bench000", clock=clock)
+        self.verbs = Verbs(life, metrics, unit=None, clock=clock, cannot_answer=lambda _: "")
         for number in range(nodes):
             self.nodes.upsert(decoded_node(world.node(number, size=0)))
         for item in world.bound_pods(nodes) if pods else ():

@@ -37,6 +37,7 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     "1": {
         "gpushare.core.placement.cost.SEARCH_LOOKS": ENDLESS,
         "gpushare.core.placement.cost.CALL_LOOKS": ENDLESS,
+        "gpushare.core.scheduling.life.CALL_LOOKS": ENDLESS,
         "gpushare.extender.verbs.CALL_LOOKS": ENDLESS,
         "gpushare.extender.app.CALL_LOOKS": ENDLESS,
     },
@@ -52,7 +53,7 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
         "gpushare.extender.watches.Nodes.open_to": _always,
-        "gpushare.core.scheduling.wakeups.Waiting._kept": _everywhere,
+        "gpushare.core.scheduling.wakeups.WakeUps._kept": _everywhere,
         "gpushare.core.scheduling.wakeups.OFFER_SECONDS": 12.0,
     },
     "9": {"gpushare.extender.watches.Nodes.allowed": _everywhere},

@@ -13,7 +13,7 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.life import Life
 from gpushare.extender import binder
 from gpushare.extender.binder import Binder
 from gpushare.extender.events import Announcer
@@ -100,7 +100,8 @@ class World:
     """Two nodes of two GPUs, 10000 MiB each, and a binder."""
 
     def __init__(self) -> None:
-        self.api, self.events, self.known, self.ledger = FakeApi(), Events(), KnownPods(), Ledger()
+        self.api, self.events, self.ledger = FakeApi(), Events(), Ledger()
+        self.life = Life(self.ledger, policy="binpack")
         for name in ("a", "b"):
             made = msgspec.convert(processes.node(name, 10000, 10000), objects.Node)
             facts = node_gpus.read(made, frozenset())
@@ -110,8 +111,8 @@ class World:
         announcer = Announcer(cast(Recorder, self.events), self.ledger)
         self.time = 1_700_000_000_000_000_000
         self.binder = Binder(
-            cast(Api, self.api), self.ledger, self.known, announcer, self.metrics,
-            policy="binpack", unit=None, identity="0a1b2c3d", nanoseconds=self._nanoseconds,
+            cast(Api, self.api), self.life, announcer, self.metrics,
+            unit=None, identity="0a1b2c3d", nanoseconds=self._nanoseconds,
         )  # fmt: skip
 
     def _nanoseconds(self) -> int:
@@ -123,7 +124,7 @@ class World:
         made["metadata"]["uid"] = f"uid-{name}"
         pod = self.api.pods[name] = msgspec.json.decode(json.dumps(made), type=objects.Pod)
         if known:
-            self.known.show(request.facts(pod, None))
+            self.life.pending.show(request.facts(pod, None))
         return BindArgs(name, "default", f"uid-{name}", "a")
 
     def facts(self, name: str = "train") -> PodFacts:

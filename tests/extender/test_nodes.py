@@ -8,8 +8,7 @@ from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.facts.objects import Metadata, Node, Pod
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
 from gpushare.extender import watches
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
@@ -96,14 +95,13 @@ def test_the_nodes_of_many_different_rules_are_not_remembered_without_end() -> N
 
 
 def test_equal_rules_of_many_waiting_pods_are_kept_once() -> None:
-    ledger, known = Ledger(), KnownPods()
+    ledger = Ledger()
+    life = Life(ledger, policy="binpack")
     announcer = Announcer(cast(Recorder, None), ledger)
-    pods = watches.Pods(
-        ledger, known, Waiting(), announcer, Metrics(ledger), unit=None, identity="x", clock=lambda: 0.0
-    )  # fmt: skip
+    pods = watches.Pods(life, announcer, Metrics(ledger), unit=None, identity="x", clock=lambda: 0.0)
     for number in range(3):
         pods.upsert(read(f"p{number}", selector={"disk": "ssd"}, tolerates=[TRAIN]))
-    rules = [each.rules for each in known.pending.values()]
+    rules = [each.rules for each in life.pending.shown.values()]
     assert len(rules) == 3
     assert rules[0] is not None
     assert all(each is rules[0] for each in rules)

@@ -48,7 +48,11 @@ async def waits_long(server: ApiServer, extender: inside.Inside, made: processes
     hour_ago = datetime.now(UTC) - timedelta(hours=1)
     condition = UNSCHEDULABLE | {"lastTransitionTime": hour_ago.isoformat()}
     processes.set_status(server, made["metadata"]["name"], conditions=[condition])
-    uid, pending, patience = created["metadata"]["uid"], extender.extender.known.pending, extender.extender.patience
+    uid, pending, patience = (
+        created["metadata"]["uid"],
+        extender.extender.life.pending.shown,
+        extender.extender.life.patience,
+    )
     await wait.eventually(lambda: uid in pending and pending[uid].unschedulable, "the condition")
     patience._since[uid] = hour_ago.timestamp()  # it has been seen without the condition a moment ago
     return created
@@ -199,7 +203,7 @@ async def test_explain_says_whose_turn_it_is(server: ApiServer) -> None:
         await wait.eventually(lambda: bool(extender.ledger.kept()), "the turn")
         small = processes.create(server, processes.pod("small", 2000))
         await extender.filter(small, "a")
-        pods = extender.extender.known
+        pods = extender.extender.life.pending
         await wait.eventually(lambda: pods.find("default", "small"), "the pod")
         verbs = extender.extender.verbs
         said = [msgspec.json.decode(finish(verbs.explain("default", name))[1]) for name in ("large", "small")]

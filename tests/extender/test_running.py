@@ -139,7 +139,7 @@ async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiSe
         made = processes.pod("waits", 9000)
         made["metadata"] |= {"uid": "uid-waits", "creationTimestamp": "2026-11-15T12:00:00Z"}
         assert (await extender.filter(made, "a"))["NodeNames"] == []
-        sink, refused = extender.extender.pods, extender.extender.waiting.refused
+        sink, refused = extender.extender.pods, extender.extender.life.wakeups
         assert "uid-waits" in refused
         sink.relisted(set())
         sink.upsert(msgspec.convert(made, objects.Pod))
@@ -184,7 +184,7 @@ async def test_a_pod_that_waits_for_something_else_gets_no_word(server: ApiServe
         processes.create(server, processes.pod("fits", 1000))
         processes.set_status(server, "fits", conditions=[UNSCHEDULABLE])
         processes.create(server, processes.pod("new", 1000))
-        await wait.eventually(lambda: len(extender.extender.known.pending) == 2, "both seen")
+        await wait.eventually(lambda: len(extender.extender.life.pending.shown) == 2, "both seen")
         await asyncio.sleep(0.3)
     assert processes.events(server) == []
 
@@ -229,7 +229,7 @@ async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monke
     monkeypatch.setattr(watches, "SETTLE_SECONDS", 0.0)
     async with inside.running(server) as extender:
         made = processes.create(server, processes.pod("train", 5000))
-        await wait.eventually(lambda: made["metadata"]["uid"] in extender.extender.known.pending, "the watch")
+        await wait.eventually(lambda: made["metadata"]["uid"] in extender.extender.life.pending.shown, "the watch")
         notes = {names.EXTENDER: "deadbeef", f"{names.VISIBLE_PREFIX}0": processes.uuid("a", 1)}
         server.registry.bind(
             "default", {"metadata": {"name": "train", "annotations": notes}, "target": {"kind": "Node", "name": "a"}}

@@ -5,8 +5,7 @@ import pytest
 
 from gpushare.core.facts import objects
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
 from gpushare.extender import watches
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
@@ -24,7 +23,7 @@ async def pods() -> Pods:
         recorder = Recorder(nobody)
     metrics = Metrics(ledger)
     return Pods(
-        ledger, KnownPods(), Waiting(), Announcer(recorder, ledger), metrics,
+        Life(ledger, policy="binpack"), Announcer(recorder, ledger), metrics,
         unit=None, identity="me", clock=lambda: 0.0,
     )  # fmt: skip
 

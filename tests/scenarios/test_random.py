@@ -166,7 +166,7 @@ class Story:
     def nobody_waits_for_nothing(self) -> None:
         for name in self._pending():
             pod = self.deeds._find(name)
-            if pod["metadata"]["uid"] in self.world.waiting.refused:
+            if pod["metadata"]["uid"] in self.world.life.wakeups:
                 answer = self.world.filter("names", pod, list(self.world.api.nodes))
                 assert not answer["fits"], f"{name} fits {answer['fits']}, and nobody said so: {self.told}"
 
@@ -175,7 +175,7 @@ class Story:
             await self.do("gone", name)
         await self.world.wait(31)
         ledger = self.world.ledger
-        left = [ledger.holdings(), ledger.has_promises(), self.world.known.pending, self.world.waiting.refused]
+        left = [ledger.holdings(), ledger.has_promises(), self.world.life.pending.shown, self.world.life.wakeups]
         assert not any(left), f"{left}: {self.told}"
         for node in self.world.api.nodes:
             sizes = objects.node(node, self.nodes[node])["status"]["capacity"]

@@ -18,8 +18,8 @@ from gpushare.core.facts.objects import ConfigMap, Node, Pod
 from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.pending import Reach
 from gpushare.extender import watches, wire
 from gpushare.extender.binder import Binder
 from gpushare.extender.events import Announcer
@@ -55,27 +55,22 @@ class World:
         self._processes += 1
         clock = asyncio.get_running_loop().time
         identity = f"{self._processes:08x}"
-        self.ledger, self.known = Ledger(), KnownPods()
+        self.ledger = Ledger()
         self.metrics = Metrics(self.ledger)
         recorder = Recorder(self.api, clock=clock)
         self.announcer = Announcer(recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
-        self.waiting = Waiting(self.nodes.open_to)
+        reach = Reach(self.nodes.allowed, self.nodes.open_to)
+        self.life = Life(self.ledger, policy=self.policy, reach=reach)
         self.pods = watches.Pods(
-            self.ledger, self.known, self.waiting, self.announcer, self.metrics,
-            unit=self.unit, identity=identity, clock=clock,
-        )  # fmt: skip
+            self.life, self.announcer, self.metrics, unit=self.unit, identity=identity, clock=clock
+        )
         self.maps = watches.ConfigMaps(self.nodes)
         self.binder = Binder(
-            self.api, self.ledger, self.known, self.announcer, self.metrics,
-            policy=self.policy, unit=self.unit, identity=identity,
+            self.api, self.life, self.announcer, self.metrics, unit=self.unit, identity=identity,
             nanoseconds=lambda: int(clock() * 1e9), clock=clock, connected=lambda: not self.restored,
         )  # fmt: skip
-        self.verbs = Verbs(
-            self.ledger, self.known, self.waiting, self.metrics,
-            policy=self.policy, unit=self.unit, clock=clock, cannot_answer=self._cannot_answer,
-            allowed=self.nodes.allowed,
-        )  # fmt: skip
+        self.verbs = Verbs(self.life, self.metrics, unit=self.unit, clock=clock, cannot_answer=self._cannot_answer)
         self.watch, self._unseen = "running", []
         self.relist()
         self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run(self.nodes.allowed))]
@@ -140,16 +135,16 @@ class World:
         self.ledger.expire(now)
         self.nodes.tick()
         self.ledger.study(Budget(CALL_LOOKS))
-        for pod in self.waiting.due(self.ledger, now):
+        for pod in self.life.due(now):
             try:
                 await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: str(now)})
-                self.waiting.touched(pod.uid, now)
+                self.life.wakeups.touched(pod.uid, now)
                 self.woken.append(pod.name)
             except ApiError as error:
                 if error.status == 404:
-                    self.waiting.gone(pod.uid)
+                    self.life.wakeups.gone(pod.uid)
                 else:
-                    self.waiting.failed_to_wake(pod.uid)
+                    self.life.wakeups.failed_to_wake(pod.uid)
         while self.pods.unsure:
             pod = self.pods.unsure.pop()
             held = self.ledger.holding(pod.uid)

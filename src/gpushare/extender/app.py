@@ -18,9 +18,8 @@ from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import PodFacts, Unit
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
-from gpushare.core.scheduling import patience
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.pending import Reach
 from gpushare.extender import listen, server, watches
 from gpushare.extender.binder import Binder
 from gpushare.extender.events import Announcer
@@ -66,18 +65,17 @@ class Extender:
         self.config, self.api = config, api
         self.identity = secrets.token_hex(4)
         clock = time.monotonic
-        self.ledger, self.known = Ledger(), KnownPods()
-        self.patience = patience.Patience(config.patience)
-        self.notes = Notes(api, self.patience.turns)
+        self.ledger = Ledger()
         self.metrics = Metrics(self.ledger)
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=config.unit, clock=clock)
-        self.waiting = Waiting(self.nodes.open_to)
+        reach = Reach(self.nodes.allowed, self.nodes.open_to)
+        self.life = Life(self.ledger, policy=config.policy, patience=config.patience, reach=reach)
+        self.notes = Notes(api, self.life.patience.turns)
         self.pods = watches.Pods(
-            self.ledger, self.known, self.waiting, self.announcer, self.metrics,
-            unit=config.unit, identity=self.identity, clock=clock,
-        )  # fmt: skip
+            self.life, self.announcer, self.metrics, unit=config.unit, identity=self.identity, clock=clock
+        )
         maps = watches.ConfigMaps(self.nodes)
         self.watches: dict[str, Reflector[Any]] = {
             "nodes": Reflector(api, "/api/v1/nodes", objects.Node, self.nodes, key=lambda n: n.metadata.name),
@@ -88,14 +86,10 @@ class Extender:
             "pods": Reflector(api, "/api/v1/pods", objects.Pod, self.pods, key=lambda p: p.metadata.uid),
         }  # fmt: skip
         self.binder = Binder(
-            api, self.ledger, self.known, self.announcer, self.metrics,
-            policy=config.policy, unit=config.unit, identity=self.identity, connected=self.is_connected,
+            api, self.life, self.announcer, self.metrics,
+            unit=config.unit, identity=self.identity, connected=self.is_connected,
         )  # fmt: skip
-        self.verbs = Verbs(
-            self.ledger, self.known, self.waiting, self.metrics,
-            policy=config.policy, unit=config.unit, clock=clock, cannot_answer=self.cannot_answer,
-            allowed=self.nodes.allowed,
-        )  # fmt: skip
+        self.verbs = Verbs(self.life, self.metrics, unit=config.unit, clock=clock, cannot_answer=self.cannot_answer)
         self.metrics.watch(
             lambda: [(name, watch.age()) for name, watch in self.watches.items()],
             lambda: (self.recorder.sent, self.recorder.dropped, self.recorder.failed),
@@ -137,7 +131,7 @@ class Extender:
                     for pod in self.take_turns(time.time()):
                         touches.create_task(self.notes.write(pod))
                     patience_due = now + PATIENCE_TICK
-                for pod in self.waiting.due(self.ledger, now):
+                for pod in self.life.due(now):
                     touches.create_task(self._touch(pod, slots))
                 while self.pods.unsure:
                     touches.create_task(self._make_sure(self.pods.unsure.pop(), reads))
@@ -147,9 +141,7 @@ class Extender:
 
     def take_turns(self, now: float) -> list[PodFacts]:
         """Whose turn it is to have GPUs kept, and whose no longer. Returns the pods that this is to be written on."""
-        # Not the nodes that a scheduler offered: by totals it leaves out those where something must come free first.
-        reach = patience.Reach(self.nodes.allowed, self.nodes.open_to)
-        changes = self.patience.update(self.ledger, self.known.pending.values(), reach, now)
+        changes = self.life.take_turns(now)
         for kept in changes.given:
             self.announcer.kept(kept, now - kept.since)
         return [*changes.ended, *[kept.pod for kept in changes.given]]
@@ -191,17 +183,17 @@ class Extender:
         async with slots:
             try:
                 await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: stamp})
-                self.waiting.touched(pod.uid, time.monotonic())
+                self.life.wakeups.touched(pod.uid, time.monotonic())
                 self.metrics.wake_ups.inc()
                 return
             except KubeError as error:
                 failure = error
         if isinstance(failure, ApiError) and failure.status in GONE:
-            self.waiting.gone(pod.uid)  # nobody to wake: the next one may come
+            self.life.wakeups.gone(pod.uid)  # nobody to wake: the next one may come
             return
         logger.warn("wake-up failed, trying again", pod=f"{pod.namespace}/{pod.name}", why=str(failure))
         await asyncio.sleep(AGAIN_SECONDS)
-        self.waiting.failed_to_wake(pod.uid)
+        self.life.wakeups.failed_to_wake(pod.uid)
 
     async def _make_sure(self, pod: PodFacts, slots: asyncio.Semaphore) -> None:
         """Known to us, but no list shows it as we know it: is it there, and bound?"""

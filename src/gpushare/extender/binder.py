@@ -12,12 +12,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
-from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
+from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
 from gpushare.core.ledger.holding import State
-from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling.pending import KnownPods
+from gpushare.core.scheduling.life import Life, Reservation
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
@@ -52,21 +50,19 @@ class Binder:
     def __init__(
         self,
         client: Api,
-        ledger: Ledger,
-        known: KnownPods,
+        life: Life,
         announcer: Announcer,
         metrics: Metrics,
         *,
-        policy: str,
         unit: Unit | None,
         identity: str,
         nanoseconds: Callable[[], int] = time.time_ns,
         clock: Callable[[], float] = time.monotonic,
         connected: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._api, self._ledger, self._known = client, ledger, known
+        self._api, self._life, self._ledger = client, life, life.ledger
         self._announcer, self._metrics = announcer, metrics
-        self._policy, self._unit, self.identity = policy, unit, identity
+        self._unit, self.identity = unit, identity
         self._nanoseconds, self._clock, self._connected = nanoseconds, clock, connected
         self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
@@ -102,7 +98,7 @@ class Binder:
     async def _bind(self, args: BindArgs) -> str:
         if not await self._is_connected_soon():
             return CUT_OFF
-        pod = self._bound_pod(args.pod_uid) or self._known.get(args.pod_uid)
+        pod = self._bound_pod(args.pod_uid) or self._life.pending.get(args.pod_uid)
         if pod is None:
             read = await self._read(args)
             if isinstance(read, str):
@@ -136,29 +132,26 @@ class Binder:
         assumed = self._ledger.holding(pod.uid)
         if assumed is not None:
             (self._metrics.holds_right if assumed.node == node else self._metrics.holds_wrong).inc()
-        places = self._ledger.reserve(pod, node, asked.policy or self._policy)
-        if isinstance(places, Refusal):
+        reservation = self._life.reserve(pod, asked, node, extender=self.identity, nanoseconds=self._nanoseconds())
+        if isinstance(reservation, Refusal):
             self._metrics.conflicts.inc()
-            return f"{node}: {places.message}"
-        facts = self._ledger.facts(node)
-        assert facts is not None  # a reservation was just made there
+            return f"{node}: {reservation.message}"
         try:
-            notes = pod_gpus.write(asked, facts, places, extender=self.identity, nanoseconds=self._nanoseconds())
-            outcome = await self._write(pod, node, notes)
+            outcome = await self._write(pod, node, reservation.annotations)
             if outcome.ours:
-                self._bound(pod, asked, facts, places, notes)
+                self._bound(reservation)
         finally:
-            self._ledger.undo(pod.uid)  # what is still only reserved was not made
+            self._life.undo(pod.uid)  # what is still only reserved was not made
         if outcome.error:
             logger.warn("not bound", pod=f"{pod.namespace}/{pod.name}", node=node, why=outcome.error)
         return outcome.error
 
-    def _bound(self, pod: PodFacts, asked: Request, facts: NodeFacts, places: Places, notes: dict[str, str]) -> None:
-        self._ledger.confirm(request.bound(pod, facts.name, notes))
-        self._known.forget(pod.uid)
+    def _bound(self, made: Reservation) -> None:
+        self._life.confirm(made)
         self._metrics.bound.inc()
-        self._announcer.assigned(pod, asked, facts, places)
-        logger.info("bound", pod=f"{pod.namespace}/{pod.name}", node=facts.name, gpu=notes[names.ALLOCATION])
+        self._announcer.assigned(made.pod, made.request, made.node, made.places)
+        gpus = made.annotations[names.ALLOCATION]
+        logger.info("bound", pod=f"{made.pod.namespace}/{made.pod.name}", node=made.node.name, gpu=gpus)
 
     async def _write(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Outcome:
         """Returns only when it is known what came of it.

@@ -9,12 +9,11 @@ each namespace in turn. Only the nodes that a pod may use are looked at: room el
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from gpushare.core.explain import event_texts
+from gpushare.core.explain import event_texts, kept_view
 from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request
 from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
-from gpushare.core.scheduling import patience
 from gpushare.core.turns import Turns
 from gpushare.extender.slices import by_and_by
 from gpushare.kube.events import Recorder
@@ -47,7 +46,7 @@ class Announcer:
 
     def kept(self, kept: Kept, waited: float) -> None:
         """A pod has waited so long that GPUs are kept for it."""
-        view = patience.view(self._ledger, kept.pod)
+        view = kept_view.view(self._ledger, kept.pod)
         if view is not None:
             self._say(kept.pod, "Normal", event_texts.GPU_KEPT, event_texts.turn(view, waited))
 

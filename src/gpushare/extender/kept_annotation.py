@@ -9,9 +9,9 @@ import asyncio
 import random
 from collections.abc import Mapping
 
+from gpushare.core.annotations import kept_gpus
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts
-from gpushare.core.scheduling import patience
 from gpushare.core.scheduling.patience import Turn
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
@@ -64,7 +64,7 @@ class Notes:
         async with self._slots:
             self._changed[pod.uid] = False
             turn = self._turns.get(pod.uid)
-            value = patience.write(turn.kept) if turn is not None else None
+            value = kept_gpus.write(turn.kept.node, turn.kept.keys) if turn is not None else None
             try:
                 await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.KEPT: value})
             except KubeError as error:

@@ -18,8 +18,7 @@ from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import PodFacts, Request, Rules, Unit
 from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 
@@ -35,9 +34,7 @@ Clock = Callable[[], float]
 class Pods:
     def __init__(
         self,
-        ledger: Ledger,
-        known: KnownPods,
-        waiting: Waiting,
+        life: Life,
         announcer: Announcer,
         metrics: Metrics,
         *,
@@ -45,10 +42,10 @@ class Pods:
         identity: str,
         clock: Clock,
     ) -> None:
-        self._ledger, self._known, self._waiting = ledger, known, waiting
+        self._life, self._ledger = life, life.ledger
         self._announcer, self._metrics = announcer, metrics
         self._unit, self._identity, self._clock = unit, identity, clock
-        self._shared: dict[Request, Request] = {}  # equal requests of many pods, kept once
+        self._requests: dict[Request, Request] = {}  # equal requests of many pods, kept once
         self._rules: dict[Rules, Rules] = {}
         self._names: dict[str, str] = {}
         self._synced_at: float | None = None
@@ -61,47 +58,48 @@ class Pods:
             return
         pod = self._slim(facts)
         self._notice_if_unbound(pod)
-        self._ledger.observe(pod, self._clock())
-        if pod.node or pod.finished or pod.terminating:
-            if pod.node:
-                self._look_for_another(pod)
-                self._announcer.bound(pod)
-            self._done(pod.uid)
-        else:
-            self._unbound(pod)
+        if pod.node:
+            self._look_for_another(pod)
+        self._observe(pod)
+        if pod.node:
+            self._announcer.bound(pod)
 
     def remove(self, item: objects.Pod) -> None:
         self.gone(item.metadata.uid)
 
     def gone(self, uid: str) -> None:
         self._unbound_after_all.pop(uid, None)
-        self._ledger.forget(uid)
-        self._done(uid)
+        self._life.forget(uid)
+        self._announcer.gone(uid)
 
     def relisted(self, kept: Set[str]) -> None:
         unbound, self._unbound_after_all = self._unbound_after_all, {}
-        self.unsure += self._ledger.relisted(kept, unbound.keys())
+        waited = list(self._life.pending.shown)
+        self.unsure += self._life.relisted(kept, unbound.keys())
         for uid, pod in unbound.items():
             if uid in kept and self._ledger.holding(uid) is None:
                 self._waits_again(pod)
-        for uid in self._known.pending.keys() - kept:
-            self._ledger.release(uid)
-            self._done(uid)
-        # A pod that only a scheduler has told us of may be younger than the list.
-        self.unsure += [self._waiting.refused[uid].pod for uid in self._waiting.refused.keys() - kept]
+        for uid in waited:
+            if uid not in kept:
+                self._announcer.gone(uid)
         if self._synced_at is None:
             self._synced_at = self._clock()
 
-    def made_sure(self, asked: PodFacts, held: Holding | None, found: objects.Pod | None) -> None:
-        """What became of a pod that we were unsure of. `held`: what it held when it was asked for."""
+    def made_sure(self, asked: PodFacts, before: Holding | None, found: objects.Pod | None) -> None:
+        """What became of a pod that we were unsure of. `before`: what it held when it was asked for."""
         if found is None or found.metadata.uid != asked.uid:
             self.gone(asked.uid)
             return
-        bound = held is not None and held.state is State.BOUND and not held.seen
-        if bound and held is self._ledger.holding(asked.uid) and not found.spec.node_name:
-            # Read after its binding was made, and nothing has shown that since: it was put back.
-            self._ledger.unbind(asked.uid)
+        bound = before is not None and before.state is State.BOUND and not before.seen
+        if bound and before is self._ledger.holding(asked.uid) and not found.spec.node_name:
+            # Read after its binding was made, and nothing has shown that since: the cluster was restored.
             self._waits_again(self._slim(request.facts(found, self._unit)))
+
+    def _observe(self, pod: PodFacts) -> None:
+        if self._life.observe(pod, self._clock()):
+            self._announcer.waits(pod)
+        elif pod.node or pod.finished or pod.terminating:
+            self._announcer.gone(pod.uid)
 
     def _notice_if_unbound(self, pod: PodFacts) -> None:
         if self._ledger.bound(pod.uid) is not None and not pod.node:
@@ -110,31 +108,14 @@ class Pods:
             self._unbound_after_all.pop(pod.uid, None)
 
     def _waits_again(self, pod: PodFacts) -> None:
-        """Its binding was put back: to be bound once more, and perhaps to be woken for that."""
-        self._known.forget(pod.uid)
-        self._ledger.observe(pod, self._clock())
-        if not pod.terminating:
-            self._unbound(pod)
-
-    def _unbound(self, pod: PodFacts) -> None:
-        before = self._known.pending.get(pod.uid)
-        self._known.show(pod)
-        if before is not None and before.unschedulable == pod.unschedulable:
-            return
-        self._announcer.waits(pod)
-        decided = self._ledger.holding(pod.uid) is not None or pod.uid in self._waiting.refused
-        if pod.unschedulable and not decided and isinstance(pod.request, Request):
-            self._waiting.refuse(pod)  # not by us: perhaps by our predecessor, and then nobody else would wake it
-
-    def _done(self, uid: str) -> None:
-        self._known.forget(uid)
-        self._waiting.gone(uid)
-        self._announcer.gone(uid)
+        """The cluster was restored from a copy from before the binding: to be bound once more."""
+        if self._life.unbind(pod, self._clock()):
+            self._announcer.waits(pod)
 
     def _look_for_another(self, pod: PodFacts) -> None:
         identity = pod.annotation(names.EXTENDER)
         late = self._synced_at is not None and self._clock() - self._synced_at > SETTLE_SECONDS
-        if late and identity and identity != self._identity and pod.uid in self._known.pending:
+        if late and identity and identity != self._identity and pod.uid in self._life.pending.shown:
             self._metrics.second_extender.inc()
             self._announcer.second_extender(pod, identity)
 
@@ -142,9 +123,9 @@ class Pods:
         """Strings, requests and rules that many pods share are kept once."""
         asked = pod.request
         if isinstance(asked, Request):
-            if len(self._shared) >= MOST_REQUESTS:
-                self._shared.clear()
-            asked = self._shared.setdefault(asked, asked)
+            if len(self._requests) >= MOST_REQUESTS:
+                self._requests.clear()
+            asked = self._requests.setdefault(asked, asked)
         rules = pod.rules
         if rules is not None:
             if len(self._rules) > MOST_RULES:

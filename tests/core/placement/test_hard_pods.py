@@ -19,8 +19,8 @@ from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Re
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
-from gpushare.core.scheduling.pending import KnownPods
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.wakeups import WakeUps
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
 from tests.support.builders import node_state
@@ -81,10 +81,8 @@ def calls(work: Callable[[], object]) -> int:
 def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
     pin, pod = HARD[name]
     ledger = nodes(pin)
-    verbs = Verbs(
-        ledger, KnownPods(), Waiting(), Metrics(ledger),
-        policy="binpack", unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "", allowed=lambda _: None,
-    )  # fmt: skip
+    life = Life(ledger, policy="binpack")
+    verbs = Verbs(life, Metrics(ledger), unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "")
     body = msgspec.json.encode({"Pod": wire(pod), "NodeNames": list(ledger.node_names())})
     assert calls(lambda: getattr(verbs, verb)(body)) < MOST_CALLS
 
@@ -129,7 +127,7 @@ def steps_of(steps: Any) -> list[int]:
 @pytest.mark.parametrize("name", HARD)
 def test_waking_it_costs_no_more_in_one_turn(name: str) -> None:
     pin, pod = HARD[name]
-    ledger, waiting = nodes(pin), Waiting()
+    ledger, waiting = nodes(pin), WakeUps()
     waiting.refuse(pod)
     ledger._grown.update(ledger.node_names())
     for _ in range(20):

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpushare.core.annotations import kept_gpus
+from gpushare.core.explain import kept_view
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request
@@ -16,9 +18,10 @@ from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
-from gpushare.core.scheduling import patience
-from gpushare.core.scheduling.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience, Reach
-from gpushare.core.scheduling.wakeups import Waiting
+from gpushare.core.scheduling import kept_place, patience
+from gpushare.core.scheduling.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience
+from gpushare.core.scheduling.pending import Reach
+from gpushare.core.scheduling.wakeups import WakeUps
 from tests.support.builders import bound, facts, ledger, node_state, pod
 
 NOW = 1_800_000_000.0
@@ -86,7 +89,7 @@ def test_a_pod_that_waits_longer_than_the_patience_is_kept_the_gpu_that_needs_le
     large = waits(7, name="large")
     room = Room(world(facts(8, 8, 8), 6, 4, 5), large)
     assert room.at() == [("large", "n", (("GPU-n-1",),))]
-    assert patience.view(room.books, large) == KeptView("n", [1], 3, "MiB")
+    assert kept_view.view(room.books, large) == KeptView("n", [1], 3, "MiB")
 
 
 def test_nobody_is_kept_anything_before_the_patience_is_over_or_where_there_is_none() -> None:
@@ -208,7 +211,7 @@ def test_whole_gpus_are_kept_where_least_is_used_not_where_most_is_free() -> Non
 def test_several_containers_are_kept_what_a_plan_needs() -> None:
     room = Room(world(facts(8, 8, 8), 7, 4, 6), waits(6, 5, name="two"))
     assert room.at() == [("two", "n", (("GPU-n-1",), ("GPU-n-2",)))]
-    assert patience.view(room.books, room.pending[0]) == KeptView("n", [1, 2], 2 + 3, "MiB")
+    assert kept_view.view(room.books, room.pending[0]) == KeptView("n", [1, 2], 2 + 3, "MiB")
 
 
 def _least(where: NodeFacts, used: Sequence[int], each: int, gpus: int) -> int | None:
@@ -223,7 +226,7 @@ def test_what_must_come_free_is_the_least_there_is_for_one_container_on_any_numb
         used = [rnd.randint(0, total) for total in totals]
         gpus, each = rnd.randint(1, 3), rnd.randint(1, 12)
         where = facts(*totals)
-        place = patience.closest(world(where, *used), waits(each * gpus, split=gpus), None, (), Budget(10_000))
+        place = kept_place.closest(world(where, *used), waits(each * gpus, split=gpus), None, (), Budget(10_000))
         least = _least(where, used, each, gpus) if gpus <= len(totals) else None
         assert (place.short if place is not None else None) == least
         found += least is not None
@@ -278,12 +281,12 @@ def test_the_next_pod_is_kept_what_the_first_leaves() -> None:
     books = world(where, 12, *[16] * 39)
     room = Room(books, waits(8, name="a", since=LONG + 5), waits(8, name="b"))
     assert room.at() == [("a", "n", (("GPU-n-0",),)), ("b", "n", (("GPU-n-1",),))]  # 4 short, 8 short
-    assert patience.view(books, room.pending[1]) == KeptView("n", [1], 8, "MiB")
+    assert kept_view.view(books, room.pending[1]) == KeptView("n", [1], 8, "MiB")
 
 
 def test_whoever_is_kept_something_is_woken_when_it_is_free_before_older_ones() -> None:
     where, large = facts(8), waits(7, name="large", created="2026-11-15T13:00:00Z")
-    books, waiting = world(where, 8), Waiting()
+    books, waiting = world(where, 8), WakeUps()
     room, small = Room(books, large), pod(2, name="small", created="2026-11-15T12:00:00Z")
     room.at()
     for one in (small, large):
@@ -317,7 +320,7 @@ def _asks_otherwise(room: Room) -> None:
 @pytest.mark.parametrize("end", [_seen_placed, _gone, _ending, _asks_otherwise])
 def test_when_it_is_placed_or_gone_those_that_waited_because_of_it_are_woken(end: Any) -> None:
     where = facts(8, 8)
-    room, waiting, small = Room(world(where, 8, 4), waits(7, name="large")), Waiting(), pod(2, name="small")
+    room, waiting, small = Room(world(where, 8, 4), waits(7, name="large")), WakeUps(), pod(2, name="small")
     assert room.names() == ["large"]
     waiting.refuse(small)
     room.books.forget("uid-on-n-0")
@@ -414,7 +417,7 @@ def test_a_pod_on_its_way_keeps_its_turn_however_long_its_volumes_take() -> None
 
 
 def written(kept: Kept) -> PodFacts:
-    return msgspec.structs.replace(kept.pod, annotations=((names.KEPT, patience.write(kept)),))
+    return msgspec.structs.replace(kept.pod, annotations=((names.KEPT, kept_gpus.write(kept.node, kept.keys)),))
 
 
 def test_an_extender_that_starts_goes_on_where_the_one_before_stood() -> None:

@@ -6,7 +6,7 @@ from gpushare.core.facts.kinds import MEMORY
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Request, Role, Rules, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import Budget
-from gpushare.core.scheduling.wakeups import OFFER_SECONDS, Waiting
+from gpushare.core.scheduling.wakeups import OFFER_SECONDS, WakeUps
 
 ELSEWHERE = Rules(selector=(("disk", "ssd"),))
 
@@ -34,7 +34,7 @@ def recovered(*names: str, gpus: tuple[int, ...] = (8000,)) -> Ledger:
     return ledger
 
 
-def woken(waiting: Waiting, ledger: Ledger, now: float = 0.0) -> list[str]:
+def woken(waiting: WakeUps, ledger: Ledger, now: float = 0.0) -> list[str]:
     due = waiting.due(ledger, now)
     for found in due:
         waiting.touched(found.uid, now)
@@ -43,7 +43,7 @@ def woken(waiting: Waiting, ledger: Ledger, now: float = 0.0) -> list[str]:
 
 @pytest.mark.parametrize("older", [1, 20])
 def test_pods_that_the_node_is_closed_to_delay_nobody(older: int) -> None:
-    waiting = Waiting(lambda asked, where: asked.rules is None)
+    waiting = WakeUps(lambda asked, where: asked.rules is None)
     for i in range(older):
         waiting.refuse(pod(f"barred-{i}", created=i, rules=ELSEWHERE))
     waiting.refuse(pod("good", created=1000))
@@ -51,7 +51,7 @@ def test_pods_that_the_node_is_closed_to_delay_nobody(older: int) -> None:
 
 
 def test_pods_that_were_not_offered_the_node_come_after_those_who_were() -> None:
-    waiting = Waiting()
+    waiting = WakeUps()
     waiting.refuse(pod("elsewhere", created=0), ["other"])
     waiting.refuse(pod("offered", created=1), ["n", "other"])
     assert woken(waiting, recovered("n")) == ["offered"]
@@ -59,14 +59,14 @@ def test_pods_that_were_not_offered_the_node_come_after_those_who_were() -> None
 
 def test_pods_that_were_not_offered_the_node_are_woken_for_what_is_left() -> None:
     """A scheduler may offer a sample of the nodes only, and what kept it off may have changed."""
-    waiting = Waiting()
+    waiting = WakeUps()
     waiting.refuse(pod("elsewhere", created=0), ["other"])
     waiting.refuse(pod("offered", created=1), ["n", "other"])
     assert woken(waiting, recovered("n", gpus=(8000, 8000))) == ["offered", "elsewhere"]
 
 
 def test_everybody_who_fits_beside_the_others_is_woken_at_once() -> None:
-    waiting = Waiting()
+    waiting = WakeUps()
     for i in range(10):
         waiting.refuse(pod(f"p{i}", 3000, created=i))
     assert woken(waiting, recovered("n", gpus=(8000, 8000))) == ["p0", "p1", "p2", "p3"]
@@ -74,7 +74,7 @@ def test_everybody_who_fits_beside_the_others_is_woken_at_once() -> None:
 
 def test_an_offer_that_nobody_answers_goes_on_within_a_second() -> None:
     """Twenty that never come, and whom nothing tells apart from the others, cost a second each and no more."""
-    waiting, ledger = Waiting(), recovered("n")
+    waiting, ledger = WakeUps(), recovered("n")
     for i in range(5):
         waiting.refuse(pod(f"p{i}", created=i))
     times = {}
@@ -87,14 +87,14 @@ def test_an_offer_that_nobody_answers_goes_on_within_a_second() -> None:
 
 
 def test_a_pod_is_woken_once_for_a_refusal() -> None:
-    waiting, ledger = Waiting(), recovered("n")
+    waiting, ledger = WakeUps(), recovered("n")
     waiting.refuse(pod("one"))
     assert woken(waiting, ledger) == ["one"]
     assert [woken(waiting, ledger, now) for now in (0.5, 1.5, 60.0)] == [[], [], []]
 
 
 def test_a_pod_whose_touch_fails_is_woken_later_however_long_that_takes() -> None:
-    waiting, ledger = Waiting(), recovered("n")
+    waiting, ledger = WakeUps(), recovered("n")
     waiting.refuse(pod("one"))
     assert [found.name for found in waiting.due(ledger, 0.0)] == ["one"]
     assert waiting.due(ledger, 30.0) == []
@@ -103,7 +103,7 @@ def test_a_pod_whose_touch_fails_is_woken_later_however_long_that_takes() -> Non
 
 
 def test_a_turn_that_ran_out_of_time_is_gone_on_with() -> None:
-    waiting, ledger = Waiting(), recovered("n", gpus=(8000,) * 8)
+    waiting, ledger = WakeUps(), recovered("n", gpus=(8000,) * 8)
     for i in range(500):
         waiting.refuse(pod(f"large-{i:03}", 9000 + i, created=0))
     for i in range(8):
@@ -115,7 +115,7 @@ def test_a_turn_that_ran_out_of_time_is_gone_on_with() -> None:
 
 def test_pods_that_may_go_nowhere_cost_little_in_one_turn() -> None:
     """Each has rules of its own, so that nothing learnt about one serves the next."""
-    waiting = Waiting(lambda asked, where: asked.rules is None)
+    waiting = WakeUps(lambda asked, where: asked.rules is None)
     ledger = recovered(*[f"n{i}" for i in range(300)])
     for i in range(100):
         waiting.refuse(pod(f"barred-{i:03}", rules=Rules(selector=(("zone", str(i)),))))
@@ -132,7 +132,7 @@ def test_pods_that_may_go_nowhere_cost_little_in_one_turn() -> None:
 
 
 def test_a_search_that_a_turn_cuts_off_goes_on_at_the_same_node() -> None:
-    waiting, ledger = Waiting(), recovered(*[f"n{i:03}" for i in range(100)], gpus=(4000, 4000))
+    waiting, ledger = WakeUps(), recovered(*[f"n{i:03}" for i in range(100)], gpus=(4000, 4000))
     claim = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, 3000) for i in range(3)), Pin.PLUGIN)
     waiting.refuse(PodFacts("wide", "team", "wide", claim, unschedulable="x"))
     ledger.set_node(node("zz", 4000, 4000, 4000))
@@ -141,7 +141,7 @@ def test_a_search_that_a_turn_cuts_off_goes_on_at_the_same_node() -> None:
 
 
 def test_what_comes_free_meanwhile_is_offered_afterwards() -> None:
-    waiting, ledger = Waiting(), recovered("a")
+    waiting, ledger = WakeUps(), recovered("a")
     ledger.set_node(node("b", 8000, healthy=False))
     for i in range(100):
         waiting.refuse(pod(f"large-{i:03}", 9000 + i))
@@ -154,14 +154,14 @@ def test_what_comes_free_meanwhile_is_offered_afterwards() -> None:
 
 
 def test_nothing_is_kept_of_pods_that_are_gone() -> None:
-    waiting, ledger = Waiting(), recovered("n")
+    waiting, ledger = WakeUps(), recovered("n")
     for i in range(100):
         waiting.refuse(pod(f"p{i}", created=i), [f"n{i}", "n"])
     woken(waiting, ledger)
     for i in range(100):
         waiting.gone(f"p{i}")
     woken(waiting, ledger, 5.0)
-    kept = [waiting.refused, waiting._order, waiting._offers, waiting._names]
+    kept = [waiting._refused, waiting._order, waiting._offers, waiting._names]
     assert not any(kept)
 
 
@@ -173,7 +173,7 @@ def wide(name: str, containers: int = 3, units: int = 1000) -> PodFacts:
 @pytest.mark.parametrize("looks", [60, 100, 300])
 @pytest.mark.parametrize("offered", [20, 0])
 def test_nobody_is_lost_where_a_turn_ends_in_the_middle_of_a_pod(looks: int, offered: int) -> None:
-    waiting, ledger = Waiting(), recovered(*[f"n{i:02}" for i in range(20)], gpus=(8000, 8000))
+    waiting, ledger = WakeUps(), recovered(*[f"n{i:02}" for i in range(20)], gpus=(8000, 8000))
     for i in range(60):
         waiting.refuse(wide(f"p{i:02}"), [f"n{j:02}" for j in range(offered)])
     found = [one.name for _ in range(2000) for one in waiting.due(ledger, 0.0, Budget(looks))]
@@ -181,7 +181,7 @@ def test_nobody_is_lost_where_a_turn_ends_in_the_middle_of_a_pod(looks: int, off
 
 
 def test_a_node_may_get_and_lose_gpus_while_pods_are_looked_through() -> None:
-    waiting, ledger = Waiting(), recovered("n", gpus=(8000,))
+    waiting, ledger = WakeUps(), recovered("n", gpus=(8000,))
     for i in range(40):
         waiting.refuse(pod(f"p{i:02}", 1000, created=i), ["n"])
     for gpus in ((8000,), (8000, 8000, 8000), (8000, 8000), (8000,)):
@@ -190,7 +190,7 @@ def test_a_node_may_get_and_lose_gpus_while_pods_are_looked_through() -> None:
 
 
 def test_a_touch_that_failed_is_followed_by_a_look_at_every_node() -> None:
-    waiting, ledger = Waiting(), recovered("a")
+    waiting, ledger = WakeUps(), recovered("a")
     ledger.set_node(node("b", 8000, healthy=False))
     waiting.refuse(pod("one"), ["a", "b"])
     assert [found.name for found in waiting.due(ledger, 0.0)] == ["one"]
@@ -203,7 +203,7 @@ def test_a_touch_that_failed_is_followed_by_a_look_at_every_node() -> None:
 
 def test_pods_that_no_scheduler_asked_about_delay_nobody_who_was_asked_about() -> None:
     """After a restart nothing is known of most waiting pods; some of them may be kept off by whatever."""
-    waiting, ledger = Waiting(), recovered("n")
+    waiting, ledger = WakeUps(), recovered("n")
     for i in range(20):
         waiting.refuse(pod(f"unknown-{i:02}", created=i))
     waiting.refuse(pod("asked", created=100), ["n"])

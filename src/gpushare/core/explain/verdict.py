@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpushare.core.explain import inspected, report, ways_out
+from gpushare.core.explain import inspected, kept_view, report, ways_out
 from gpushare.core.explain.report import (
     Explanation,
     GpuView,
@@ -32,7 +32,7 @@ from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import NO_SHARED_GPU, Question
 from gpushare.core.placement.room import Room
-from gpushare.core.scheduling import patience, ranking
+from gpushare.core.scheduling import ranking
 from gpushare.core.steps import Steps, finish
 
 VERSION = report.VERSION
@@ -92,9 +92,9 @@ def explaining(
     if first is not None:
         out = ways_out.ways(ledger, pod, found, barred, Budget(looks))
         said = answer(pod, verdict, first.code, first.message, nodes=views, ways=out)
-        said.kept = patience.view(ledger, pod)
+        said.kept = kept_view.view(ledger, pod)
         full = [name for name, refused in found if refused is not None and refused.code == "KeptForOther"]
-        said.before = patience.served_before(ledger, pod, full)
+        said.before = kept_view.served_before(ledger, pod, full)
         return said
     open_to_it = [name for name, refused in found if refused is None and name not in barred]
     best = [_wait(ledger, pod, pod.request, open_to_it, policy)] if open_to_it else []

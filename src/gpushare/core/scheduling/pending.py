@@ -1,27 +1,39 @@
-"""Pods that are not bound yet: what they ask, from the moment anybody told us.
+"""Pods that are not bound yet: what they ask, and which nodes they may go to.
 
-The scheduler often asks about a pod before our own watch has shown it, and binding needs to know what it asks. Filled
-by `sync` and `verbs`, read by `binder` and `explain`.
+A scheduler often asks about a pod before our own watch has shown it, and binding needs to know what it asks.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from gpushare.core.facts.model import PodFacts
 
 MOST_UNSEEN = 10_000  # told by a scheduler only; older ones are read from the API server if it comes to that
 
 
-class KnownPods:
+class Reach(NamedTuple):
+    """Which nodes are open to a pod by its rules and theirs. Where one node is meant, that one is asked for: to list
+    them all costs a look at each."""
+
+    allowed: Callable[[PodFacts], Collection[str] | None] = lambda pod: None  # None: all
+    open_to: Callable[[PodFacts, str], bool] = lambda pod, node: True
+
+
+ANYWHERE = Reach()
+
+
+class PendingPods:
     def __init__(self) -> None:
-        self.pending: dict[str, PodFacts] = {}  # shown by the watch
+        self.shown: dict[str, PodFacts] = {}  # by the API server
         self._told: OrderedDict[str, PodFacts] = OrderedDict()
 
     def get(self, uid: str) -> PodFacts | None:
-        return self.pending.get(uid) or self._told.get(uid)
+        return self.shown.get(uid) or self._told.get(uid)
 
     def tell(self, pod: PodFacts) -> None:
         """A scheduler asked about this pod."""
-        if pod.uid not in self.pending:
+        if pod.uid not in self.shown:
             self._told[pod.uid] = pod
             self._told.move_to_end(pod.uid)
             if len(self._told) > MOST_UNSEEN:
@@ -29,12 +41,12 @@ class KnownPods:
 
     def show(self, pod: PodFacts) -> None:
         """The API server showed it unbound."""
-        self.pending[pod.uid] = pod
+        self.shown[pod.uid] = pod
         self._told.pop(pod.uid, None)
 
     def forget(self, uid: str) -> None:
-        self.pending.pop(uid, None)
+        self.shown.pop(uid, None)
         self._told.pop(uid, None)
 
     def find(self, namespace: str, name: str) -> PodFacts | None:
-        return next((p for p in self.pending.values() if p.name == name and p.namespace == namespace), None)
+        return next((p for p in self.shown.values() if p.name == name and p.namespace == namespace), None)

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core.explain import event_texts, verdict
+from gpushare.core.explain import event_texts, kept_view, verdict
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import fit
-from gpushare.core.scheduling import patience
 from gpushare.ctl import wording
 from gpushare.ctl.inspect import table
 from gpushare.view.snapshot import Snapshot
@@ -139,7 +138,7 @@ def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
     if refused.code == "TooLarge":
         return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, surveyed, refused))
     closest = _closest(first, pod, request) if refused.code == "NoSingleGpu" else None
-    return Answer(outcome, refused.code, refused.message, asks, closest, patience.view(ledger, pod))
+    return Answer(outcome, refused.code, refused.message, asks, closest, kept_view.view(ledger, pod))
 
 
 def _closest(state: NodeState, pod: PodFacts, request: Request) -> Closest | None:

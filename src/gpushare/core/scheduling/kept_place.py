@@ -1,0 +1,113 @@
+"""Which GPUs are kept for a pod that has waited too long: those where least must come free.
+
+Pure. `patience` decides whose turn it is; here is where. What a search may cost is bounded.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from heapq import nsmallest
+from typing import NamedTuple
+
+from gpushare.core.facts import policies
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Request, Role
+from gpushare.core.ledger.holding import Kept
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.node_state import NodeState
+from gpushare.core.placement import cost, gpu_choice
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.fit import Question
+from gpushare.core.placement.room import Room
+from gpushare.core.scheduling.pending import ANYWHERE, Reach
+
+MOST_NODES = 64  # looked at for one pod, the closest first
+
+
+class Place(NamedTuple):
+    """Where a pod needs least. In this order the best is the smallest."""
+
+    tried: bool
+    short: int
+    node: str
+    keys: tuple[tuple[str, ...], ...]
+
+
+def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> int | None:
+    """The units that must still come free on the GPUs kept for a pod; None if it can no longer be placed there."""
+    state, request = ledger.node(kept.node), kept.pod.request
+    if state is None or state.facts is None or not isinstance(request, Request):
+        return None
+    facts, charges = state.facts, kept.charges(state.facts)
+    if charges is None or Question(request).off_limits(facts) is not None or not reach.open_to(kept.pod, kept.node):
+        return None
+    if any(not facts.gpus[gpu].healthy or amount > facts.gpus[gpu].total for gpu, amount in charges):
+        return None
+    return _short(facts, charges, state.taken_for(kept.pod, facts))
+
+
+def closest(
+    ledger: Ledger, pod: PodFacts, nodes: Collection[str] | None, tried: Collection[str], budget: Budget
+) -> Place | None:
+    """Where least must come free for a pod; None if it has no place anywhere, whatever came free. Nodes where that was
+    waited for in vain come last."""
+    assert isinstance(pod.request, Request)
+    question, able, need, near = (
+        Question(pod.request),
+        _ability(pod.request),
+        max(s.each for s in pod.request.shares),
+        [],
+    )
+    for name in ledger.node_names() if nodes is None else nodes:
+        state = ledger.node(name)
+        room = state.room if state is not None else None
+        if room is not None and able(room) and question.off_limits(room.facts) is None:
+            largest = room.rising[-1]
+            near.append((name in tried, max(need - largest, 0), name))  # no less than that is missing
+    best: Place | None = None
+    for was_tried, least, name in nsmallest(MOST_NODES, near):
+        if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
+            break
+        state = ledger.node(name)
+        found = _on(state, pod, pod.request, budget) if state is not None else None
+        if found is not None:
+            place = Place(was_tried, found[0], name, found[1])
+            best = place if best is None else min(best, place)
+    return best
+
+
+def _ability(request: Request) -> Callable[[Room], bool]:
+    """Whether a node might ever take it, by the sizes of its GPUs alone: there are too many nodes to look closer."""
+    each, gpus = max(share.each for share in request.shares), max(share.gpus for share in request.shares)
+    stays = [share for share in request.shares if share.role is not Role.INIT]
+    gpus, units = max(gpus, sum(s.gpus for s in stays if s.kind.exclusive)), sum(s.units for s in stays)
+    return lambda room: each <= room.largest and gpus <= len(room.rising) and units <= room.facts.capacity
+
+
+def _on(
+    state: NodeState, pod: PodFacts, request: Request, budget: Budget
+) -> tuple[int, tuple[tuple[str, ...], ...]] | None:
+    """What must come free on a node, and on which GPUs. As few GPUs as possible are thought of as emptied, those first
+    that need least: for one container that is exactly the least, for several it is near."""
+    facts = state.facts
+    assert facts is not None
+    taken = state.taken_for(pod, facts)
+    promised = [all_ - held for all_, held in zip(taken, state.effective(), strict=True)]
+    exclusive = any(share.kind.exclusive for share in request.shares)
+    healthy = [i for i, gpu in enumerate(facts.gpus) if gpu.healthy]
+    healthy.sort(key=lambda i: (taken[i] if exclusive else taken[i] - facts.gpus[i].total, i))
+    then = list(taken)
+    for emptied in (None, *healthy):
+        if emptied is not None:
+            then[emptied] = promised[emptied]
+        budget.left -= 4 * cost.NODE_LOOKS
+        places = gpu_choice.plan(request, Room.of(facts, then), policies.DEFAULT, budget)
+        if places is not None:
+            charges = gpu_choice.charges(request.shares, facts.gpus, places)
+            return _short(facts, charges, taken), _keys(facts, places)
+    return None
+
+
+def _short(facts: NodeFacts, charges: Iterable[tuple[int, int]], taken: Sequence[int]) -> int:
+    return sum(max(amount - (facts.gpus[gpu].total - taken[gpu]), 0) for gpu, amount in charges)
+
+
+def _keys(facts: NodeFacts, places: Places) -> tuple[tuple[str, ...], ...]:
+    return tuple([tuple([facts.gpus[gpu].key for gpu in chosen]) for chosen in places])

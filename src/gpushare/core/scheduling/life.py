@@ -1,0 +1,229 @@
+"""The life of a pod, top to bottom.
+
+1. **Asked.** kube-scheduler asks which of the nodes it offers fit the pod: `choose`, or `filter` and `prioritize`.
+2. **Refused**, if no node fits. The pod gets one reason per node and is remembered. It is woken when it may fit.
+3. **Assumed**, if some nodes fit. The pod counts on the best of them at once, so that the next pod sees it.
+4. **Preempting**, if kube-scheduler wants to evict pods for it: `preempt` adds those that hold the GPU it needs.
+5. **Reserved.** kube-scheduler asks to bind it: `reserve` fixes the GPUs and says which annotations to write.
+6. **Bound.** The API server took the binding (`confirm`), or shows the pod bound (`observe`), whoever bound it.
+7. **Waiting too long.** After the patience, GPUs are kept for a pod that was refused again and again: `take_turns`.
+8. **Ended** (`observe`) or **deleted** (`forget`). What it held is free. Pods that fit now are woken: `due`.
+
+Every step is data in, data out: no clock, no I/O, no HTTP. The extender calls this with what it decodes and what its
+watches show. A simulator calls the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import request as requests
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling import preempt, ranking
+from gpushare.core.scheduling.patience import Changes, Patience
+from gpushare.core.scheduling.pending import ANYWHERE, PendingPods, Reach
+from gpushare.core.scheduling.wakeups import WakeUps
+
+Pick = Callable[[Request, PodFacts, Sequence[str], Budget], list[str]]
+
+
+class Answer(NamedTuple):
+    """Which of the offered nodes fit; if none does, why, by node. `resolvable`: the same for the nominated node."""
+
+    fits: list[str]
+    refusals: Mapping[str, Refusal] = {}
+    resolvable: Mapping[str, Refusal] = {}
+
+
+class Reservation(NamedTuple):
+    """What a binding shall write."""
+
+    pod: PodFacts
+    request: Request
+    node: NodeFacts
+    places: Places
+    annotations: dict[str, str]
+
+
+class Life:
+    """All pods together. `policy` is for pods that name none; with a `patience` of 0 seconds no GPUs are ever kept."""
+
+    def __init__(self, ledger: Ledger, *, policy: str, patience: float = 0.0, reach: Reach = ANYWHERE) -> None:
+        self.ledger, self.policy, self.reach = ledger, policy, reach
+        self.pending = PendingPods()
+        self.wakeups = WakeUps(reach.open_to)
+        self.patience = Patience(patience)
+
+    # 1. Asked: which nodes fit?
+
+    def choose(self, pod: PodFacts, offered: list[str], now: float) -> Answer:
+        """The best node alone: the scheduler need not ask for scores, nor compute any itself."""
+        return self._ask(pod, offered, now, self._best)
+
+    def filter(self, pod: PodFacts, offered: list[str], now: float) -> Answer:
+        """All nodes that fit: others have a say in which is taken."""
+        return self._ask(pod, offered, now, self.ledger.fitting)
+
+    def _ask(self, pod: PodFacts, offered: list[str], now: float, pick: Pick) -> Answer:
+        if pod.request is None:
+            return Answer(offered)
+        if isinstance(pod.request, Refusal):  # no node can help: what it asks makes no sense
+            return Answer([], dict.fromkeys(offered, pod.request))
+        self.ledger.release(pod.uid)
+        budget = Budget(CALL_LOOKS)
+        fits = pick(pod.request, pod, offered, budget)
+        if not fits:
+            return self._refuse(pod, pod.request, offered, budget)
+        self._remember(pod)
+        if len(fits) == 1:
+            self._assume(pod, pod.request, fits[0], now)  # nobody asks for the score of a single node
+        return Answer(fits)
+
+    def _best(self, request: Request, pod: PodFacts, offered: Sequence[str], budget: Budget) -> list[str]:
+        best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget)
+        # A long search may give up in the order of a policy although there is room: then all that fit are answered.
+        return [best] if best is not None else self.ledger.fitting(request, pod, offered, budget)
+
+    # 2. No node fits: refused, remembered, woken later
+
+    def _refuse(self, pod: PodFacts, request: Request, offered: Sequence[str], budget: Budget) -> Answer:
+        refusals = self.ledger.refusals(request, pod, offered, budget)
+        if _can_be_remembered(pod):
+            self.pending.tell(pod)
+            self.wakeups.refuse(pod, offered)
+        # The scheduler tries preemption on nodes that are called resolvable, always without result. Only the node that
+        # the pod is nominated to must be called so, or the scheduler drops the nomination.
+        nominated = refusals.pop(pod.nominated, None)
+        return Answer([], refusals, {pod.nominated: nominated} if nominated is not None else {})
+
+    # 3. Some nodes fit: the best is assumed
+
+    def prioritize(self, pod: PodFacts, offered: Sequence[str], now: float) -> list[tuple[str, int]]:
+        """After `filter`: scores of the best nodes, the best first. It is assumed."""
+        if not isinstance(pod.request, Request):
+            return []
+        self.ledger.release(pod.uid)
+        policy = self._policy(pod.request)
+        scores = ranking.best(self.ledger, pod.request, pod, offered, policy, Budget(CALL_LOOKS))
+        if scores:
+            self._remember(pod)
+            self._assume(pod, pod.request, scores[0][0], now)
+        return scores
+
+    def _assume(self, pod: PodFacts, request: Request, node: str, now: float) -> None:
+        if _can_be_remembered(pod):
+            places = self.ledger.assume(pod, node, self._policy(request), now)
+            if not isinstance(places, Refusal):
+                self.wakeups.gone(pod.uid)
+
+    def _remember(self, pod: PodFacts) -> None:
+        if _can_be_remembered(pod):
+            self.pending.tell(pod)
+
+    # 4. kube-scheduler wants to evict pods for it
+
+    def preempt(self, pod: PodFacts, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """`victims`: by node, the uids that kube-scheduler chose by totals. Returns by node the uids to add, so that a
+        GPU comes free; nodes where eviction does not help are left out."""
+        added, budget = {}, Budget(CALL_LOOKS)
+        for node, chosen in victims.items():
+            state = self.ledger.node(node)
+            more = preempt.victims(state, pod, chosen, budget) if state is not None else None
+            if more is not None:
+                added[node] = more
+        return added
+
+    # 5. kube-scheduler asks to bind it
+
+    def reserve(
+        self, pod: PodFacts, request: Request, node: str, *, extender: str, nanoseconds: int
+    ) -> Reservation | Refusal:
+        """The GPUs of the pod, fixed until `confirm` or `undo`. `extender`: who binds it."""
+        places = self.ledger.reserve(pod, node, self._policy(request))
+        if isinstance(places, Refusal):
+            return places
+        facts = self.ledger.facts(node)
+        assert facts is not None  # a reservation was just made there
+        try:
+            annotations = pod_gpus.write(request, facts, places, extender=extender, nanoseconds=nanoseconds)
+        except BaseException:
+            self.undo(pod.uid)
+            raise
+        return Reservation(pod, request, facts, places, annotations)
+
+    def undo(self, uid: str) -> None:
+        """What is still only reserved was surely not written."""
+        self.ledger.undo(uid)
+
+    # 6. Bound
+
+    def confirm(self, made: Reservation) -> None:
+        """The API server took the binding."""
+        self.ledger.confirm(requests.bound(made.pod, made.node.name, made.annotations))
+        self.pending.forget(made.pod.uid)
+
+    def observe(self, pod: PodFacts, now: float) -> bool:
+        """The API server shows a pod. Returns whether it has begun to wait, or waits for another reason."""
+        self.ledger.observe(pod, now)
+        if pod.node or pod.finished or pod.terminating:
+            self.waits_no_longer(pod.uid)
+            return False
+        return self._observe_waiting(pod)
+
+    def _observe_waiting(self, pod: PodFacts) -> bool:
+        before = self.pending.shown.get(pod.uid)
+        self.pending.show(pod)
+        if before is not None and before.unschedulable == pod.unschedulable:
+            return False
+        decided = self.ledger.holding(pod.uid) is not None or pod.uid in self.wakeups
+        if pod.unschedulable and not decided:
+            self.wakeups.refuse(pod)  # not by us: perhaps by an extender before us, and then nobody else would wake it
+        return True
+
+    def unbind(self, pod: PodFacts, now: float) -> bool:
+        """The cluster was restored from a copy from before the binding: the pod waits once more."""
+        self.ledger.unbind(pod.uid)
+        self.pending.forget(pod.uid)
+        return self.observe(pod, now)
+
+    def relisted(self, listed: Set[str], unbound: Set[str]) -> list[PodFacts]:
+        """A complete list of pods was read: forget those that are not in it, and bindings of pods it shows `unbound`.
+        Returns pods that may be newer than the list, or restored to an older state: each must be asked for."""
+        unsure = self.ledger.relisted(listed, unbound)
+        for uid in self.pending.shown.keys() - listed:
+            self.ledger.release(uid)
+            self.waits_no_longer(uid)
+        # A pod that only a scheduler has told us of may be younger than the list.
+        return unsure + [pod for pod in self.wakeups.refused() if pod.uid not in listed]
+
+    # 7. It waits too long: GPUs are kept for it
+
+    def take_turns(self, now: float) -> Changes:
+        """For whom GPUs are kept from now on, and for whom no longer. `now`: seconds since 1970."""
+        # Not the nodes that a scheduler offered: by totals it leaves out those where something must come free first.
+        return self.patience.update(self.ledger, self.pending.shown.values(), self.reach, now)
+
+    # 8. It ends: what it held is free, and others are woken
+
+    def forget(self, uid: str) -> None:
+        """The pod is deleted."""
+        self.ledger.forget(uid)
+        self.waits_no_longer(uid)
+
+    def waits_no_longer(self, uid: str) -> None:
+        self.pending.forget(uid)
+        self.wakeups.gone(uid)
+
+    def due(self, now: float) -> list[PodFacts]:
+        """The pods to wake: they fit now, and kube-scheduler does not know that it should ask again."""
+        return self.wakeups.due(self.ledger, now)
+
+    def _policy(self, request: Request) -> str:
+        return request.policy or self.policy
+
+
+def _can_be_remembered(pod: PodFacts) -> bool:
+    """A pod that exists. A question about a pod without uid is answered, and changes nothing."""
+    return bool(pod.uid and pod.name and pod.namespace) and not pod.node and not pod.terminating
