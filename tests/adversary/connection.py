@@ -11,6 +11,7 @@ import msgspec
 
 from gpushare.kube import client
 from gpushare.kube.errors import ApiError, Unreachable
+from gpushare.kube.requests import Request
 from tests.adversary.server import Object, Server
 
 BOOKMARK_SECONDS = 60.0
@@ -101,18 +102,16 @@ class Connection(client.Api):
         self._version = (1, 36)
         self.cut_off = False  # a killed process says nothing any more
 
-    async def _request(
-        self, method: str, path: str, params: client.Params | None = None, body: object = None, content_type: str = ""
-    ) -> bytes:
+    async def send(self, request: Request) -> bytes:
         await asyncio.sleep(0)
-        server, words = self._server, path.strip("/").split("/")
-        given: Object = msgspec.json.decode(msgspec.json.encode(body)) if body is not None else {}
+        server, words = self._server, request.path.strip("/").split("/")
+        given: Object = msgspec.json.decode(msgspec.json.encode(request.body)) if request.body is not None else {}
         if words[-1] == "events" and server.down:
             server.unheard.add(given["involvedObject"].get("uid", ""))
         self._reachable()
-        match method, words:
+        match request.method, words:
             case "GET", ["api", "v1", kind] | ["api", "v1", "namespaces", _, kind]:
-                return server.list(kind, params or {})
+                return server.list(kind, request.query or {})
             case "GET", ["api", "v1", "namespaces", namespace, kind, name]:
                 return self._found(kind, f"{namespace}/{name}")
             case "POST", ["api", "v1", "namespaces", namespace, "pods", name, "binding"]:
@@ -123,23 +122,15 @@ class Connection(client.Api):
             case "POST", ["api", "v1", "namespaces", _, "events"]:
                 server.events.append(given)
                 return b"{}"
-        raise ApiError(404, "NotFound", f"{method} {path}")
+        raise ApiError(404, "NotFound", f"{request.method} {request.path}")
 
-    async def _open(
-        self,
-        method: str,
-        path: str,
-        params: client.Params | None,
-        data: bytes | None = None,
-        content_type: str = "",
-        endless: bool = False,
-    ) -> Any:
+    async def _open(self, request: Request, *, endless: bool = False) -> Any:
         await asyncio.sleep(0)
         self._reachable()
-        since = int((params or {})["resourceVersion"])
+        since = int((request.query or {})["resourceVersion"])
         if since < self._server.compacted:
             raise ApiError(410, "Expired", f"too old resource version: {since}")
-        return Stream(self._server, path.rpartition("/")[2], since)
+        return Stream(self._server, request.path.rpartition("/")[2], since)
 
     def _reachable(self) -> None:
         if self._server.down or self.cut_off:

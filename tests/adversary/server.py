@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from gpushare.kube import client
+from gpushare.kube import requests
 from gpushare.kube.errors import ApiError, Unreachable
 
 Object = dict[str, Any]
@@ -159,7 +159,7 @@ class Server:
 
     # Requests
 
-    def list(self, kind: str, params: client.Params) -> bytes:
+    def list(self, kind: str, params: requests.Query) -> bytes:
         items = list(self.kind(kind).values())
         limit = int(params.get("limit", 0)) or len(items) or 1
         start = int(params.get("continue", 0))

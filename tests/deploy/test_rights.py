@@ -1,13 +1,14 @@
 """A component may do what its code asks of the API server, and nothing else.
 
-What it asks is not written down here but recorded: every request method of the client that its code calls is called,
-and the path that comes out is read as the API server reads it.
+What it asks is not written down here but read from its sources: every request that they build is built here for the
+same kind of object, and its path is read as the API server reads it.
 """
 
 import ast
 import contextlib
+import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,9 +19,11 @@ import gpushare
 from gpushare.core.facts import objects
 from gpushare.extender import app
 from gpushare.gpu.simulated import Simulated
-from gpushare.kube import client, models
+from gpushare.kube import client, pod_requests, requests, resources
 from gpushare.kube.errors import ApiError
 from gpushare.kube.reflector import Reflector
+from gpushare.kube.requests import Request
+from gpushare.kube.resources import Resource
 from gpushare.node import app as node_app
 from gpushare.node import pinning
 from tests.support import manifests
@@ -31,90 +34,125 @@ USED_BY_ALL = (SOURCES / "kube" / "events.py",)
 USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_BY_ALL)
 ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
 USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST}), *USED_BY_ALL)
-NAMESPACED = re.compile(
-    r"/api/v1(?:/namespaces/(?P<namespace>[^/]+))?/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
+PATH = re.compile(
+    r"/api(?:s/(?P<group>[^/]+))?/v\w+(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
 )
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+POLICIES = ("", resources.MUTATING_POLICIES.group, resources.MUTATING_POLICIES.plural, "get")
 
-Right = tuple[str, str, str]  # where ("" is everywhere), what, which verb
+Right = tuple[str, str, str, str]  # where ("" is everywhere), which group, what, which verb
 
 
 class Recorded(client.Api):
-    """Answers nothing, and remembers what it would have taken to."""
+    """Answers nothing, and remembers the rights that an answer would have needed."""
 
-    def __init__(self, version: tuple[int, int] = (1, 36)) -> None:
+    def __init__(self, version: tuple[int, int] | None = (1, 36)) -> None:
         self.rights: set[Right] = set()
         self.others: set[str] = set()
         self._version = version
         self._timeout = 1.0
 
-    async def _open(
-        self,
-        method: str,
-        path: str,
-        params: client.Params | None,
-        data: bytes | None = None,
-        content_type: str = client.JSON,
-        endless: bool = False,
-    ) -> NoReturn:
-        found = NAMESPACED.fullmatch(path)
-        if found is None:
-            self.others.add(path)
+    async def _open(self, request: Request, *, endless: bool = False) -> NoReturn:
+        path = PATH.fullmatch(request.path)
+        if path is None:
+            self.others.add(request.path)
         else:
-            reading = "get" if found["name"] else "watch" if "watch" in (params or {}) else "list"
+            reading = "get" if path["name"] else "watch" if "watch" in (request.query or {}) else "list"
             # A pod may be in any namespace; only a list or a watch can be of one alone.
-            where = (found["namespace"] or "") if not found["name"] and method == "GET" else ""
-            self.rights.add((where, found["kind"] + (found["sub"] or ""), VERBS.get(method, reading)))
-        raise ApiError(404, "NotFound", path)
+            where = (path["namespace"] or "") if not path["name"] and request.method == "GET" else ""
+            what = path["plural"] + (path["sub"] or "")
+            self.rights.add((where, path["group"] or "", what, VERBS.get(request.method, reading)))
+        raise ApiError(404, "NotFound", request.path)
 
 
-REQUESTS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
-    "bind": lambda api: api.bind("ns", "pod", "uid", "node", {}),
-    "create_config_map": lambda api: api.create_config_map("ns", "map", {}, {}),
-    "delete_config_map": lambda api: api.delete_config_map("ns", "map", "uid"),
-    "get_config_map": lambda api: api.get_config_map("ns", "map"),
-    "patch_config_map": lambda api: api.patch_config_map("ns", "map", {}),
-    "create_event": lambda api: api.create_event(
-        models.Event(
-            metadata=models.ObjectMeta(name="e", namespace="ns"),
-            involved_object=models.ObjectReference(kind="Pod", name="pod"),
-            type="Normal",
-            reason="",
-            message="",
-            first_timestamp="",
-            last_timestamp="",
-            source=models.EventSource(component=""),
-            reporting_component="",
-        )
-    ),
-    "dry_run": lambda api: api.dry_run("/api/v1/namespaces/ns/pods", {}, objects.Pod),
-    "get_pod": lambda api: api.get_pod("ns", "pod"),
-    "has_mutating_policy": lambda api: api.has_mutating_policy(pinning.POLICY),
-    "patch_node_annotations": lambda api: api.patch_node_annotations("node", {}),
-    "patch_node_capacity": lambda api: api.patch_node_capacity("node", {}),
-    "patch_pod_annotations": lambda api: api.patch_pod_annotations("ns", "pod", "uid", {}),
-    "version": lambda api: api.version(),
+def _namespace(resource: Resource) -> str:
+    return "ns" if resource.namespaced else ""
+
+
+async def _pages(api: client.Api, resource: Resource) -> None:
+    async for _ in api.list_pages(resource, objects.Pod):
+        pass
+
+
+async def _watch(api: client.Api, resource: Resource) -> None:
+    async with api.watch(resource, objects.Pod, "1"):
+        pass
+
+
+BUILT: dict[str, Callable[[Resource], Request]] = {
+    "read": lambda of: requests.read(of, _namespace(of), "name"),
+    "create": lambda of: requests.create(of, _namespace(of), {}),
+    "apply": lambda of: requests.apply(of, _namespace(of), "name", {}, manager="manager"),
+    "patch": lambda of: requests.patch(of, _namespace(of), "name", {}),
+    "patch_status": lambda of: requests.patch_status(of, _namespace(of), "name", {}),
+    "delete": lambda of: requests.delete(of, _namespace(of), "name"),
 }
-ANY_PATH = {"get", "list_pages", "revision", "watch"}  # mostly a reflector's
+ABOUT_PODS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
+    "read": lambda api: pod_requests.read(api, "ns", "pod"),
+    "annotate": lambda api: pod_requests.annotate(api, "ns", "pod", "uid", {}),
+    "bind": lambda api: pod_requests.bind(api, "ns", "pod", "uid", "node", {}),
+}
+COLLECTIONS: dict[str, Callable[[client.Api, Resource], Awaitable[object]]] = {
+    "list_pages": _pages,
+    "watch": _watch,
+    "revision": lambda api, of: api.revision(of),
+}
+SENT = {"send", "fetch", "find"}  # what was built
+FOR_ALL = {"version"}  # the cluster's own role system:public-info-viewer
 
 
 async def _rights(sources: Iterable[Path], made: Callable[[client.Api], dict[str, Reflector[Any]]]) -> Recorded:
     """Of a component with these sources; `made` makes its watches."""
     api = Recorded()
-    for name in set(_called(sources)) - ANY_PATH:
-        with contextlib.suppress(ApiError):
-            await REQUESTS[name](api)
+    asked = [*_asked(sources, api)]
     for reflector in made(api).values():
+        asked += [_watched(api, reflector)]
+    for one in asked:
         with contextlib.suppress(ApiError):
-            async for _ in api.list_pages(reflector._path, objects.Pod):
-                pass
-        with contextlib.suppress(ApiError):
-            async with api.watch(reflector._path, objects.Pod, "1"):
-                pass
-        with contextlib.suppress(ApiError):
-            await api.revision(reflector._path)
+            await one
     api.rights -= {(where, *what) for where, *what in api.rights if where and ("", *what) in api.rights}
     return api
+
+
+async def _watched(api: client.Api, reflector: Reflector[Any]) -> None:
+    of, namespace = reflector._resource, reflector._namespace
+    with contextlib.suppress(ApiError):
+        async for _ in api.list_pages(of, objects.Pod, namespace=namespace):
+            pass
+    with contextlib.suppress(ApiError):
+        async with api.watch(of, objects.Pod, "1", namespace=namespace):
+            pass
+    await api.revision(of, namespace)
+
+
+def _asked(sources: Iterable[Path], api: client.Api) -> Iterator[Awaitable[object]]:
+    """Every request in the sources, to be sent by `api`."""
+    for path in sources:
+        tree = ast.parse(path.read_text("utf-8"))
+        imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert "gpushare.kube.requests" not in imported, f"{path}: a request built by hand has rights nobody reads here"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                yield from _request(node, ast.unparse(node.func.value), node.func.attr, api)
+
+
+def _request(call: ast.Call, of: str, name: str, api: client.Api) -> Iterator[Awaitable[object]]:
+    if of == "requests":
+        yield api.send(BUILT[name](_resource(call)))
+    elif of == "pod_requests":
+        yield ABOUT_PODS[name](api)
+    elif re.search(r"\b_?api$", of) and name in COLLECTIONS:
+        yield COLLECTIONS[name](api, _resource(call))
+
+
+def _resource(call: ast.Call) -> Resource:
+    """A constant: what a component may do must not depend on what it computes."""
+    module, _, name = ast.unparse(call.args[0]).rpartition(".")
+    assert module == "resources", f"not a constant of gpushare.kube.resources: {ast.unparse(call)}"
+    resource = getattr(resources, name)
+    assert isinstance(resource, Resource)
+    return resource
 
 
 def _extender(api: client.Api) -> dict[str, Reflector[Any]]:
@@ -125,34 +163,26 @@ def _node(api: client.Api) -> dict[str, Reflector[Any]]:
     return node_app.Node(node_app.Config("node"), api, Simulated([])).watches.reflectors
 
 
-def _called(sources: Iterable[Path]) -> list[str]:
-    """Methods that the code calls on something named api."""
-    calls = (
-        node.func
-        for path in sources
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    )
-    called = [call.attr for call in calls if re.search(r"\b_?api$", ast.unparse(call.value))]
-    return [name for name in called if name in vars(client.Api)]  # `core.facts.objects` goes by that name, too
-
-
 def test_every_request_the_client_can_make_is_known_here() -> None:
-    methods = {name for name, value in vars(client.Api).items() if callable(value) and not name.startswith("_")}
-    assert methods == REQUESTS.keys() | ANY_PATH
+    def public(names: Mapping[str, Any], module: str) -> set[str]:
+        made_there = {name for name, value in names.items() if getattr(value, "__module__", "") == module}
+        return {name for name in made_there if callable(names[name]) and not name.startswith("_")}
+
+    assert public(vars(client.Api), client.__name__) == COLLECTIONS.keys() | SENT | FOR_ALL
+    assert public(vars(requests), requests.__name__) == BUILT.keys() | {"Request"}
+    assert public(vars(pod_requests), pod_requests.__name__) == ABOUT_PODS.keys()
 
 
 async def test_the_extender_may_do_what_it_does_and_nothing_else() -> None:
-    granted = _granted("extender.yaml")
-    assert not ANY_PATH & set(_called(USED_BY_THE_EXTENDER))
-    assert granted == (await _rights(USED_BY_THE_EXTENDER, _extender)).rights
+    asked = await _rights(USED_BY_THE_EXTENDER, _extender)
+    assert _granted("extender.yaml") == asked.rights
+    assert not asked.others
 
 
 async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
     asked = await _rights(USED_BY_THE_NODE, _node)
-    by_path = [name for name in _called(USED_BY_THE_NODE) if name in ANY_PATH]
-    assert sorted(by_path) == ["get", "list_pages"]  # this node, for kubelet's version; the pods of this node once more
-    assert _granted("node-ds.yaml") == asked.rights | {("", "nodes", "get")}
+    assert _granted("node-ds.yaml") == asked.rights
+    assert not asked.others
     *_, policies = manifests.one("node-ds.yaml", "ClusterRole")["rules"]
     assert policies == {
         "apiGroups": ["admissionregistration.k8s.io"],
@@ -160,7 +190,7 @@ async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
         "resourceNames": [pinning.POLICY],
         "verbs": ["get"],
     }
-    assert asked.others == {f"{client.MUTATING_POLICIES}/{pinning.POLICY}"}
+    assert POLICIES in asked.rights
 
 
 async def test_the_role_for_the_list_of_sick_gpus_grants_what_is_asked() -> None:
@@ -168,7 +198,7 @@ async def test_the_role_for_the_list_of_sick_gpus_grants_what_is_asked() -> None
     role, binding = yaml.safe_load_all(text)
     (rule,) = role["rules"]
     asked = (await _rights([ON_REQUEST], lambda _: {})).rights
-    assert {("", kind, verb) for kind in rule["resources"] for verb in rule["verbs"]} == asked
+    assert {("", *right) for right in _pairs(rule)} == asked
     account = manifests.one("device-plugin-rbac.yaml", "ServiceAccount")["metadata"]
     assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [(account["name"], account["namespace"])]
 
@@ -176,16 +206,31 @@ async def test_the_role_for_the_list_of_sick_gpus_grants_what_is_asked() -> None
 async def test_an_old_api_server_is_asked_for_nothing_more() -> None:
     api = Recorded((1, 20))
     with contextlib.suppress(ApiError):
-        await REQUESTS["bind"](api)
+        await ABOUT_PODS["bind"](api)
     assert api.rights < _granted("extender.yaml")
 
 
 async def test_everybody_may_ask_for_the_version() -> None:
-    api = Recorded()
-    api._version = None
+    api = Recorded(None)
     with pytest.raises(ApiError):
         await api.version()
     assert api.others == {"/version"}  # the cluster's own role system:public-info-viewer
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "requests.patch(kind, '', 'name', {})",
+        "requests.delete(self.resource, '', 'name')",
+        "api.list_pages(which, objects.Pod)",
+        "from gpushare.kube.requests import Request",
+    ],
+)
+def test_a_request_whose_right_cannot_be_read_is_refused(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "component.py"
+    file.write_text(source)
+    with pytest.raises(AssertionError):
+        list(_asked([file], Recorded()))
 
 
 @pytest.mark.parametrize("name", ["extender-tls.yaml", "gpu-scheduler.yaml"])
@@ -222,11 +267,13 @@ def test_people_who_look_change_nothing() -> None:
 def _granted(name: str) -> set[Right]:
     roles = {"ClusterRole": "", "Role": "kube-system"}
     return {
-        (roles[document["kind"]], resource, verb)
+        (roles[document["kind"]], *right)
         for document in manifests.documents(name)
         if document["kind"] in roles
         for rule in document["rules"]
-        if rule["apiGroups"] == [""]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
+        for right in _pairs(rule)
     }
+
+
+def _pairs(rule: manifests.Object) -> Iterator[tuple[str, str, str]]:
+    return itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])

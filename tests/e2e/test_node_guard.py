@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.kube import client
+from gpushare.kube import client, pod_requests, requests
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError
+from gpushare.kube.requests import Request
+from gpushare.node.publishing import publisher
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import Cluster
 from tests.node import world
@@ -61,13 +63,13 @@ async def test_the_node_part_writes_to_its_own_node_and_annotations_only(
     cluster: Cluster, api: api_client.Api, uids: Mapping[str, str]
 ) -> None:
     async def marked(node: client.Api, pod: str) -> None:
-        await node.patch_pod_annotations(api.namespace, pod, uids[pod], {"x": "y"})
+        await pod_requests.annotate(node, api.namespace, pod, uids[pod], {"x": "y"})
 
     bound = {"kind": "Node", "apiVersion": "v1", "name": OWN, "uid": uids[OWN]}
     async with as_node_part(cluster, bound) as node:
         await in_force(node)
-        await denied(ELSEWHERE + OTHER, node.patch_node_annotations(OTHER, {"x": "y"}))
-        await denied(ELSEWHERE + OTHER, node.patch_node_capacity(OTHER, {names.GPU_MEM: 5}))
+        await denied(ELSEWHERE + OTHER, publisher.annotate(node, OTHER, {"x": "y"}))
+        await denied(ELSEWHERE + OTHER, publisher.set_capacity(node, OTHER, {names.GPU_MEM: 5}))
         await denied(ELSEWHERE + OTHER, marked(node, "abroad"))
         await denied(ELSEWHERE + "a pod that is on no node", marked(node, "nowhere"))
         for path, change in (
@@ -76,12 +78,12 @@ async def test_the_node_part_writes_to_its_own_node_and_annotations_only(
             (f"{api.pods}/at-home", LABEL),
             (f"{api.pods}/at-home", SHORT_LIFE),
         ):
-            await denied(MORE, node._patch_node(path, change))
-        await node.patch_node_annotations(OWN, {"x": "y"})
-        await node.patch_node_capacity(OWN, {names.GPU_MEM: 5})
+            await denied(MORE, node.send(Request("PATCH", path, None, change, requests.MERGE)))
+        await publisher.annotate(node, OWN, {"x": "y"})
+        await publisher.set_capacity(node, OWN, {names.GPU_MEM: 5})
         await marked(node, "at-home")
     async with as_node_part(cluster, None) as by_hand:
-        await by_hand.patch_node_annotations(OTHER, {"x": "y"})
+        await publisher.annotate(by_hand, OTHER, {"x": "y"})
 
 
 async def in_force(node: client.Api) -> None:
@@ -89,7 +91,7 @@ async def in_force(node: client.Api) -> None:
     async with asyncio.timeout(PATIENCE):
         with contextlib.suppress(ApiError):
             while True:
-                await node.patch_node_annotations(OTHER, {"x": "y"})
+                await publisher.annotate(node, OTHER, {"x": "y"})
                 await asyncio.sleep(0.1)
 
 

@@ -19,11 +19,11 @@ from gpushare.extender.binder import Binder
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
-from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, Malformed, NoAccess, Unreachable
 from gpushare.kube.events import Recorder
 from tests.support import processes
 from tests.support.builders import node_state
+from tests.support.pod_calls import PodApi
 
 LOST = Unreachable("the connection was lost", sent=True)
 NOT_SENT = Unreachable("connection refused", sent=False)
@@ -31,10 +31,11 @@ NOT_SENT = Unreachable("connection refused", sent=False)
 Step = Exception | Callable[["FakeApi", objects.Pod, str, Mapping[str, str]], Awaitable[None]]
 
 
-class FakeApi:
+class FakeApi(PodApi):
     """Pods by name. `binds` and `reads` are what happens to the next calls; after them it behaves well."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.pods: dict[str, objects.Pod] = {}
         self.binds: list[Step] = []
         self.reads: list[Exception] = []
@@ -111,7 +112,7 @@ class World:
         announcer = Announcer(cast(Recorder, self.events), self.ledger)
         self.time = 1_700_000_000_000_000_000
         self.binder = Binder(
-            cast(Api, self.api), self.life, announcer, self.metrics,
+            self.api, self.life, announcer, self.metrics,
             unit=None, identity="0a1b2c3d", nanoseconds=self._nanoseconds,
         )  # fmt: skip
 

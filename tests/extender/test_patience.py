@@ -12,6 +12,8 @@ from gpushare.core.facts import names
 from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, events, kept_annotation
+from gpushare.kube import pod_requests
+from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError
 from tests.support import inside, processes, wait
 from tests.support.processes import UNSCHEDULABLE
@@ -120,19 +122,21 @@ async def test_what_is_written_on_a_pod_whose_turn_it_is_not_is_taken_off(server
 class Writes:
     """What is written of turns, by pod; nothing of it is answered before `go`."""
 
-    def __init__(self, extender: inside.Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._api, self.go, self.values = extender.extender.api, asyncio.Event(), list[tuple[str, str | None]]()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go, self.values = asyncio.Event(), list[tuple[str, str | None]]()
         self.failures: list[Exception] = []
-        self._really = self._api.patch_pod_annotations
-        monkeypatch.setattr(self._api, "patch_pod_annotations", self._write)
+        self._really = pod_requests.annotate
+        monkeypatch.setattr(pod_requests, "annotate", self._write)
 
-    async def _write(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
+    async def _write(
+        self, api: Api, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]
+    ) -> None:
         if names.KEPT in annotations:
             self.values.append((name, annotations[names.KEPT]))
             await self.go.wait()
             if self.failures:
                 raise self.failures.pop()
-        await self._really(namespace, name, uid, annotations)
+        await self._really(api, namespace, name, uid, annotations)
 
 
 async def test_what_changes_while_it_is_written_is_written_after_it(
@@ -140,7 +144,7 @@ async def test_what_changes_while_it_is_written_is_written_after_it(
 ) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
-        writes = Writes(extender, monkeypatch)
+        writes = Writes(monkeypatch)
         await waits_long(server, extender, processes.pod("large", 7000))
         await wait.eventually(lambda: writes.values, "the first write")
         await waits_long(server, extender, processes.pod("important", 7000, priority=5))
@@ -157,7 +161,7 @@ async def test_what_changes_while_it_is_written_is_written_after_it(
 async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with inside.running(server) as extender:
         await filled(server, extender)
-        writes = Writes(extender, monkeypatch)
+        writes = Writes(monkeypatch)
         for i in range(app.TOUCHES + 8):
             forged: dict[str, Any] = processes.pod(f"forged-{i}", 7000)
             forged["metadata"]["annotations"] = {names.KEPT: KEPT}
@@ -184,7 +188,7 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
 
     async with inside.running(server) as extender:
         await filled(server, extender)
-        writes = Writes(extender, monkeypatch)
+        writes = Writes(monkeypatch)
         writes.failures = [ApiError(403, "Forbidden", "no right")] * 8
         writes.go.set()
         monkeypatch.setattr(kept_annotation, "pause", sleep)

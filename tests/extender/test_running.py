@@ -13,6 +13,8 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from gpushare.extender import app, binder, events, watches
+from gpushare.kube import pod_requests
+from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, Unreachable
 from tests.support import inside, processes, wait
 from tests.support.builders import node_state
@@ -119,7 +121,7 @@ async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
     async with inside.running(server) as extender:
         await processes.bound(server, extender, processes.pod("p", whole=2))
         await extender.filter(processes.create(server, processes.pod("waits", 5000)), "a")
-        monkeypatch.setattr(extender.extender.api, "patch_pod_annotations", foreign)
+        monkeypatch.setattr(pod_requests, "annotate", foreign)
         processes.delete(server, "p")
         await wait.eventually(lambda: bool(tries), "the try")
         await asyncio.sleep(0.3)
@@ -269,15 +271,15 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
         there = await processes.bound(server, extender, processes.pod("there", 1000))
         gone = await processes.bound(server, extender, processes.pod("gone", 2000))
         asked: Counter[str] = Counter()
-        read = extender.extender.api.get_pod
+        read = pod_requests.read
 
-        async def read_badly(namespace: str, name: str) -> objects.Pod | None:
+        async def read_badly(api: Api, namespace: str, name: str) -> objects.Pod | None:
             asked[name] += 1
             if asked[name] == 1:
                 raise Unreachable("no", sent=True)
-            return await read(namespace, name) if name == "there" else None
+            return await read(api, namespace, name) if name == "there" else None
 
-        monkeypatch.setattr(extender.extender.api, "get_pod", read_badly)
+        monkeypatch.setattr(pod_requests, "read", read_badly)
         holding = extender.ledger.holding
         uids = [pod["metadata"]["uid"] for pod in (there, gone)]
         extender.extender.pods.unsure += [found.pod for uid in uids if (found := holding(uid)) is not None]
@@ -293,14 +295,14 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
     async with inside.running(server) as extender:
         made = await processes.bound(server, extender, processes.pod("p", 1000))
         asked, go = [], asyncio.Event()
-        read = extender.extender.api.get_pod
+        read = pod_requests.read
 
-        async def read_late(namespace: str, name: str) -> objects.Pod | None:
+        async def read_late(api: Api, namespace: str, name: str) -> objects.Pod | None:
             asked.append(name)
             await go.wait()
-            return await read(namespace, name)
+            return await read(api, namespace, name)
 
-        monkeypatch.setattr(extender.extender.api, "get_pod", read_late)
+        monkeypatch.setattr(pod_requests, "read", read_late)
         unsure = extender.extender.pods.unsure
         holding = extender.ledger.holding(made["metadata"]["uid"])
         assert holding is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -10,21 +11,35 @@ import pytest
 from aiohttp import web
 
 from gpushare.core.facts import objects
-from gpushare.kube import client, models
+from gpushare.kube import client, models, requests, resources
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
-from tests.support.scripted_api import answer, cut, hang, page, pod, refuse, serve_api
+from gpushare.kube.requests import Request
+from tests.support.scripted_api import answer, hang, page, pod, refuse, serve_api
 
 PODS = "/api/v1/pods"
 POD = "/api/v1/namespaces/ml/pods/train"
-NODE = "/api/v1/nodes/gpu-a"
-NEW, OLD = answer({"major": "1", "minor": "36"}), answer({"major": "1", "minor": "22+"})
+SOME_PODS = "/api/v1/namespaces/kube-system/pods"
+POLICY = requests.read(resources.MUTATING_POLICIES, "", "gpushare-pin")
+NAMING: list[Callable[[str], Request]] = [
+    lambda name: requests.read(resources.PODS, "ml", name),
+    lambda name: requests.read(resources.PODS, name, "train"),
+    lambda name: requests.patch(resources.NODES, "", name, {}),
+    lambda name: requests.patch_status(resources.PODS, "ml", name, {}),
+    lambda name: requests.apply(resources.PODS, "ml", name, {}, manager="me"),
+    lambda name: requests.delete(resources.PODS, "ml", name),  # with no name it would delete all
+    lambda name: requests.delete(resources.PODS, name, "train"),
+]
 CREATED = answer({"kind": "Status", "status": "Success"}, 201)
+
+
+def train() -> Request:
+    return requests.read(resources.PODS, "ml", "train")
 
 
 async def names(api_: client.Api, **more: Any) -> tuple[list[str], list[str]]:
     items, versions = [], []
-    async for got, version in api_.list_pages(PODS, objects.Pod, **more):
+    async for got, version in api_.list_pages(resources.PODS, objects.Pod, **more):
         items += [item.metadata.name for item in got]
         versions.append(version)
     return items, versions
@@ -38,7 +53,7 @@ async def test_a_list_is_asked_for_in_pages_without_a_resource_version() -> None
             page([pod("c", 3)], "9", "next 2"),
             page([], "9"),
         )
-        assert await names(api_, params={"fieldSelector": "x!=y"}) == (["a", "b", "c"], ["9", "9", "9"])
+        assert await names(api_, query={"fieldSelector": "x!=y"}) == (["a", "b", "c"], ["9", "9", "9"])
         assert [asked.query for asked in server.asked] == [
             {"limit": "25", "fieldSelector": "x!=y"},
             {"limit": "500", "fieldSelector": "x!=y", "continue": "next&1"},
@@ -74,90 +89,6 @@ async def test_a_list_that_is_none_is_malformed(body: object) -> None:
         server.on(f"GET {PODS}", answer(body))
         with pytest.raises(Malformed):
             await names(api_)
-
-
-async def test_a_pod_that_is_not_there_is_none() -> None:
-    async with serve_api() as (server, api_):
-        server.on(f"GET {POD}", answer(pod("train", 5)), refuse(404, "NotFound"), refuse(500, "InternalError"))
-        found = await api_.get_pod("ml", "train")
-        assert found
-        assert found.metadata.uid == "uid-train"
-        assert await api_.get_pod("ml", "train") is None
-        with pytest.raises(ApiError):
-            await api_.get_pod("ml", "train")
-
-
-async def test_a_bind_is_one_write_with_uid_and_annotations() -> None:
-    async with serve_api() as (server, api_):
-        server.on("GET /version", NEW)
-        server.on(f"POST {POD}/binding", CREATED)
-        await api_.bind("ml", "train", "uid-1", "node-1", {"a": "b"})
-        await api_.bind("ml", "train", "uid-1", "node-1", {})
-        assert [asked.method for asked in server.asked] == ["GET", "POST", "POST"]  # the version is asked once
-        assert server.asked[1].headers["Content-Type"] == "application/json"
-        assert server.asked[1].body == {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": "train", "namespace": "ml", "uid": "uid-1", "annotations": {"a": "b"}},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
-        }
-
-
-async def test_a_pod_bound_already_is_a_conflict() -> None:
-    async with serve_api() as (server, api_):
-        server.on("GET /version", NEW)
-        server.on(f"POST {POD}/binding", refuse(409, "Conflict", "already assigned"))
-        with pytest.raises(ApiError) as caught:
-            await api_.bind("ml", "train", "uid-1", "node-1", {})
-        assert (caught.value.status, caught.value.reason, caught.value.message) == (409, "Conflict", "already assigned")
-
-
-async def test_before_1_23_the_uid_is_looked_at_before_the_bind() -> None:
-    async with serve_api() as (server, api_):
-        server.on("GET /version", OLD)
-        server.on(f"GET {POD}", answer(pod("train", 5)), refuse(404, "NotFound"))
-        server.on(f"POST {POD}/binding", CREATED)
-        await api_.bind("ml", "train", "uid-train", "node-1", {})
-        assert server.count(f"POST {POD}/binding") == 1
-        with pytest.raises(ApiError) as caught:
-            await api_.bind("ml", "train", "uid-train", "node-1", {})
-        assert caught.value.status == 404
-        server.on(f"GET {POD}", answer(pod("train", 5)))
-        with pytest.raises(ApiError) as caught:
-            await api_.bind("ml", "train", "uid-of-its-namesake", "node-1", {})
-        assert caught.value.status == 409
-        assert server.count(f"POST {POD}/binding") == 1
-
-
-async def test_a_bind_that_is_cut_off_may_have_been_carried_out() -> None:
-    async with serve_api() as (server, api_):
-        server.on("GET /version", NEW)
-        server.on(f"POST {POD}/binding", cut)
-        with pytest.raises(Unreachable) as caught:
-            await api_.bind("ml", "train", "uid-1", "node-1", {})
-        assert caught.value.sent
-        assert server.count(f"POST {POD}/binding") == 1  # and is not sent twice
-
-
-async def test_a_bind_that_takes_too_long_may_have_been_carried_out() -> None:
-    async with serve_api(timeout=0.2) as (server, api_):
-        server.on("GET /version", NEW)
-        server.on(f"POST {POD}/binding", hang)
-        with pytest.raises(Unreachable, match=r"no answer within 0\.2 s") as caught:
-            await api_.bind("ml", "train", "uid-1", "node-1", {})
-        assert caught.value.sent
-
-
-@pytest.mark.parametrize("version", [NEW, OLD])
-async def test_a_bind_whose_look_before_fails_was_surely_not_carried_out(version: Any) -> None:
-    async with serve_api() as (server, api_):
-        server.on("GET /version", cut if version is NEW else OLD)
-        server.on(f"GET {POD}", cut)
-        server.on(f"POST {POD}/binding", CREATED)
-        with pytest.raises(Unreachable) as caught:
-            await api_.bind("ml", "train", "uid-1", "node-1", {})
-        assert not caught.value.sent
-        assert server.count(f"POST {POD}/binding") == 0
 
 
 async def fails(server: str) -> Unreachable:
@@ -206,41 +137,15 @@ async def test_a_connection_that_is_not_accepted_in_time_was_surely_not_carried_
         await listening.wait_closed()
 
 
-async def test_annotations_are_patched_with_the_uid_so_that_a_namesake_conflicts() -> None:
-    async with serve_api() as (server, api_):
-        server.on(f"PATCH {POD}", answer(pod("train", 6)), refuse(409, "Conflict"))
-        await api_.patch_pod_annotations("ml", "train", "uid-1", {"a": "b", "gone": None})
-        assert server.asked[0].headers["Content-Type"] == "application/merge-patch+json"
-        assert server.asked[0].body == {"metadata": {"uid": "uid-1", "annotations": {"a": "b", "gone": None}}}
-        with pytest.raises(ApiError) as caught:
-            await api_.patch_pod_annotations("ml", "train", "uid-1", {"a": "b"})
-        assert caught.value.status == 409
-
-
-async def test_a_node_is_patched_where_annotations_and_capacity_are() -> None:
-    async with serve_api() as (server, api_):
-        server.on(f"PATCH {NODE}", answer({"metadata": {"name": "gpu-a", "annotations": {"a": "b"}}}))
-        server.on(f"PATCH {NODE}/status", answer({"status": {"capacity": {"cpu": "2"}}}), refuse(404, "NotFound"))
-        annotated = await api_.patch_node_annotations("gpu-a", {"a": "b"})
-        counted = await api_.patch_node_capacity("gpu-a", {"aliyun.com/gpu-mem": 30720, "aliyun.com/gpu-count": 0})
-        assert (annotated.metadata.annotations, counted.status.capacity) == ({"a": "b"}, {"cpu": "2"})
-        assert [asked.headers["Content-Type"] for asked in server.asked] == ["application/merge-patch+json"] * 2
-        assert [asked.body for asked in server.asked] == [
-            {"metadata": {"annotations": {"a": "b"}}},
-            {"status": {"capacity": {"aliyun.com/gpu-mem": "30720", "aliyun.com/gpu-count": "0"}}},
-        ]
-        with pytest.raises(ApiError):
-            await api_.patch_node_capacity("gpu-a", {})
-
-
 async def test_a_policy_is_there_or_not_or_may_not_be_looked_at() -> None:
     async with serve_api() as (server, api_):
         path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/gpushare-pin"
+        assert path == POLICY.path
         server.on(f"GET {path}", answer({"metadata": {"name": "gpushare-pin"}}), refuse(404), refuse(403, "Forbidden"))
-        assert await api_.has_mutating_policy("gpushare-pin")
-        assert not await api_.has_mutating_policy("gpushare-pin")
+        assert await api_.find(POLICY, models.Versioned)
+        assert await api_.find(POLICY, models.Versioned) is None
         with pytest.raises(ApiError) as caught:
-            await api_.has_mutating_policy("gpushare-pin")
+            await api_.find(POLICY, models.Versioned)
         assert caught.value.status == 403
 
 
@@ -314,10 +219,11 @@ async def test_names_are_quoted_and_never_reach_another_path() -> None:
     async with serve_api() as (server, api_):
         path = "/api/v1/namespaces/a%2Fb/pods/..%2F%3Fx%3D1%25%C3%A4"
         server.on(f"GET {path}", answer(pod("odd", 5)))
-        assert await api_.get_pod("a/b", "../?x=1%ä") is not None
-        for name in ("", ".", ".."):
+        odd = await api_.fetch(requests.read(resources.PODS, "a/b", "../?x=1%ä"), objects.Pod)
+        assert odd.metadata.name == "odd"
+        for build, name in itertools.product(NAMING, ("", ".", "..")):
             with pytest.raises(ApiError) as caught:
-                await api_.get_pod("ml", name)
+                await api_.fetch(build(name), objects.Pod)
             assert caught.value.status == 422
         assert len(server.asked) == 1
 
@@ -329,7 +235,7 @@ async def test_an_event_goes_into_its_namespace() -> None:
         source = models.EventSource(component="gpushare")
         meta = models.ObjectMeta(name="train.1", namespace="ml")
         told = models.Event(meta, reference, "Normal", "R", "text", "t1", "t2", source, "gpushare")
-        await api_.create_event(told)
+        await api_.send(requests.create(resources.EVENTS, "ml", told))
         assert server.asked[0].body["involvedObject"] == {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -342,15 +248,16 @@ async def test_an_event_goes_into_its_namespace() -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda api_: api_.get_pod("ml", "train"),
-        lambda api_: api_.patch_pod_annotations("ml", "train", "u", {}),
-        lambda api_: api_.patch_node_annotations("gpu-a", {}),
+        lambda api_: api_.fetch(train(), objects.Pod),
+        lambda api_: api_.send(requests.patch(resources.PODS, "ml", "train", {})),
+        lambda api_: api_.send(requests.delete(resources.PODS, "ml", "train")),
+        lambda api_: api_.revision(resources.PODS),
         lambda api_: api_.version(),
     ],
 )
 async def test_every_request_ends_in_time(ask: Callable[[client.Api], Awaitable[object]]) -> None:
     async with serve_api(timeout=0.04) as (server, api_):
-        for what in (f"GET {POD}", f"PATCH {POD}", f"PATCH {NODE}", "GET /version"):
+        for what in (f"GET {POD}", f"PATCH {POD}", f"DELETE {POD}", f"GET {SOME_PODS}", "GET /version"):
             server.on(what, hang)
         with pytest.raises(Unreachable, match="no answer within"):
             await ask(api_)
@@ -360,7 +267,7 @@ async def test_a_watch_that_is_not_accepted_ends_in_time() -> None:
     async with serve_api(timeout=0.04) as (server, api_):
         server.on(f"WATCH {PODS}", hang)
         with pytest.raises(Unreachable, match="no answer within"):
-            async with api_.watch(PODS, objects.Pod, "1"):
+            async with api_.watch(resources.PODS, objects.Pod, "1"):
                 pass
 
 
@@ -378,5 +285,5 @@ async def test_many_requests_run_side_by_side() -> None:
 
         server.on(f"GET {POD}", gated)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(api_.get_pod("ml", "train") for _ in range(100))), 5)
+            await asyncio.wait_for(asyncio.gather(*(api_.fetch(train(), objects.Pod) for _ in range(100))), 5)
         assert waiting == 100

@@ -11,10 +11,12 @@ import aiohttp
 import pytest
 
 from gpushare.core.facts import objects
-from gpushare.kube import client, models, stream
+from gpushare.kube import client, models, resources, stream
 from gpushare.kube.errors import WentBack
 from gpushare.kube.reflector import Reflector
-from tests.kube.test_reflector import FAR, OPEN, PODS, REVISION, Picture, stage
+from gpushare.kube.requests import Request
+from gpushare.kube.resources import Resource
+from tests.kube.test_reflector import FAR, OPEN, REVISION, Picture, stage
 from tests.scenarios.cluster import Loop
 from tests.support.scripted_api import cut, event, hang, page, pod, refuse, serve_api, watch
 from tests.support.wait import eventually
@@ -27,13 +29,13 @@ AFTER = page([pod("gone", 2), pod("kept", 1)], "3")
 
 async def test_the_revision_is_read_as_one_key_that_nobody_has() -> None:
     async with serve_api() as (server, connection):
-        for path, asked in [
-            ("/api/v1/pods", "/api/v1/namespaces/kube-system/pods"),  # a name is a key only within a namespace
-            ("/api/v1/nodes", "/api/v1/nodes"),
-            ("/api/v1/namespaces/kube-system/configmaps", "/api/v1/namespaces/kube-system/configmaps"),
+        for resource, namespace, asked in [
+            (resources.PODS, "", "/api/v1/namespaces/kube-system/pods"),  # a name is a key only within a namespace
+            (resources.NODES, "", "/api/v1/nodes"),
+            (resources.CONFIG_MAPS, "ml", "/api/v1/namespaces/ml/configmaps"),
         ]:
             server.on(f"GET {asked}", page([], "77"))
-            assert await connection.revision(path) == "77"
+            assert await connection.revision(resource, namespace) == "77"
             assert server.asked[-1].path == asked
             assert server.asked[-1].query == {"fieldSelector": f"metadata.name={client.NOBODY}"}
 
@@ -172,16 +174,16 @@ class Quiet(client.Api):
 
     @asynccontextmanager
     async def watch(
-        self, path: str, kind: Any, resource_version: str, params: Any = None, *,
+        self, resource: Resource, kind: Any, resource_version: str, *, namespace: str = "", query: Any = None,
         timeout_seconds: int = 300, silence: float = client.SILENCE,
     ) -> AsyncIterator[Any]:  # fmt: skip
         self.opened += 1
         loop = asyncio.get_running_loop()
         content = aiohttp.StreamReader(Mock(), limit=1 << 16, loop=loop)
         loop.call_later(timeout_seconds, content.feed_eof)
-        yield stream.events(content, kind, path, silence, 10.0)
+        yield stream.events(content, kind, resource.plural, silence, 10.0)
 
-    async def get(self, path: str, kind: Any, params: Any = None) -> Any:
+    async def fetch(self, request: Request, kind: Any) -> Any:
         self.asked += 1
         return models.Versioned(models.ListMeta(str(5 + self.asked)))
 
@@ -190,7 +192,9 @@ def test_twenty_quiet_minutes_cut_nothing_and_nobody_is_warned(caplog: pytest.Lo
     async def story() -> None:
         quiet, picture = Quiet(), Picture()
         clock = asyncio.get_running_loop().time
-        reflector = Reflector(quiet, PODS, objects.Pod, picture, key=lambda item: item.metadata.uid, clock=clock)
+        reflector = Reflector(
+            quiet, resources.PODS, objects.Pod, picture, key=lambda item: item.metadata.uid, clock=clock
+        )
         running = asyncio.ensure_future(reflector.run())
         longest = 0.0
         for _ in range(20 * 60 * 10):

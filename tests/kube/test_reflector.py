@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import objects
-from gpushare.kube import client
+from gpushare.kube import client, resources
 from gpushare.kube.reflector import REMEMBERED, Reflector
 from tests.support.scripted_api import (
     FakeTime,
@@ -28,7 +28,7 @@ from tests.support.wait import eventually
 
 PODS = "/api/v1/pods"
 LIST, WATCH = f"GET {PODS}", f"WATCH {PODS}"
-REVISION = f"GET {client.SOME_PODS}"
+REVISION = "GET /api/v1/namespaces/kube-system/pods"
 OPEN = watch(then="hang")
 FAR = page([], "1000000")  # a revision that no test reaches
 GONE = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old", "status": "Failure"}}
@@ -87,7 +87,9 @@ async def stage(
         time, picture = FakeTime(), Picture()
         if not real_time:
             more |= {"clock": time.clock, "sleep": time.sleep, "chance": lambda: 0.5}
-        reflector = Reflector(connection, PODS, objects.Pod, picture, key=lambda item: item.metadata.uid, **more)
+        reflector = Reflector(
+            connection, resources.PODS, objects.Pod, picture, key=lambda item: item.metadata.uid, **more
+        )
         running = asyncio.ensure_future(reflector.run() if start else asyncio.sleep(0))
         try:
             yield Stage(server, picture, time, reflector)
@@ -359,6 +361,6 @@ async def test_a_failing_sink_is_a_fault_of_ours_and_is_not_hidden() -> None:
     async with serve() as server, client.connect(server.access()) as connection:
         server.on(LIST, page([], "5"))
         server.on(WATCH, watch(event("ADDED", pod("a", 6)), then="hang"))
-        reflector = Reflector(connection, PODS, objects.Pod, Failing(), key=lambda item: item.metadata.uid)
+        reflector = Reflector(connection, resources.PODS, objects.Pod, Failing(), key=lambda item: item.metadata.uid)
         with pytest.raises(OSError, match="disk full"):
             await asyncio.wait_for(reflector.run(), 5)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare.core.facts import objects
-from gpushare.kube import stream
+from gpushare.kube import resources, stream
 from gpushare.kube.errors import ApiError, Malformed, Unreachable
 from tests.support.scripted_api import bookmark, event, pod, serve_api, watch
 
-PODS = "/api/v1/pods"
+PODS = resources.PODS.collection()
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.data())
@@ -40,7 +40,9 @@ def test_a_line_of_many_megabytes_takes_time_in_proportion() -> None:
 async def collect(*sent: dict[str, object] | bytes, then: str = "end", silence: float = 5.0) -> list[tuple[str, str]]:
     async with serve_api() as (server, client):
         server.on(f"WATCH {PODS}", watch(*sent, then=then))
-        async with client.watch(PODS, objects.Pod, "7", {"labelSelector": "a=b"}, silence=silence) as events:
+        async with client.watch(
+            resources.PODS, objects.Pod, "7", query={"labelSelector": "a=b"}, silence=silence
+        ) as events:
             seen = [(e.type, e.object.metadata.name if e.object else e.resource_version) async for e in events]
         assert server.asked[0].query == {
             "watch": "true",
@@ -96,7 +98,7 @@ async def test_silence_is_told_again_and_again_and_ends_nothing() -> None:
     async with serve_api() as (server, client):
         server.on(f"WATCH {PODS}", quiet)
         seen = []
-        async with client.watch(PODS, objects.Pod, "7", silence=0.01) as events:
+        async with client.watch(resources.PODS, objects.Pod, "7", silence=0.01) as events:
             async for one in events:
                 seen.append(one.type)
                 if len(seen) == 3:
@@ -127,7 +129,7 @@ async def test_a_watch_that_is_left_is_closed() -> None:
 
     async with serve_api() as (server, client):
         server.on(f"WATCH {PODS}", handler)
-        async with client.watch(PODS, objects.Pod, "7") as events:
+        async with client.watch(resources.PODS, objects.Pod, "7") as events:
             async for _ in events:
                 break
         await asyncio.wait_for(closed.wait(), 5)

@@ -6,14 +6,14 @@ import pytest
 
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Pin
-from gpushare.kube.client import MUTATING_POLICIES
+from gpushare.kube.resources import MUTATING_POLICIES
 from gpushare.node import pinning
 from gpushare.node.pinning import Asked
 from gpushare.obs.errors import BAD_INPUT, UserError
 from tests.support import manifests
 from tests.support.scripted_api import FakeTime, answer, cut, refuse, serve_api
 
-POLICY = f"GET {MUTATING_POLICIES}/{pinning.POLICY}"
+POLICY = f"GET {MUTATING_POLICIES.item('', pinning.POLICY)}"
 THERE = answer({"kind": "MutatingAdmissionPolicy", "metadata": {"name": pinning.POLICY}})
 
 

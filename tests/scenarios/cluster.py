@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from gpushare.core.facts import objects
-from gpushare.kube import client, models
+from gpushare.kube import models
 from gpushare.kube.errors import ApiError, Unreachable
 from tests.support.objects import Object
+from tests.support.pod_calls import PodApi
 
 START = 1000.0
 
@@ -41,12 +42,13 @@ class Loop(asyncio.SelectorEventLoop):
         return self.virtual.now
 
 
-class FakeApi(client.Api):
+class FakeApi(PodApi):
     """`faults`, one per write: see FAULTS. `changed(kind, type, object)` is told about everything that happens."""
 
     FAULTS = ("answer lost", "request lost", "not sent", "error 500", "error 403", "slow", "ok")
 
-    def __init__(self, changed: Callable[[str, str, Object], None]) -> None:  # no connection: nothing of the real one
+    def __init__(self, changed: Callable[[str, str, Object], None]) -> None:
+        super().__init__()
         self.pods: dict[tuple[str, str], Object] = {}
         self.nodes: dict[str, Object] = {}
         self.maps: dict[str, Object] = {}
@@ -57,7 +59,6 @@ class FakeApi(client.Api):
         self.deaf = False  # to wake-ups
         self.writes: Counter[str] = Counter()  # by pod
         self._changed = changed
-        self._version = 0, 0
         self._revision = 0
         self._copy: tuple[dict[tuple[str, str], Object], dict[str, Object], dict[str, Object]] = ({}, {}, {})
         self._restores = 0

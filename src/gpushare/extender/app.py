@@ -26,7 +26,7 @@ from gpushare.extender.events import Announcer
 from gpushare.extender.kept_annotation import GONE, Notes
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
-from gpushare.kube import client, failures
+from gpushare.kube import client, failures, pod_requests, resources
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
@@ -78,12 +78,12 @@ class Extender:
         )
         maps = watches.ConfigMaps(self.nodes)
         self.watches: dict[str, Reflector[Any]] = {
-            "nodes": Reflector(api, "/api/v1/nodes", objects.Node, self.nodes, key=lambda n: n.metadata.name),
+            "nodes": Reflector(api, resources.NODES, objects.Node, self.nodes, key=lambda n: n.metadata.name),
             "configmaps": Reflector(
-                api, f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps", objects.ConfigMap, maps,
+                api, resources.CONFIG_MAPS, objects.ConfigMap, maps, namespace=names.UNHEALTHY_NAMESPACE,
                 key=lambda m: m.metadata.name,
             ),
-            "pods": Reflector(api, "/api/v1/pods", objects.Pod, self.pods, key=lambda p: p.metadata.uid),
+            "pods": Reflector(api, resources.PODS, objects.Pod, self.pods, key=lambda p: p.metadata.uid),
         }  # fmt: skip
         self.binder = Binder(
             api, self.life, self.announcer, self.metrics,
@@ -182,7 +182,7 @@ class Extender:
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         async with slots:
             try:
-                await self.api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.WOKEN: stamp})
+                await pod_requests.annotate(self.api, pod.namespace, pod.name, pod.uid, {names.WOKEN: stamp})
                 self.life.wakeups.touched(pod.uid, time.monotonic())
                 self.metrics.wake_ups.inc()
                 return
@@ -200,7 +200,7 @@ class Extender:
         async with slots:
             held = self.ledger.holding(pod.uid)
             try:
-                found = await self.api.get_pod(pod.namespace, pod.name)
+                found = await pod_requests.read(self.api, pod.namespace, pod.name)
             except KubeError:
                 pass
             else:

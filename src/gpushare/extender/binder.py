@@ -19,6 +19,7 @@ from gpushare.core.scheduling.life import Life, Reservation
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
+from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Unreachable
 from gpushare.kube.loop import Backoff
@@ -121,7 +122,7 @@ class Binder:
     async def _read(self, args: BindArgs) -> PodFacts | str:
         """A pod that no watch and no filter call has shown us."""
         try:
-            found = await self._api.get_pod(args.pod_namespace, args.pod_name)
+            found = await pod_requests.read(self._api, args.pod_namespace, args.pod_name)
         except KubeError as error:
             return f"{args.pod_name} cannot be read: {error}"
         if found is None or found.metadata.uid != args.pod_uid:
@@ -211,7 +212,7 @@ class Binder:
 
     async def _try(self, pod: PodFacts, node: str, notes: dict[str, str]) -> KubeError | None:
         try:
-            await self._api.bind(pod.namespace, pod.name, pod.uid, node, notes)
+            await pod_requests.bind(self._api, pod.namespace, pod.name, pod.uid, node, notes)
         except KubeError as error:
             return error
         return None
@@ -240,7 +241,7 @@ class Binder:
         retry = Backoff(RETRY_SECONDS)
         while True:
             try:
-                return await self._api.get_pod(pod.namespace, pod.name)
+                return await pod_requests.read(self._api, pod.namespace, pod.name)
             except KubeError:
                 await asyncio.sleep(retry.delay())
 

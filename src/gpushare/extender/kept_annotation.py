@@ -13,6 +13,7 @@ from gpushare.core.annotations import kept_gpus
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.scheduling.patience import Turn
+from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.loop import Backoff
@@ -66,7 +67,7 @@ class Notes:
             turn = self._turns.get(pod.uid)
             value = kept_gpus.write(turn.kept.node, turn.kept.keys) if turn is not None else None
             try:
-                await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, {names.KEPT: value})
+                await pod_requests.annotate(self._api, pod.namespace, pod.name, pod.uid, {names.KEPT: value})
             except KubeError as error:
                 return error
         return None

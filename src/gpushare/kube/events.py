@@ -15,7 +15,7 @@ import msgspec
 
 from gpushare.core.facts import names
 from gpushare.core.turns import Turns
-from gpushare.kube import client, models
+from gpushare.kube import client, models, requests, resources
 from gpushare.kube.errors import ApiError, KubeError
 
 QUEUE = 1000
@@ -116,7 +116,7 @@ class Recorder:
     async def _deliver(self, event: models.Event) -> bool:
         for delay in (RETRY, None):
             try:
-                await self._api.create_event(event)
+                await self._api.send(requests.create(resources.EVENTS, event.metadata.namespace, event))
                 return True
             except ApiError as error:
                 if error.status == 409:

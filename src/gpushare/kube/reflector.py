@@ -20,6 +20,8 @@ from typing import Generic, Protocol, TypeVar
 from gpushare.kube import client, stream
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable, WentBack
 from gpushare.kube.loop import Backoff
+from gpushare.kube.requests import Query
+from gpushare.kube.resources import Resource
 from gpushare.kube.stream import Object
 
 T = TypeVar("T", bound=Object)
@@ -54,12 +56,13 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         api: client.Api,
-        path: str,
+        resource: Resource,
         kind: type[T],
         sink: Sink[T],
         *,
         key: Callable[[T], str],
-        params: client.Params | None = None,
+        namespace: str = "",
+        query: Query | None = None,
         silence: float = client.SILENCE,
         patience: float = client.PATIENCE,
         clock: Callable[[], float] = time.monotonic,
@@ -71,11 +74,11 @@ class Reflector(Generic[T]):
         self.malformed = 0
         self.failure: KubeError | None = None  # of the last request; None while all is well
         self._api = api
-        self._path = path
+        self._resource, self._namespace, self._query = resource, namespace, query
+        self._path = resource.collection(namespace)
         self._kind = kind
         self._sink = sink
         self._key = key
-        self._params = params
         self._silence = silence
         self._patience = patience
         self._clock = clock
@@ -123,7 +126,10 @@ class Reflector(Generic[T]):
         self.lists += 1
         listed: dict[str, int] = {}
         version = ""
-        async for items, page_version in self._api.list_pages(self._path, self._kind, self._params, self._limit):
+        pages = self._api.list_pages(
+            self._resource, self._kind, namespace=self._namespace, query=self._query, limit=self._limit
+        )
+        async for items, page_version in pages:
             self._heard, self.failure, version = self._clock(), None, page_version
             for count, item in enumerate(items, 1):
                 listed[self._known_by(item)] = _number(item.metadata.resource_version)
@@ -145,8 +151,9 @@ class Reflector(Generic[T]):
         shortest, longest = WATCH_SECONDS
         seconds = round(shortest + (longest - shortest) * self._chance())
         async with self._api.watch(
-            self._path, self._kind, self._resume, self._params, timeout_seconds=seconds, silence=self._silence
-        ) as events:
+            self._resource, self._kind, self._resume, namespace=self._namespace, query=self._query,
+            timeout_seconds=seconds, silence=self._silence,
+        ) as events:  # fmt: skip
             try:
                 if not self._just_listed:
                     await self._compare()
@@ -185,7 +192,7 @@ class Reflector(Generic[T]):
 
     async def _compare(self) -> None:
         """Is the history still the one we know?"""
-        number = _number(await self._api.revision(self._path))
+        number = _number(await self._api.revision(self._resource, self._namespace))
         self._heard = self._clock()
         if 0 < number < self._newest:
             error = WentBack(self._newest, number)

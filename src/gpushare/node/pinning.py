@@ -11,7 +11,7 @@ from typing import Literal
 
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import Pin
-from gpushare.kube import loop
+from gpushare.kube import loop, models, requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.obs import errors, log
@@ -35,7 +35,8 @@ async def decide(asked: Asked, api: Api, sleep: Callable[[float], Awaitable[obje
 async def _look(api: Api) -> tuple[Pin, str] | None:
     """How to pin, and the reason; None if the API server could not be asked."""
     try:
-        if await api.has_mutating_policy(POLICY):
+        policy = requests.read(resources.MUTATING_POLICIES, "", POLICY)
+        if await api.find(policy, models.Versioned) is not None:
             return Pin.DIRECT, f"admission policy {POLICY} is there"
         return Pin.PLUGIN, f"admission policy {POLICY} is not there"
     except KubeError as error:

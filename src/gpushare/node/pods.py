@@ -12,7 +12,6 @@ import msgspec
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import PodFacts
 
-PATH = "/api/v1/pods"
 NO_GPU = ("", "void", "none")  # with these values the container runtime shows no GPU
 
 
@@ -152,6 +151,6 @@ class NodePods:
             listener(uid)
 
 
-def params(node: str) -> dict[str, str]:
+def query(node: str) -> dict[str, str]:
     """Selects the pods that are bound to this node."""
     return {"fieldSelector": f"spec.nodeName={node}"}

@@ -8,8 +8,6 @@ from collections.abc import Callable, Set
 
 from gpushare.core.facts import objects
 
-PATH = "/api/v1/nodes"
-
 
 class ThisNode:
     """`node` is None as long as there is no such node. Listeners are called after each change."""
@@ -35,6 +33,6 @@ class ThisNode:
             listener()
 
 
-def params(node: str) -> dict[str, str]:
+def query(node: str) -> dict[str, str]:
     """Selects this node alone."""
     return {"fieldSelector": f"metadata.name={node}"}

@@ -29,13 +29,15 @@ class Direct(Connection):
         import msgspec
 
         from gpushare.kube import client
+        from gpushare.kube.requests import Request
 
         message = self._waiting(path, draft)
         notice = asyncio.get_running_loop().call_later(self._patience, self._notify, message)
         try:
             async with asyncio.timeout(self._limit), client.connect(access, timeout=self._limit) as api:
-                if draft is None:
-                    return bytes(await api.get(path, msgspec.Raw))
-                return bytes(await api.dry_run(path, msgspec.Raw(draft), msgspec.Raw))
+                request = Request("GET", path)
+                if draft is not None:
+                    request = Request("POST", path, {"dryRun": "All"}, msgspec.Raw(draft))
+                return bytes(await api.fetch(request, msgspec.Raw))
         finally:
             notice.cancel()

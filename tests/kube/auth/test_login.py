@@ -14,6 +14,7 @@ from gpushare.kube.auth import login
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import NoAccess, Unreachable
 from gpushare.kube.models import ServerVersion
+from gpushare.kube.requests import Request
 from tests.support.scripted_api import CERTS, FakeTime, answer, serve
 
 NO_ACCOUNT = Path("/nowhere")
@@ -255,7 +256,7 @@ async def test_a_token_file_that_never_was_is_an_error(tmp_path: Path) -> None:
 
 async def version(access: Access) -> str:
     async with client.connect(access) as api:
-        return (await api.get("/version", ServerVersion)).minor
+        return (await api.fetch(Request("GET", "/version"), ServerVersion)).minor
 
 
 async def test_a_client_certificate_and_a_private_authority_work_from_files_and_from_data(tmp_path: Path) -> None:

@@ -7,32 +7,40 @@ from typing import Any
 import msgspec
 
 from gpushare.devcluster.kubelet.device_manager import PluginError
+from gpushare.kube import requests
 from gpushare.kube.errors import ApiError, Unreachable
+from gpushare.kube.requests import Request
+from gpushare.kube.resources import NODES, PODS, Resource
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.node.deviceplugin.service import Refused, Service
 from tests.node.deviceplugin.made import NODE, Object
+from tests.support.pod_calls import PodApi
 
 
-class Server:
+class Server(PodApi):
     """The API server, as far as the plugin asks it. `away`: it does not answer. It lists pods in any order."""
 
     def __init__(self, dice: random.Random) -> None:
+        super().__init__()
         self.pods: dict[str, Object] = {}
-        self.dice, self.version = dice, 0
+        self.dice, self.revisions = dice, 0
         self.away = False
         self.lists = 0
         self.node: Object = {"metadata": {"name": NODE}, "status": {}}
         self.tells: list[Callable[[str], None]] = []
 
-    async def list_pages(self, path: str, kind: Any, params: Any) -> AsyncIterator[tuple[list[Any], str]]:
-        assert params == {"fieldSelector": f"spec.nodeName={NODE}"}
+    async def list_pages(
+        self, resource: Resource, kind: Any, *, namespace: str = "", query: Any = None, limit: int = 500
+    ) -> AsyncIterator[tuple[list[Any], str]]:
+        assert (resource, query) == (PODS, {"fieldSelector": f"spec.nodeName={NODE}"})
         self.lists += 1
         self._answer()
         found = [msgspec.convert(pod, kind) for pod in self.pods.values()]
         self.dice.shuffle(found)
-        yield found, str(self.version)
+        yield found, str(self.revisions)
 
-    async def get(self, path: str, kind: Any) -> Any:
+    async def fetch(self, request: Request, kind: Any) -> Any:
+        assert request == requests.read(NODES, "", NODE)
         self._answer()
         return msgspec.convert(self.node, kind)
 
@@ -50,9 +58,9 @@ class Server:
         self.changed(uid)
 
     def changed(self, uid: str) -> None:
-        self.version += 1
+        self.revisions += 1
         if uid in self.pods:
-            self.pods[uid]["metadata"]["resourceVersion"] = str(self.version)
+            self.pods[uid]["metadata"]["resourceVersion"] = str(self.revisions)
         for tell in self.tells:
             tell(uid)
 

@@ -27,7 +27,7 @@ from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.extenders import Extender
 from gpushare.devcluster.scheduler.queue import Queue, Queued
 from gpushare.devcluster.scheduler.reports import Voice
-from gpushare.kube import client
+from gpushare.kube import client, pod_requests, resources
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import KubeError
 from gpushare.kube.reflector import Reflector
@@ -76,9 +76,9 @@ class Scheduler:
             aiohttp.ClientSession() as session,
             asyncio.TaskGroup() as tasks,
         ):
-            pods = Reflector(api, "/api/v1/pods", Pod, pods_sink, key=lambda pod: pod.metadata.uid)
-            nodes = Reflector(api, "/api/v1/nodes", Node, nodes_sink, key=lambda node: node.metadata.name)
-            speaker = Voice(api, session, self._schedulers[0])
+            pods = Reflector(api, resources.PODS, Pod, pods_sink, key=lambda pod: pod.metadata.uid)
+            nodes = Reflector(api, resources.NODES, Node, nodes_sink, key=lambda node: node.metadata.name)
+            speaker = Voice(api, self._schedulers[0])
             extender = None if self._extender is None else Extender(self._extender, session)
             for work in (nodes.run(), pods.run(), speaker.run()):
                 tasks.create_task(work)
@@ -126,7 +126,7 @@ class Cycles:
             if self._extender is not None and self._extender.interested(pod):
                 await self._extender.bind(pod, node)
             else:
-                await self._api.bind(meta.namespace, meta.name, meta.uid, node, {})
+                await pod_requests.bind(self._api, meta.namespace, meta.name, meta.uid, node, {})
         except (extenders.Failed, KubeError) as error:
             if meta.uid in self._queue.pods:  # else the watch has shown what became of it
                 self._cache.drop(meta.uid)

@@ -1,24 +1,20 @@
 """What the stand-in scheduler says of pods: the condition PodScheduled=False, and the events of kube-scheduler.
 
 Neither may fail a cycle: a condition that could not be written is written at the next refusal, events are a courtesy.
-The condition goes out as kube-scheduler writes it, by a strategic merge patch of the status, which our client of the
-API server cannot do: no component that we ship may write a status.
+The condition goes out as kube-scheduler writes it, by a strategic merge patch of the status.
 """
 
 from datetime import UTC, datetime
 
-import aiohttp
 import msgspec
 
 from gpushare.core.facts.intree import Pod
-from gpushare.kube import client, models
-from gpushare.kube.errors import KubeError
+from gpushare.kube import client, models, requests, resources
+from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
 from gpushare.obs import log
 
-STRATEGIC = "application/strategic-merge-patch+json"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
-TIMEOUT = aiohttp.ClientTimeout(total=client.TIMEOUT)
 
 logger = log.get(__name__)
 
@@ -26,8 +22,8 @@ logger = log.get(__name__)
 class Voice:
     """`name`: of the scheduler in whose name it speaks."""
 
-    def __init__(self, api: client.Api, session: aiohttp.ClientSession, name: str) -> None:
-        self._access, self._session = api.access, session
+    def __init__(self, api: client.Api, name: str) -> None:
+        self._api = api
         self._events = _Events(api, name)
 
     async def run(self) -> None:
@@ -45,24 +41,19 @@ class Voice:
         condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
         if first:
             condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        meta, access = pod.metadata, self._access
-        body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
+        meta = pod.metadata
+        request = requests.patch_status(
+            resources.PODS, meta.namespace, meta.name, {"conditions": [condition]},
+            content_type=requests.STRATEGIC, uid=meta.uid,
+        )  # fmt: skip
         try:
-            headers = {**await access.headers(), "Content-Type": STRATEGIC}
-            async with self._session.patch(
-                access.server + path,
-                data=msgspec.json.encode(body),
-                headers=headers,
-                timeout=TIMEOUT,
-                ssl=access.ssl or True,
-                server_hostname=access.server_name,
-                proxy=access.proxy,
-            ) as response:
-                return response.status == 200  # else the pod is gone, or another has its name
-        except (aiohttp.ClientError, OSError, KubeError) as error:
-            logger.warn("condition not written", pod=f"{meta.namespace}/{meta.name}", why=repr(error))
+            await self._api.send(request)
+        except ApiError:
+            return False  # the pod is gone, or another has its name
+        except KubeError as error:
+            logger.warn("condition not written", pod=f"{meta.namespace}/{meta.name}", why=str(error))
             return False
+        return True
 
     def _record(self, pod: Pod, type: str, reason: str, message: str) -> None:
         meta = pod.metadata

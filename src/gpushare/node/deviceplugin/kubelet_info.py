@@ -8,6 +8,7 @@ from typing import Final
 
 from gpushare.core.facts import objects
 from gpushare.core.facts.model import Data, Unit
+from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kubelet import status_limit
 
@@ -28,7 +29,7 @@ class Kubelet(Data, frozen=True):
 
 
 async def read(api: Api, node: str) -> objects.Node:
-    return await api.get(f"/api/v1/nodes/{node}", objects.Node)
+    return await api.fetch(requests.read(resources.NODES, "", node), objects.Node)
 
 
 def judge(node: objects.Node, unit: Unit) -> Kubelet:

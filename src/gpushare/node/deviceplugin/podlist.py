@@ -11,6 +11,7 @@ from typing import Final
 
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts
+from gpushare.kube import resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.node import pods
@@ -56,7 +57,7 @@ class PodList:
 
     async def _list(self) -> dict[str, PodFacts]:
         found: list[pods.Pod] = []
-        async for items, _ in self._api.list_pages(pods.PATH, pods.Pod, pods.params(self._node)):
+        async for items, _ in self._api.list_pages(resources.PODS, pods.Pod, query=pods.query(self._node)):
             found += items
         # A list is in no order. Pods that kubelet has not taken were last changed when they were bound, and in that
         # order kubelet gets them.

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gpushare.core.facts import names
+from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.loop import Loop
@@ -166,7 +167,7 @@ class Reconciler:
     async def _patch(self, patch: Patch) -> bool:
         pod = patch.pod
         try:
-            await self._api.patch_pod_annotations(pod.namespace, pod.name, pod.uid, patch.annotations)
+            await pod_requests.annotate(self._api, pod.namespace, pod.name, pod.uid, patch.annotations)
         except KubeError as error:
             if isinstance(error, ApiError) and error.status in GONE:
                 return True

@@ -6,6 +6,7 @@ on.
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Request
+from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.loop import Loop
@@ -57,8 +58,8 @@ class Assigner:
         """True if nothing is left to do."""
         facts = node_pod.facts
         try:
-            await self._api.patch_pod_annotations(
-                facts.namespace, facts.name, facts.uid, {names.ALIYUN_ASSIGNED: "true"}
+            await pod_requests.annotate(
+                self._api, facts.namespace, facts.name, facts.uid, {names.ALIYUN_ASSIGNED: "true"}
             )
         except KubeError as error:
             if isinstance(error, ApiError) and error.status == 404:

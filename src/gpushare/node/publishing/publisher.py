@@ -8,13 +8,14 @@ What happens next: the API server sends the changed node to the extender, whose 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from gpushare.core.annotations.node_gpus import State
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import NodeFacts, Unit
+from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.loop import Loop
@@ -29,6 +30,18 @@ PAUSE = 1.0  # seconds after a write: if another program keeps deleting the capa
 AGAIN = 0.2  # seconds between two tries while this process is ending
 
 logger = log.get(__name__)
+
+
+async def annotate(api: Api, node: str, annotations: Mapping[str, str]) -> objects.Node:
+    """Returns the node as it is then."""
+    body = {"metadata": {"annotations": dict(annotations)}}
+    return await api.fetch(requests.patch(resources.NODES, "", node, body), objects.Node)
+
+
+async def set_capacity(api: Api, node: str, capacity: Mapping[str, int]) -> objects.Node:
+    """Sets resources that no device plugin reports; kubelet makes them allocatable and keeps them."""
+    amounts = {resource: str(amount) for resource, amount in capacity.items()}
+    return await api.fetch(requests.patch_status(resources.NODES, "", node, {"capacity": amounts}), objects.Node)
 
 
 class Publisher:
@@ -128,10 +141,10 @@ class Publisher:
         # The annotation first: with a capacity alone it would look like a node of Aliyun's plugin.
         if missing.annotation is not None:
             annotations = {names.NODE_GPUS: missing.annotation}
-            self._this_node.upsert(await self._api.patch_node_annotations(self._config.node, annotations))
+            self._this_node.upsert(await annotate(self._api, self._config.node, annotations))
             self.writes += 1
         if missing.capacity is not None:
-            self._this_node.upsert(await self._api.patch_node_capacity(self._config.node, missing.capacity))
+            self._this_node.upsert(await set_capacity(self._api, self._config.node, missing.capacity))
             self.writes += 1
         logger.info(
             "published", state=self._state, annotation=missing.annotation is not None, capacity=missing.capacity or {}

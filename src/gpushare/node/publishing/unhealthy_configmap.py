@@ -6,8 +6,9 @@ for "GPU 0", so while all GPUs are healthy there is no ConfigMap. A ConfigMap th
 
 from typing import Final
 
-from gpushare.core.facts import names
+from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import NodeFacts
+from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.loop import Loop
@@ -47,13 +48,14 @@ class UnhealthyConfigMap:
 
     async def _write(self, unhealthy: str) -> None:
         space, name, data = names.UNHEALTHY_NAMESPACE, self._name, {names.UNHEALTHY_KEY: unhealthy}
-        there = await self._api.get_config_map(space, name)
+        there = await self._api.find(requests.read(resources.CONFIG_MAPS, space, name), objects.ConfigMap)
         if there is None:
             if unhealthy:
-                await self._api.create_config_map(space, name, LABELS, data)
+                created = {"metadata": {"name": name, "labels": LABELS}, "data": data}
+                await self._api.send(requests.create(resources.CONFIG_MAPS, space, created))
         elif not LABELS.items() <= (there.metadata.labels or {}).items():
             logger.warn(NOT_OURS.format(name=name))
         elif not unhealthy:
-            await self._api.delete_config_map(space, name, there.metadata.uid)
+            await self._api.send(requests.delete(resources.CONFIG_MAPS, space, name, uid=there.metadata.uid))
         elif there.data != data:
-            await self._api.patch_config_map(space, name, data)
+            await self._api.send(requests.patch(resources.CONFIG_MAPS, space, name, {"data": data}))

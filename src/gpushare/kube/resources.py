@@ -1,0 +1,45 @@
+"""Kinds of objects as data: the names under which the API server serves them.
+
+A new kind is a constant here or near its use; the client needs nothing else to read, list, watch, create, apply, patch
+and delete it.
+"""
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from gpushare.kube.errors import ApiError
+
+
+class Resource(NamedTuple):
+    group: str  # "" is the core group
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def collection(self, namespace: str = "") -> str:
+        """The path of all objects of this kind; without a namespace: of all namespaces."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/namespaces/{_segment(namespace)}/{self.plural}" if namespace else f"{root}/{self.plural}"
+
+    def item(self, namespace: str, name: str, sub: str = "") -> str:
+        """The path of one object, or of a part of it such as its status. `namespace` is "" if the kind has none."""
+        if self.namespaced:
+            _segment(namespace)  # left out, the path would be of another kind of request
+        path = f"{self.collection(namespace)}/{_segment(name)}"
+        return f"{path}/{sub}" if sub else path
+
+
+PODS: Final = Resource("", "v1", "pods")
+NODES: Final = Resource("", "v1", "nodes", namespaced=False)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
+EVENTS: Final = Resource("", "v1", "events")
+MUTATING_POLICIES: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", namespaced=False
+)  # fmt: skip
+
+
+def _segment(name: str) -> str:
+    """One part of a path. Names come from other people's requests and must not reach another path."""
+    if name in ("", ".", ".."):
+        raise ApiError(422, "Invalid", f'not a name: "{name}"')
+    return quote(name, safe="")
