@@ -8,7 +8,7 @@ import asyncio
 from typing import Any, Final
 
 from gpushare.core.facts import objects
-from gpushare.kube import failures
+from gpushare.kube import failures, resources
 from gpushare.kube.client import Api
 from gpushare.kube.reflector import Reflector
 from gpushare.node import pods, this_node
@@ -30,11 +30,11 @@ class Watches:
         self.this_node, self.pods = ThisNode(node), NodePods()
         self.reflectors: dict[str, Reflector[Any]] = {
             "node": Reflector(
-                api, this_node.PATH, objects.Node, self.this_node, key=lambda n: n.metadata.name,
-                params=this_node.params(node), silence=SILENCE, patience=PATIENCE,
+                api, resources.NODES, objects.Node, self.this_node, key=lambda n: n.metadata.name,
+                query=this_node.query(node), silence=SILENCE, patience=PATIENCE,
             ),
             "pods": Reflector(
-                api, pods.PATH, pods.Pod, self.pods, key=lambda p: p.metadata.uid, params=pods.params(node),
+                api, resources.PODS, pods.Pod, self.pods, key=lambda p: p.metadata.uid, query=pods.query(node),
                 silence=SILENCE, patience=PATIENCE,
             ),
         }  # fmt: skip
