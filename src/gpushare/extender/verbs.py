@@ -7,7 +7,7 @@ Bytes in, bytes out, no I/O and no await: whatever a verb reads and changes happ
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gpushare.core.explain import inspected, verdict
+from gpushare.core.explain import inspected, report, verdict
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal, Unit
@@ -106,7 +106,7 @@ class Verbs:
         pod = self._life.pending.find(namespace, name) or self._holder(namespace, name)
         if pod is None:
             message = NO_SUCH_POD.format(name=name[:253], namespace=namespace[:253])
-            return 404, wire.encode({"version": verdict.VERSION, "error": message})
+            return 404, wire.encode({"version": report.VERSION, "error": message})
         return 200, wire.encode((yield from self._explain(pod)))
 
     def explain_pod(self, body: bytes) -> Steps[Answer]:
@@ -116,7 +116,7 @@ class Verbs:
         try:
             pod = request.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:
-            return 200, wire.encode({"version": verdict.VERSION, "error": str(error)})
+            return 200, wire.encode({"version": report.VERSION, "error": str(error)})
         return 200, wire.encode((yield from self._explain(pod)))
 
     def _explain(self, pod: PodFacts) -> Steps[Explanation]:

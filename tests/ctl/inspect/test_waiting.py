@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from gpushare.core.explain import verdict
+from gpushare.core.explain import survey, verdict
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal
 from gpushare.core.ledger.ledger import Ledger
@@ -78,13 +78,13 @@ def test_a_pledge_to_another_pod_is_not_free_for_this_one() -> None:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods whose reason was worked out."""
     names: list[str] = []
-    survey = verdict.survey
+    original = survey.survey
 
     def counted(ledger: Ledger, pod: PodFacts) -> list[tuple[str, Refusal | None]]:
         names.append(pod.name)
-        return survey(ledger, pod)
+        return original(ledger, pod)
 
-    monkeypatch.setattr(verdict, "survey", counted)
+    monkeypatch.setattr(survey, "survey", counted)
     return names
 
 

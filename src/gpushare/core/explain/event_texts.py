@@ -5,7 +5,7 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 
 from collections.abc import Collection, Sequence
 
-from gpushare.core.explain import verdict
+from gpushare.core.explain import survey
 from gpushare.core.explain.report import ROOM, KeptView
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Share
 from gpushare.core.ledger.ledger import Ledger
@@ -95,8 +95,8 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
         )
     if not isinstance(pod.request, Request):
         return None
-    found = yield from verdict.surveying(ledger, pod, among, looks)
-    outcome, refused = verdict.judge(found)
+    found = yield from survey.surveying(ledger, pod, among, looks)
+    outcome, refused = survey.verdict_of(found)
     if refused is None:
         return None
     nodes = sum(1 for _ in ledger.rooms())
@@ -107,8 +107,8 @@ def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks:
     if len(found) < nodes:
         said = SOME_ALLOWED.format(allowed=len(found), nodes=nodes, message=refused.message)
         # Labels, taints and cordons come and go: only what no node at all can ever do is a "never".
-        everywhere = yield from verdict.surveying(ledger, pod, None if outcome == "never" else (), looks)
-        never = outcome == "never" and verdict.judge(everywhere)[0] == "never"
+        everywhere = yield from survey.surveying(ledger, pod, None if outcome == "never" else (), looks)
+        never = outcome == "never" and survey.verdict_of(everywhere)[0] == "never"
         reason = NEVER_FITS if never else NO_GPU_FITS
     if outcome == "never":
         return reason, cut(f"{said}{_largest(ledger, pod.request, refused, [name for name, _ in found])}")

@@ -1,8 +1,10 @@
-"""What `explain` answers with: one object, for people and for programs.
+"""The form of an explanation: one object, for people and for programs.
 
-Data only. The extender's `/explain` sends it, `gpushare why` shows it or prints it as it is. Keys are only ever added;
-what has a default is left out where there is nothing to say.
+Frozen data only. The extender's `/explain` sends it, `gpushare why` shows it or prints it as JSON. Keys are only ever
+added. A field with its default value is left out.
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,42 +16,52 @@ NO_REQUEST, FITS, BOUND, ENDED, KEPT_OFF = "NoRequest", "Fits", "Bound", "Ended"
 NOT_ADMITTED = "NotAdmitted"
 # Codes of refusals for want of room: the node may be used, but its GPUs have too little.
 ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu", "KeptForOther")
-# How it is known what admission makes of a pod that does not exist yet: the API server was asked; gpushare's policy was
-# read; all nodes pin one way; it is not known.
+# How we know what admission makes of a pod that does not exist yet: by a dry run; by reading gpushare's admission
+# policy; because all nodes pin in the same way; or not at all.
 DRY_RUN, READ, BY_NODES, UNKNOWN = ADMISSIONS = ("dry-run", "read", "nodes", "unknown")
 
 
-class Said(msgspec.Struct, omit_defaults=True):
-    """A "no" of one node. `detail`: what only people want to know."""
+class Outcome(NamedTuple):
+    """The answer in one line."""
+
+    verdict: str  # one of VERDICTS
+    owner: str  # one of OWNERS: whose answer it is
+    code: str
+    message: str
+    detail: str = ""
+
+
+class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why one node does not take the pod. `detail`: more about it, for people."""
 
     code: str
     message: str
     detail: str = ""
 
 
-class GpuView(msgspec.Struct, omit_defaults=True):
+class GpuView(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int
     total: int
     free: int
     short: int | None
     healthy: bool
     pods: int
-    why: str = ""  # it is not healthy
+    why: str = ""  # the GPU is unhealthy
 
 
-class NodeView(msgspec.Struct, omit_defaults=True):
-    """What a node says. `fits`: to gpushare; `scheduler`: what keeps kube-scheduler from sending the pod there."""
+class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One node. `fits` and `gpushare`: gpushare's answer. `scheduler`: why kube-scheduler does not use this node."""
 
     name: str
     fits: bool
     unit: str | None
-    gpushare: Said | None
-    scheduler: Said | None
+    gpushare: Reason | None
+    scheduler: Reason | None
     gpus: list[GpuView]  # the one with the most free first
     lower: int = 0  # pods there of a lower priority than this one
 
 
-class Holder(msgspec.Struct, omit_defaults=True):
+class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod that holds GPU memory; `gpu` where it matters which."""
 
     pod: str
@@ -58,33 +70,33 @@ class Holder(msgspec.Struct, omit_defaults=True):
     gpu: int | None = None
 
 
-class Spot(msgspec.Struct, omit_defaults=True):
+class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a pod has, or would get, on one GPU, and what is free there now."""
 
     gpu: int
     units: int
-    free: int | None  # None: not ours to know, like the next
+    free: int | None  # None: the node could not be read, like the next
     total: int | None
     containers: list[str] = []  # that see this GPU
 
 
-class Way(msgspec.Struct, omit_defaults=True):
-    """Something that would help: `way` is shrink, end, evict, split, heal, tolerate or wait."""
+class Way(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A way out: `way` is shrink, split, heal, wait, end, evict, free or tolerate."""
 
     way: str
     node: str | None = None
-    gpu: int | None = None  # heal without it: all GPUs of the node that are sick
-    units: int | None = None
+    gpu: int | None = None  # heal without it: all unhealthy GPUs of the node
+    units: int | None = None  # shrink, split: to ask, on each GPU; free: that must come free there
     gpus: int | None = None
     pods: list[str] | None = None  # end: any one of these; evict: all of them
     count: int | None = None  # of those pods, if more than are named
     holders: list[Holder] | None = None  # the same pods, the cheapest first
     spots: list[Spot] | None = None  # wait: where it would go
     taint: str | None = None
-    why: str | None = None  # heal: what is wrong with the GPU
+    why: str | None = None  # heal: why the GPU is unhealthy
 
 
-class KeptView(msgspec.Struct):
+class KeptView(msgspec.Struct, frozen=True):
     """GPUs that are kept for a pod which has waited long, and how much must still come free there."""
 
     node: str
@@ -93,7 +105,7 @@ class KeptView(msgspec.Struct):
     unit: str
 
 
-class PodView(msgspec.Struct, omit_defaults=True):
+class PodView(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     name: str
     phase: str
@@ -103,48 +115,55 @@ class PodView(msgspec.Struct, omit_defaults=True):
     deleting: bool = False
 
 
-class ShareView(msgspec.Struct):
+class ShareView(msgspec.Struct, frozen=True):
     container: str
     units: int
     gpus: int
     whole: bool
 
 
-class RequestView(msgspec.Struct):
+class RequestView(msgspec.Struct, frozen=True):
     unit: str | None
     shares: list[ShareView]
 
+    @property
+    def one_share(self) -> bool:
+        """One container on one GPU: the GPU can be named, and how much is missing there."""
+        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].whole
 
-class Quote(msgspec.Struct):
+
+class Quote(msgspec.Struct, frozen=True):
     """kube-scheduler's own words, and when it said them last."""
 
     message: str
     time: str | None
 
 
-class Check(msgspec.Struct):
-    """One thing looked at for a pod that fits and yet waits."""
+class Check(msgspec.Struct, frozen=True):
+    """One check of a pod that fits and still waits."""
 
     ok: bool
     text: str
 
 
-class Replicas(msgspec.Struct):
+class Replicas(msgspec.Struct, frozen=True):
     """Of a template: how many are asked for, and how many would fit."""
 
     asked: int
     fit: int
 
 
-class Otherwise(msgspec.Struct):
-    """The answer for the pod that it may become as well."""
+class Otherwise(msgspec.Struct, frozen=True):
+    """The answer if admission makes the other pod of it."""
 
     verdict: str
     code: str
     message: str
 
 
-class Explanation(msgspec.Struct, omit_defaults=True):
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All there is to say about one pod. It is built once, when all the evidence is there."""
+
     version: int
     verdict: str  # one of VERDICTS
     owner: str  # one of OWNERS: whose answer it is
@@ -160,9 +179,9 @@ class Explanation(msgspec.Struct, omit_defaults=True):
     beside: list[Holder] = []  # who else is on those GPUs, the largest first
     checks: list[Check] = []
     kept: KeptView | None = None  # of a waiting pod
-    before: list[str] = []  # pods whose turn it is, for which what this one could use is kept
-    without_gpu: int = 0  # nodes that have no GPU at all, and are not among `nodes`
+    before: list[str] = []  # pods whose turn comes first: what this one could use is kept for them
+    without_gpu: int = 0  # nodes without a GPU; they are not among `nodes`
     kind: str | None = None  # of a template in a file, like the next
     replicas: Replicas | None = None
     admission: str | None = None  # of a pod in a file that asks for GPU memory: one of ADMISSIONS
-    otherwise: Otherwise | None = None  # if that is unknown: the answer, no worse than this one, for the other pod
+    otherwise: Otherwise | None = None  # if admission is unknown: the answer for the other pod, which is no worse

@@ -1,15 +1,17 @@
 """What would make a refused pod fit: ways out, the cheapest first.
 
-Pure. Only nodes are looked at that kube-scheduler would let the pod go to: freeing memory elsewhere is no help.
+Pure. Each way out is tried on the ledger before it is said: what would be free for the pod then, with all that is kept
+for others? Only nodes count to which kube-scheduler may send the pod: freeing memory elsewhere does not help.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from gpushare.core.explain.report import Holder, Way
+from gpushare.core.explain import views
+from gpushare.core.explain.report import ROOM, Way
 from gpushare.core.facts import policies
-from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request
 from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
@@ -20,76 +22,79 @@ from gpushare.core.placement.room import Room
 from gpushare.core.scheduling import preempt
 
 MOST_PODS = 16  # named in one way out
-MOST_NODES = 3  # nodes that ways out are looked for on
+MOST_NODES = 3  # on which pods that could end are looked for
 MOST_SPLIT = 16  # GPUs that a container's memory is tried on
+MOST_FREED = 8  # GPUs on which memory is thought of as freed
 _ABOUT_ONE_GPU = ("NoSingleGpu", "NoHealthyGpu", "KeptForOther", "TooLarge")
 
-Near = Sequence[tuple[NodeState, Refusal]]
+Refusing = Sequence[tuple[NodeState, Refusal]]
 
 
 def ways(
     ledger: Ledger,
     pod: PodFacts,
-    found: Iterable[tuple[str, Refusal | None]],
+    answers: Iterable[tuple[str, Refusal | None]],
     barred: Collection[str],
     budget: Budget,
 ) -> list[Way]:
-    """`found`: what each node says, the closest first. `barred`: nodes kube-scheduler keeps the pod off."""
-    assert isinstance(pod.request, Request)
-    near = [
-        (state, refused)
-        for name, refused in found
-        if refused is not None and name not in barred and (state := ledger.node(name)) is not None
-    ]
-    if not near:
+    """`answers`: what each node says, the closest first. `barred`: nodes that kube-scheduler does not use for it."""
+    request = pod.request
+    assert isinstance(request, Request)
+    open_to_it = [(ledger.node(name), r) for name, r in answers if r is not None and name not in barred]
+    nodes = [(state, refusal) for state, refusal in open_to_it if state is not None]
+    if not nodes:
         return []
     result: list[Way] = []
-    if pod.request.one_share and near[0][1].code in _ABOUT_ONE_GPU:
-        result += _shrink(pod, near) + _split(pod, pod.request, near, budget)
-    for state, refused in near[:MOST_NODES]:
-        if refused.code == "NoHealthyGpu":
-            result += _heal(state, pod, pod.request, budget)
-        if refused.forever:
-            continue
-        if preempt.would_fit(
-            state, pod, (), budget
-        ):  # there is room: the node only wants to be left alone for a moment
-            result.append(Way("wait", node=state.name))
-        else:
-            result += _wait(state, pod, budget) + _end(state, pod, budget) + _evict(state, pod, budget)
+    if request.one_share and nodes[0][1].code in _ABOUT_ONE_GPU:
+        result += _shrink(pod, nodes) + _split(pod, request, nodes, budget)
+    for state, refusal in nodes[:MOST_NODES]:
+        result += _on_node(state, refusal, pod, budget)
     if not any(way.way == "evict" for way in result):  # kube-scheduler looks for victims on every node
-        further = (_evict(state, pod, budget) for state, refused in near[MOST_NODES:] if not refused.forever)
+        further = (_evict(state, pod, budget) for state, refusal in nodes[MOST_NODES:] if not refusal.forever)
         result += next(filter(None, further), [])
+    enough = any(way.way in ("end", "wait") for way in result)  # whether it may evict others is not known here
+    if request.one_share and (nodes[0][1].code == "NoHealthyGpu" or not enough):
+        result += _free(pod, request, nodes, budget)
     return result
 
 
-def _shrink(pod: PodFacts, near: Near) -> list[Way]:
-    """The most it could ask: what the emptiest GPU has free or, if none is large enough, what the largest has."""
-    first = near[0][1]
-    sizes: list[tuple[int, Room]] = []
-    if first.code == "TooLarge":
-        sizes = [(state.room.largest, state.room) for state, refused in near if refused == first and state.room]
-    else:
-        rooms = [state.room_for(pod) for state, refused in near if refused.code in _ABOUT_ONE_GPU]
-        sizes = [(room.rising[-1], room) for room in rooms if room is not None and room.rising]
-    most, room = max(sizes, key=lambda size: size[0], default=(0, None))
-    if room is None or not most:
+def _on_node(state: NodeState, refusal: Refusal, pod: PodFacts, budget: Budget) -> list[Way]:
+    """What would help on one node."""
+    if refusal.forever:
         return []
-    amounts = [gpu.total for gpu in room.facts.gpus] if first.code == "TooLarge" else room.free
-    well = [i for i, amount in enumerate(amounts) if amount == most and room.facts.gpus[i].healthy]
-    at = (well or [amounts.index(most)])[0]
-    return [Way("shrink", node=room.facts.name, gpu=room.facts.gpus[at].index, units=most)]
+    healing = _heal(state, pod, budget) if refusal.code == "NoHealthyGpu" else []
+    if preempt.would_fit(state, pod, (), budget):  # there is room: the node takes it in a moment
+        return [*healing, Way("wait", node=state.name)]
+    return [*healing, *_wait(state, pod, budget), *_end(state, pod, budget), *_evict(state, pod, budget)]
 
 
-def _split(pod: PodFacts, request: Request, near: Near, budget: Budget) -> list[Way]:
-    """Several GPUs instead of one. For what fits no GPU a node that has enough large ones, full or not, will do."""
+def _shrink(pod: PodFacts, nodes: Refusing) -> list[Way]:
+    """The most it could ask: what the emptiest healthy GPU has free. If it asks more than any GPU has: the size of the
+    largest healthy one."""
+    first, too_large = nodes[0][1], nodes[0][1].code == "TooLarge"
+    rooms = [
+        state.room if too_large else state.room_for(pod)
+        for state, refusal in nodes
+        if (refusal == first if too_large else refusal.code in _ABOUT_ONE_GPU)
+    ]
+    best, place = 0, None
+    for room in rooms:
+        for gpu, free in zip(room.facts.gpus, room.free, strict=True) if room is not None else ():
+            amount = gpu.total if too_large else free
+            if gpu.healthy and amount > best and room is not None:
+                best, place = amount, (room.facts.name, gpu.index)
+    return [Way("shrink", node=place[0], gpu=place[1], units=best)] if place is not None else []
+
+
+def _split(pod: PodFacts, request: Request, nodes: Refusing, budget: Budget) -> list[Way]:
+    """Several GPUs instead of one. If it asks more than any GPU has, a node with enough GPUs will do, full or not."""
     share = request.shares[0]
-    never = near[0][1].forever
+    never = nodes[0][1].forever
     for gpus in range(2, MOST_SPLIT + 1):
         if share.units % gpus:
             continue
         question = Question(msgspec.structs.replace(request, shares=(msgspec.structs.replace(share, gpus=gpus),)))
-        for state, _ in near:
+        for state, _ in nodes:
             room = state.room_for(pod)
             if room is not None and never:
                 room = Room.of(room.facts, [0] * len(room.free))
@@ -98,23 +103,28 @@ def _split(pod: PodFacts, request: Request, near: Near, budget: Budget) -> list[
     return []
 
 
-def _heal(state: NodeState, pod: PodFacts, request: Request, budget: Budget) -> list[Way]:
-    """The sick GPUs any one of which would do if it came back or, if one is not enough, all of them."""
-    room = state.room_for(pod)
-    if room is None:
-        return []
-    facts, question, alone = room.facts, Question(request), []
-    used = [gpu.total - free for gpu, free in zip(facts.gpus, room.free, strict=True)]
-    for i, gpu in enumerate(facts.gpus):
-        well = msgspec.structs.replace(gpu, healthy=True)
-        healed = msgspec.structs.replace(facts, gpus=(*facts.gpus[:i], well, *facts.gpus[i + 1 :]))
-        if not gpu.healthy and question.refusal(Room.of(healed, used), budget) is None:
-            alone.append(Way("heal", node=state.name, gpu=gpu.index, why=gpu.why or None))
-    return alone or [Way("heal", node=state.name)]
+def _heal(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
+    """The unhealthy GPUs of which one would be enough, if it came back; if none is, all of them."""
+    facts = state.facts
+    assert facts is not None
+    unhealthy = [i for i, gpu in enumerate(facts.gpus) if not gpu.healthy]
+
+    def enough(healed: Collection[int]) -> bool:
+        return preempt.would_fit(state.imagined(_healed(facts, healed), state.used), pod, (), budget)
+
+    alone = [facts.gpus[i] for i in unhealthy if enough([i])]
+    if alone:
+        return [Way("heal", node=state.name, gpu=gpu.index, why=gpu.why or None) for gpu in alone]
+    return [Way("heal", node=state.name)] if enough(unhealthy) else []
+
+
+def _healed(facts: NodeFacts, positions: Collection[int]) -> NodeFacts:
+    gpus = [msgspec.structs.replace(g, healthy=g.healthy or i in positions) for i, g in enumerate(facts.gpus)]
+    return msgspec.structs.replace(facts, gpus=tuple(gpus))
 
 
 def _wait(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
-    """Pods that are going already, and will leave room enough."""
+    """Pods that are being deleted already, and leave enough room."""
     going = {holding.pod.uid: holding for holding in state.holdings() if holding.pod.terminating}
     if not going or not preempt.would_fit(state, pod, going, budget):
         return []
@@ -122,16 +132,14 @@ def _wait(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
 
 
 def _end(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
-    """Pods any one of which would make room by ending; and the GPU, if it is the same whoever ends."""
+    """Pods of which any one would leave enough room by ending; and the GPU, if it is the same whichever ends."""
     enough, gpus = [], set(range(len(state.used)))
     for holding in state.holdings():
-        if (
-            holding.state is State.BOUND
-            and not holding.pod.terminating
-            and preempt.would_fit(state, pod, {holding.pod.uid}, budget)
-        ):
+        uid = holding.pod.uid
+        may_end = holding.state is State.BOUND and not holding.pod.terminating
+        if may_end and preempt.would_fit(state, pod, {uid}, budget):
             enough.append(holding)
-            gpus &= _able(state, pod, {holding.pod.uid})
+            gpus &= _able(state, pod, {uid})
     if not enough:
         return []
     room = state.room_for(pod)
@@ -140,18 +148,41 @@ def _end(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
 
 
 def _evict(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
-    """Pods of lower priority that may have to give way."""
-    lower = {h.pod.uid: h for h in state.holdings() if h.state is State.BOUND and h.pod.priority < pod.priority}
+    """Pods of lower priority that kube-scheduler may evict."""
+    bound = {h.pod.uid: h for h in state.holdings() if h.state is State.BOUND}
+    lower = {uid for uid, holding in bound.items() if holding.pod.priority < pod.priority}
     if not lower or not preempt.would_fit(state, pod, lower, budget):  # only if all of them do
         return []
     uids = preempt.victims(state, pod, (), budget)
     if not uids:
         return []
-    return [_with_pods("evict", state, [lower[uid] for uid in uids], _gpu_of(state, pod, uids))]
+    return [_with_pods("evict", state, [bound[uid] for uid in uids], _gpu_of(state, pod, uids))]
+
+
+def _free(pod: PodFacts, request: Request, nodes: Refusing, budget: Budget) -> list[Way]:
+    """The least that has to come free on one GPU. What is kept for others is not free for this pod, and pods that come
+    before it may take what comes free: so it is tried."""
+    need, rows = request.shares[0].units, []
+    for order, (state, refusal) in enumerate(nodes):
+        room = state.room_for(pod) if refusal.code in ROOM else None
+        if room is None:
+            continue
+        over = views.overcommitted(state)
+        for i, gpu in enumerate(room.facts.gpus):
+            short = need - room.free[i] + over[i]
+            if gpu.healthy and gpu.total >= need and short > 0:
+                rows.append((short, order, -room.free[i], i, state))
+    for short, _, _, position, state in sorted(rows, key=lambda row: row[:4])[:MOST_FREED]:
+        facts, used = state.facts, list(state.used)
+        assert facts is not None
+        used[position] -= short
+        if short <= state.effective()[position] and preempt.would_fit(state.imagined(facts, used), pod, (), budget):
+            return [Way("free", node=state.name, gpu=facts.gpus[position].index, units=short)]
+    return []
 
 
 def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:
-    """On which GPUs a request of one share would have room if these were gone; for other shapes it is no single one."""
+    """The GPUs that would have room for a request of one share if these pods were gone; none for other requests."""
     request, room = pod.request, state.room_for(pod, gone)
     if room is None or not isinstance(request, Request) or not request.one_share:
         return set()
@@ -160,6 +191,7 @@ def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:
 
 
 def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | None:
+    """The GPU that a request of one share would get if these pods were gone."""
     request, room = pod.request, state.room_for(pod, gone)
     if room is None or not isinstance(request, Request) or not request.one_share:
         return None
@@ -169,9 +201,9 @@ def _gpu_of(state: NodeState, pod: PodFacts, gone: Collection[str]) -> int | Non
 
 def _with_pods(way: str, state: NodeState, holdings: Sequence[Holding], gpu: int | None) -> Way:
     if any(holding.charges is None for holding in holdings):
-        gpu = None  # nobody knows on which GPU it is
-    named = sorted(_full_name(holding.pod) for holding in holdings)[:MOST_PODS]
-    cheapest = sorted((holder(holding, state, gpu) for holding in holdings), key=lambda h: (h.units, h.pod))
+        gpu = None  # it is unlocated
+    named = sorted(views.full_name(holding.pod) for holding in holdings)[:MOST_PODS]
+    cheapest = sorted((views.holder(holding, state, gpu) for holding in holdings), key=lambda h: (h.units, h.pod))
     assert state.facts is not None
     return Way(
         way,
@@ -181,16 +213,3 @@ def _with_pods(way: str, state: NodeState, holdings: Sequence[Holding], gpu: int
         count=len(holdings) if len(holdings) > len(named) else None,
         holders=cheapest[:MOST_PODS],
     )
-
-
-def holder(holding: Holding, state: NodeState, gpu: int | None) -> Holder:
-    """A pod with what it holds on a GPU, or else on all of its node together."""
-    charges = dict(holding.charges or ())
-    units = charges.get(gpu, 0) if gpu is not None and charges else sum(charges.values())
-    place = gpu if gpu is not None else next(iter(charges)) if len(charges) == 1 else None
-    index = state.facts.gpus[place].index if place is not None and state.facts is not None else None
-    return Holder(_full_name(holding.pod), units if charges else holding.pod.spec_units, holding.pod.priority, index)
-
-
-def _full_name(pod: PodFacts) -> str:
-    return f"{pod.namespace}/{pod.name}"

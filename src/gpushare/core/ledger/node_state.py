@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection, Iterator, Sequence, ValuesView
+from copy import copy
 
 from gpushare.core.annotations.pod_gpus import Charges
 from gpushare.core.facts import policies
@@ -111,6 +112,13 @@ class NodeState:
         if room is None:
             room = self._rooms[asker] = Room.of(self.facts, self.taken_for(pod, self.facts, kept=kept))
         return room
+
+    def imagined(self, facts: NodeFacts, used: Sequence[int]) -> "NodeState":
+        """A copy of this node with other GPUs, or other amounts in use: to ask what would be free then."""
+        other = copy(self)
+        other.facts, other._used, other._taken_by_asker, other._rooms = facts, list(used), {}, {}
+        other.room = Room.of(facts, other.effective())
+        return other
 
     def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:
         """Units of each GPU that this pod cannot have now: what `room_for` is made of."""

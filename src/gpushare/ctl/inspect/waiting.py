@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core.explain import event_texts, kept_view, verdict
+from gpushare.core.explain import event_texts, kept_view, survey
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
@@ -125,8 +125,8 @@ def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
 
 
 def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
-    surveyed = verdict.survey(ledger, pod)
-    outcome, refused = verdict.judge(surveyed)
+    surveyed = survey.survey(ledger, pod)
+    outcome, refused = survey.verdict_of(surveyed)
     if not surveyed:
         return Answer(outcome, fit.NO_SHARED_GPU.code, NO_NODE, _asks(request, request.unit or "MiB"))
     first = ledger.node(surveyed[0][0])

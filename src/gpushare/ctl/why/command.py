@@ -1,7 +1,7 @@
 """`gpushare why`: why a pod is Pending, what would make it fit, or where it runs.
 
-`run` is called by the command line. It reads the pod, then the cluster, lets the core decide (or asks a running
-extender), and shows what comes out. Somebody who may read only their own namespace gets what the pod itself tells.
+It reads the pod and then the cluster, gathers the `evidence` (the core decides, or a running extender is asked), builds
+the `explanation` and shows it. Who may read only their own namespace gets what the pod itself tells.
 """
 
 from typing import TYPE_CHECKING, TextIO
@@ -15,8 +15,9 @@ from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import formats, wording
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.why import judgement, pod_details
-from gpushare.ctl.why.scheduler_checks import Rest
+from gpushare.ctl.why import evidence, explanation, limited_rights, pod_details
+from gpushare.ctl.why.evidence import Evidence
+from gpushare.ctl.why.scheduler_checks import SchedulerChecks
 from gpushare.ctl.why.text import page
 from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
@@ -41,11 +42,11 @@ class Options(msgspec.Struct, frozen=True):
     program: str = "gpushare"  # the name it was called by
 
 
-class Found(msgspec.Struct):
-    """An explanation, whether kube-scheduler's part was looked at, and the right that was missing."""
+class Answer(msgspec.Struct, frozen=True):
+    """An explanation, whether kube-scheduler's part was checked, and the right that was missing."""
 
-    said: Explanation
-    looked: bool = True
+    explanation: Explanation
+    checked: bool = True
     lacking: Forbidden | None = None
 
 
@@ -55,31 +56,40 @@ def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin
     if options.filename:
         from gpushare.ctl.why.files import from_file
 
-        read = from_file.read(options.filename, options.namespace or options.default_namespace, stdin)
-        for note in read.notes:
+        file = from_file.read(options.filename, options.namespace or options.default_namespace, stdin)
+        for note in file.notes:
             screen.note(note)
-        answers = from_file.answers(read, source, extender, now, screen.note)
-        _show(answers, options, screen, Style(now, file=read.file), several=True)
-        return judgement.exit_code(answers)
-    found = _of_pod(options, source, extender, now)
-    _show([found.said], options, screen, Style(now, looked=found.looked), several=False)
-    if found.lacking is not None:
-        screen.note(found.lacking.render().removeprefix("error: "))
-    return judgement.exit_code([found.said])
+        explanations = from_file.explain(file, source, extender, now, screen.note)
+        _show(explanations, options, screen, Style(now, file=file.name), several=True)
+        return _exit_code(explanations)
+    answer = _of_pod(options, source, extender, now)
+    _show([answer.explanation], options, screen, Style(now, looked=answer.checked), several=False)
+    if answer.lacking is not None:
+        screen.note(answer.lacking.render().removeprefix("error: "))
+    return _exit_code([answer.explanation])
 
 
-def _show(answers: list[Explanation], options: Options, screen: Screen, style: Style, *, several: bool) -> None:
+def _exit_code(explanations: list[Explanation]) -> int:
+    """0: all of them run or fit; 1: one does not; 3: what could be read says nothing about it."""
+    worst = 0
+    for one in explanations:
+        refused = CLUSTER_NOT_ASKED if one.code == limited_rights.UNKNOWN else 1
+        worst = max(worst, 0 if one.verdict in ("runs", "fits") else refused)
+    return worst
+
+
+def _show(explanations: list[Explanation], options: Options, screen: Screen, style: Style, *, several: bool) -> None:
     if options.output in formats.FOR_PROGRAMS:
-        shown = {"version": VERSION, "items": answers} if several else answers[0]
+        shown = {"version": VERSION, "items": explanations} if several else explanations[0]
         screen.say(formats.dump(shown, options.output))
         return
     style = style._replace(wide=options.output == formats.WIDE, width=screen.width)
-    texts = [page.text(said, style) for said in answers]
+    texts = [page.text(one, style) for one in explanations]
     between = ["\n" if text.count("\n") > 1 else "" for text in texts[:-1]]
     screen.say("".join(text + gap for text, gap in zip(texts, [*between, ""], strict=True)))
 
 
-def _of_pod(options: Options, source: Source, extender: "Extender | None", now: float) -> Found:
+def _of_pod(options: Options, source: Source, extender: "Extender | None", now: float) -> Answer:
     namespace, name = _which(options)
     try:
         pod = pod_details.pod(source, namespace, name)
@@ -91,26 +101,24 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     quote = pod_details.quote(pod, events)
     if not isinstance(facts.request, Request) or facts.finished:
         # Whatever the cluster is like, the answer is the same.
-        return Found(judgement.finished(verdict.explain(Ledger(), facts), pod, quote, now))
-    answer = _told(extender, pod) if extender is not None else None
+        return Answer(explanation.build(Evidence(pod, verdict.explain(Ledger(), facts), quote=quote, now=now)))
+    part = extender.explain(namespace, name) if extender is not None else None
     try:
-        world = snapshot.read(source, now)
+        cluster = snapshot.read(source, now)
     except Forbidden as lacking:
-        said = judgement.redacted(answer, namespace) if answer is not None else None
-        said = said or judgement.on_its_own(facts, quote, pod_details.ours(events))
-        return Found(judgement.finished(said, pod, quote, now), looked=False, lacking=lacking)
-    pod, facts = _newer(world, pod, facts)
-    return Found(judgement.finished(_said(world, source, pod, facts, answer), pod, quote, now))
-
-
-def _said(
-    world: Snapshot, source: Source, pod: pod_details.Pod, facts: PodFacts, answer: Explanation | None
-) -> Explanation:
-    others = Rest(world)
-    if answer is None:
-        unhealthy.mark(world, source)
-        return judgement.judged(world, others, pod, facts)
-    return answer if facts.node else judgement.with_rest(answer, world, others.keeping(pod, facts))
+        if part is not None:
+            part = limited_rights.redacted(part, namespace)
+        else:
+            part = limited_rights.from_pod(facts, quote, pod_details.last_of_ours(events))
+        known = Evidence(pod, part, quote=quote, now=now)
+        return Answer(explanation.build(known), checked=False, lacking=lacking)
+    pod, facts = _newer(cluster, pod, facts)
+    if part is not None:
+        known = evidence.from_extender(cluster, pod, facts, part)
+    else:
+        unhealthy.mark(cluster, source)
+        known = evidence.gather(cluster, SchedulerChecks(cluster), pod, facts)
+    return Answer(explanation.build(msgspec.structs.replace(known, quote=quote, now=now)))
 
 
 def _extender(url: str, screen: Screen) -> "Extender":
@@ -119,24 +127,13 @@ def _extender(url: str, screen: Screen) -> "Extender":
     return extender_client.Extender(url, screen.waiting)
 
 
-def _told(extender: "Extender", pod: pod_details.Pod) -> Explanation:
-    namespace, name = pod.metadata.namespace, pod.metadata.name
-    said = extender.explain(namespace, name)
-    if said is None:
-        why = "it has not seen it yet, or it watches another cluster"
-        raise UserError(
-            f"the extender does not know pod {namespace}/{name}", why, judgement.COMPUTE_HERE, CLUSTER_NOT_ASKED
-        )
-    return said
-
-
-def _newer(world: Snapshot, pod: pod_details.Pod, facts: PodFacts) -> tuple[pod_details.Pod, PodFacts]:
+def _newer(cluster: Snapshot, pod: pod_details.Pod, facts: PodFacts) -> tuple[pod_details.Pod, PodFacts]:
     """The pod as it stands among the others: it may have been bound since it was read."""
-    found = next((one for one in world.pods if one.metadata.uid == pod.metadata.uid), None)
-    if found is None or found.spec.node_name == pod.spec.node_name:
+    listed = next((one for one in cluster.pods if one.metadata.uid == pod.metadata.uid), None)
+    if listed is None or listed.spec.node_name == pod.spec.node_name:
         return pod, facts
-    status = msgspec.structs.replace(pod.status, phase=found.status.phase)
-    pod = msgspec.structs.replace(pod, metadata=found.metadata, spec=found.spec, status=status)
+    status = msgspec.structs.replace(pod.status, phase=listed.status.phase)
+    pod = msgspec.structs.replace(pod, metadata=listed.metadata, spec=listed.spec, status=status)
     return pod, request.facts(pod, None)
 
 

@@ -1,7 +1,7 @@
 """Asking a running extender for its explanation: `why --extender URL`.
 
-The standard library's HTTP, because `why` must start at once. It knows what the API server does not show: what is held
-for pods that are being bound, and which nodes rest.
+The extender knows what the API server does not show: what is reserved for pods that are being bound, and which nodes
+are in cool-down. It is asked with the standard library's HTTP, which loads quickly.
 """
 
 import ssl
@@ -19,10 +19,10 @@ import msgspec
 import gpushare
 from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.ctl.why import pod_details
-from gpushare.ctl.why.judgement import COMPUTE_HERE
 from gpushare.obs.errors import BAD_INPUT, CLUSTER_NOT_ASKED, UserError
 
 PATH: Final = "/gpushare-scheduler/explain"
+COMPUTE_HERE: Final = "leave out --extender to compute it here"
 PATIENCE, LIMIT = 1.0, 10.0  # seconds
 LARGEST: Final = 64 << 20  # bytes; 5,000 nodes with 8 GPUs each are 5 MiB
 
@@ -33,7 +33,7 @@ class _Head(msgspec.Struct):
 
 
 class Extender:
-    """`notify` is told what is waited for."""
+    """`notify` is called with what we wait for, after `patience` seconds without an answer."""
 
     def __init__(
         self, url: str, notify: Callable[[str], None], *, patience: float = PATIENCE, limit: float = LIMIT
@@ -43,13 +43,27 @@ class Extender:
             why = "an address begins with http:// or https://"
             raise UserError(f'--extender: "{url}" is no address', why, "--extender http://127.0.0.1:12345", BAD_INPUT)
 
-    def explain(self, namespace: str, name: str) -> Explanation | None:
-        """What it says about a pod; None if it does not know that one."""
-        return self._ask(f"{PATH}?{urlencode({'namespace': namespace, 'pod': name})}", None)
+    def explain(self, namespace: str, name: str) -> Explanation:
+        """Its answer about a pod."""
+        answer = self._ask(f"{PATH}?{urlencode({'namespace': namespace, 'pod': name})}", None)
+        if answer is None:
+            what = f"the extender does not know pod {namespace}/{name}"
+            why = "it has not seen it yet, or it watches another cluster"
+            raise UserError(what, why, COMPUTE_HERE, CLUSTER_NOT_ASKED)
+        return answer
 
-    def explain_draft(self, pod: pod_details.Pod) -> Explanation | None:
-        """What it would say about a pod that does not exist yet."""
-        return self._ask(PATH, msgspec.json.encode(pod))
+    def explain_draft(self, pod: pod_details.Pod) -> Explanation:
+        """Its answer about a pod that does not exist yet."""
+        answer = self._ask(PATH, msgspec.json.encode(pod))
+        if answer is None:
+            why = "it does not take pods that do not exist"
+            raise UserError("the extender has no answer", why, COMPUTE_HERE, CLUSTER_NOT_ASKED)
+        return answer
+
+    def cannot_place(self, file: str) -> UserError:
+        """The error for a file with more than one pod: it would have to place the first to know about the second."""
+        why = "it is asked about one pod at a time, and places none"
+        return UserError(f"--extender cannot place what is in {file}", why, COMPUTE_HERE)
 
     def _ask(self, path: str, body: bytes | None) -> Explanation | None:
         notice = threading.Timer(self._patience, self._notify, (f"waiting for the extender at {self._url}",))
@@ -58,17 +72,17 @@ class Extender:
         try:
             status, answer = self._fetch(path, body)
         except (OSError, HTTPException) as error:
-            raise self._silent(error) from None
+            raise self._no_answer(error) from None
         finally:
             notice.cancel()
         return self._read(status, answer)
 
     def _fetch(self, path: str, body: bytes | None) -> tuple[int, bytes]:
-        asked = Request(self._url + path, data=body, headers={"Content-Type": "application/json"} if body else {})
+        request = Request(self._url + path, data=body, headers={"Content-Type": "application/json"} if body else {})
         opener = build_opener(ProxyHandler({}))  # an extender is inside the cluster, or at the end of a port-forward
         ends = time.monotonic() + self._limit
         try:
-            with opener.open(asked, timeout=self._limit) as response:
+            with opener.open(request, timeout=self._limit) as response:
                 return response.status, self._body(response, ends)
         except HTTPError as error:
             with error:
@@ -83,7 +97,7 @@ class Extender:
             parts.append(part)
         return b"".join(parts)
 
-    def _silent(self, error: Exception) -> UserError:
+    def _no_answer(self, error: Exception) -> UserError:
         reason = error.reason if isinstance(error, URLError) else error
         if isinstance(reason, ssl.SSLError):
             why = f"TLS: {reason.reason or reason}"
@@ -99,9 +113,9 @@ class Extender:
         try:
             head = msgspec.json.decode(answer, type=_Head)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise self._foreign(f"its answer is not ours (status {status})") from None
+            raise self._not_an_extender(f"its answer is not ours (status {status})") from None
         if head.version is None:
-            raise self._foreign(f"its answer has no version (status {status})")
+            raise self._not_an_extender(f"its answer has no version (status {status})")
         if head.version != VERSION:
             what = f"the extender at {self._url} speaks explain version {head.version}"
             why = f"this gpushare {gpushare.__version__} knows version {VERSION}"
@@ -113,9 +127,9 @@ class Extender:
         try:
             return msgspec.json.decode(answer, type=Explanation)
         except msgspec.MsgspecError as error:
-            raise self._foreign(str(error)) from None
+            raise self._not_an_extender(str(error)) from None
 
-    def _foreign(self, why: str) -> UserError:
+    def _not_an_extender(self, why: str) -> UserError:
         return UserError(f"no gpushare extender at {self._url}", why, COMPUTE_HERE, CLUSTER_NOT_ASKED)
 
 

@@ -1,7 +1,7 @@
-"""One pod with all that is known about why it waits or does not start: its conditions, its containers, its events.
+"""One pod with its conditions, containers and events: why it waits, or does not start.
 
-Read by `why` with two small requests, which a user who may read only their own namespace can make as well. The rest
-is pure: what kube-scheduler said last, what gpushare said last, which container kubelet waits for.
+Two small requests read them: a user who may read only their own namespace can make them as well. The rest is pure:
+kube-scheduler's last message, gpushare's last event, the container that kubelet could not start.
 """
 
 from collections.abc import Iterable
@@ -81,7 +81,7 @@ def pod(source: Source, namespace: str, name: str) -> Pod:
 
 
 def pods(source: Source, namespace: str) -> list[objects.Pod]:
-    """The pods somebody may have meant: of all namespaces if they may be read, else of this one, else none."""
+    """The pods that the user may mean: of all namespaces if they can be read, else of this one, else none."""
     for path in ("/api/v1/pods", f"/api/v1/namespaces/{escaped(namespace, safe='')}/pods"):
         try:
             return snapshot.decode(source.get(path), _Names, path).items or []
@@ -91,7 +91,7 @@ def pods(source: Source, namespace: str) -> list[objects.Pod]:
 
 
 def events(source: Source, of: objects.Pod) -> list[Event]:
-    """What was said about a pod; nothing if that may not be read."""
+    """The events about a pod; none if they may not be read."""
     selector = f"involvedObject.uid={of.metadata.uid}"
     path = f"/api/v1/namespaces/{escaped(of.metadata.namespace)}/events?fieldSelector={escaped(selector)}"
     try:
@@ -100,13 +100,13 @@ def events(source: Source, of: objects.Pod) -> list[Event]:
         return []
 
 
-def quote(of: objects.Pod, said: Iterable[Event]) -> Quote | None:
-    """kube-scheduler's last word on a pod; None if it has not looked at it."""
+def quote(of: objects.Pod, events: Iterable[Event]) -> Quote | None:
+    """kube-scheduler's last message about a pod; None if it has not looked at the pod."""
     condition = next((c for c in of.status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     if condition is not None and condition.reason == GATED:
         return None
     tries = sorted(
-        (event for event in said if event.reason == FAILED_SCHEDULING), key=lambda event: timestamp(event.time)
+        (event for event in events if event.reason == FAILED_SCHEDULING), key=lambda event: timestamp(event.time)
     )
     if condition is None and not tries:
         return None
@@ -117,10 +117,10 @@ def quote(of: objects.Pod, said: Iterable[Event]) -> Quote | None:
     return Quote(message, max(times, key=timestamp) or None)
 
 
-def ours(said: Iterable[Event]) -> Event | None:
-    """gpushare's last word on a pod."""
-    spoken = [event for event in said if names.COMPONENT in (event.reporting_component, _component(event))]
-    return max(spoken, key=lambda event: timestamp(event.time), default=None)
+def last_of_ours(events: Iterable[Event]) -> Event | None:
+    """gpushare's last event about a pod."""
+    ours = [event for event in events if names.COMPONENT in (event.reporting_component, _component(event))]
+    return max(ours, key=lambda event: timestamp(event.time), default=None)
 
 
 def not_started(of: Pod) -> tuple[str, str] | None:

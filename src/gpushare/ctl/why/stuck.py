@@ -1,6 +1,6 @@
-"""A pod that fits right now and yet waits: what to look at.
+"""A pod that fits right now and still waits: what to look at.
 
-Pure; called by `judge`. The checks come in a fixed order. The first that fails is the answer and ends the list.
+Pure. The checks come in a fixed order. The first that fails is the answer and ends the list.
 """
 
 from gpushare.core.explain import condition
@@ -22,9 +22,9 @@ SAYS = "kube-scheduler says: {message}"
 
 
 def checks(pod: intree.Pod, quote: Quote | None, now: float) -> list[Check]:
-    """What was looked at; the last is what the pod waits for."""
-    if held_back := unready(pod):
-        return held_back
+    """The checks that were made; the last one says what the pod waits for."""
+    if not_ready := unready(pod):
+        return not_ready
     scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     if quote is None:
         age = wording.duration(now - wording.timestamp(pod.metadata.creation_timestamp or ""))
@@ -34,7 +34,7 @@ def checks(pod: intree.Pod, quote: Quote | None, now: float) -> list[Check]:
 
 
 def unready(pod: intree.Pod) -> list[Check]:
-    """What keeps every scheduler from looking at a pod, whether it fits or not."""
+    """Why no scheduler looks at a pod, whether it fits or not."""
     if pod.metadata.deletion_timestamp:
         return [Check(False, DELETING)]
     gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
@@ -46,9 +46,9 @@ def _waits_for(quote: Quote, now: float) -> str:
     just_now = quote.time is not None and now - wording.timestamp(quote.time) <= BACK_OFF
     if condition.refusal_in(quote.message) or (totals and just_now):
         return FREED_SINCE.format(ago=_since(quote, now, " {} ago"))
-    # Had it asked, our words would stand there; and what only totals refused is tried again as soon as they suffice.
+    # If it had asked us, our refusal would stand there. A pod refused by totals alone is tried again when they suffice.
     return NOT_ASKED if totals else SAYS.format(message=quote.message)
 
 
-def _since(quote: Quote, now: float, words: str) -> str:
-    return words.format(wording.duration(now - wording.timestamp(quote.time))) if quote.time else ""
+def _since(quote: Quote, now: float, template: str) -> str:
+    return template.format(wording.duration(now - wording.timestamp(quote.time))) if quote.time else ""

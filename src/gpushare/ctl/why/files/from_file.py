@@ -1,7 +1,7 @@
-"""`why -f`: a file, or stdin, and what would become of each thing in it.
+"""`why -f`: the explanation of each thing in a file, or on stdin.
 
-Reads the file and the cluster once, has `admitted` find out what the API server will make of each pod, and has `drafts`
-place them one by one. A running extender can be asked about a single pod only: it places nothing for us.
+The file and the cluster are read once. `admitted` finds out what the API server will make of each pod, and `trial`
+places them one by one. A running extender can be asked about a single pod only: it places nothing for us.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
 
-from gpushare.core.explain import report, verdict
-from gpushare.core.explain.report import Explanation, Otherwise
+from gpushare.core.explain import report, verdict, views
+from gpushare.core.explain.report import Explanation, Otherwise, Outcome
 from gpushare.core.facts import request
 from gpushare.core.facts.model import Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.why import judgement, pod_details
+from gpushare.ctl.why import evidence, explanation, pod_details
+from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.files import manifests
 from gpushare.ctl.why.files.admitted import Admission, Admitted
 from gpushare.ctl.why.files.manifests import Item
-from gpushare.ctl.why.files.trial import Drafts
-from gpushare.ctl.why.judgement import COMPUTE_HERE
-from gpushare.ctl.why.scheduler_checks import Rest
+from gpushare.ctl.why.files.trial import Trial
 from gpushare.ctl.why.text import page
 from gpushare.ctl.why.text.page import Style
-from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.obs.errors import UserError
 from gpushare.view import snapshot, unhealthy
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting
@@ -40,56 +39,60 @@ TWO_ANSWERS = (
 IF_NOT, IF_SO = "if it does not", "if it does"
 
 
-class Filed(msgspec.Struct):
-    file: str  # as it is shown
+class File(msgspec.Struct, frozen=True):
+    name: str  # as it is shown
     items: list[Item]
     notes: list[str]
-    namespaces: dict[str, dict[str, str]]  # those that come with them, and their labels
+    namespaces: dict[str, dict[str, str]]  # that the file itself makes, and their labels
 
 
 class Placing(Protocol):
-    """Says what becomes of an item whose pods are admitted so, and can forget the last one."""
+    """Gathers the evidence about an item whose pods are admitted so, and can forget the last item."""
 
-    def place(self, item: Item, admitted: pod_details.Pod) -> Explanation: ...
+    def place(self, item: Item, admitted: pod_details.Pod) -> Evidence: ...
 
     def take_back(self) -> None: ...
 
 
-def read(filename: str, namespace: str, stdin: TextIO) -> Filed:
+TellBoth = Callable[[str, str, Explanation], None]
+
+
+def read(filename: str, namespace: str, stdin: TextIO) -> File:
     """The pods of a file; "-" is stdin."""
-    file = STDIN if filename == "-" else filename
+    name = STDIN if filename == "-" else filename
     try:
         text = stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"{file} is no text", "it is not UTF-8", "a file of YAML or JSON, or - for stdin") from None
+        raise UserError(f"{name} is no text", "it is not UTF-8", "a file of YAML or JSON, or - for stdin") from None
     except (OSError, ValueError) as error:
         why = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UserError(f"{file} cannot be read", why, "-f FILE, or -f - for stdin") from None
-    found = manifests.read(text, file, namespace)
-    return Filed(file, found.items, found.notes, found.namespaces)
+        raise UserError(f"{name} cannot be read", why, "-f FILE, or -f - for stdin") from None
+    manifest = manifests.read(text, name, namespace)
+    return File(name, manifest.items, manifest.notes, manifest.namespaces)
 
 
-def answers(
-    filed: Filed, source: Drafting, extender: "Extender | None", now: float, note: Callable[[str], None]
+def explain(
+    file: File, source: Drafting, extender: "Extender | None", now: float, note: Callable[[str], None]
 ) -> list[Explanation]:
-    """What would become of each item, in the order of the file."""
-    if not any(map(_asks, filed.items)):
-        return [_alone(item) for item in filed.items]  # whatever the cluster is like
-    if extender is not None:
-        _check_single(filed)
-    world = snapshot.read(source, now)
-    admission = Admission(source, world.ledger, filed.namespaces, note)
+    """The explanation of each item, in the order of the file."""
+    if not any(map(_asks, file.items)):
+        return [_explain_alone(item) for item in file.items]  # the same whatever the cluster is like
+    if extender is not None and not _is_one_pod(file):
+        raise extender.cannot_place(file.name)
+    cluster = snapshot.read(source, now)
+    admission = Admission(source, cluster.ledger, file.namespaces, note)
     if extender is None:
-        unhealthy.mark(world, source)
-    placing: Placing = Drafts(world) if extender is None else _Told(extender, world)
+        unhealthy.mark(cluster, source)
+    placing: Placing = Trial(cluster) if extender is None else _ByExtender(extender, cluster)
 
-    def two_answers(this: str, that: str, other: Explanation) -> None:
-        line = page.text(other, Style(now, file=filed.file)).partition("\n")[0]
+    def tell_both(this: str, that: str, other: Explanation) -> None:
+        line = page.text(other, Style(now, file=file.name)).partition("\n")[0]
         way = admission.way(other.pod.namespace)
         note(TWO_ANSWERS.format(name=other.pod.name, this=this, that=that, other=line, way=way))
 
     return [
-        _judged(item, admission.of(item), placing, two_answers) if _asks(item) else _alone(item) for item in filed.items
+        _explain(item, admission.of(item), placing, tell_both) if _asks(item) else _explain_alone(item)
+        for item in file.items
     ]
 
 
@@ -97,70 +100,67 @@ def _asks(item: Item) -> bool:
     return isinstance(request.parse(item.pod, None), Request)
 
 
-def _alone(item: Item) -> Explanation:
-    return _about(item, item.pod, verdict.explain(Ledger(), request.facts(item.pod, None)))
+def _is_one_pod(file: File) -> bool:
+    item = file.items[0]
+    return len(file.items) == 1 and item.replicas == 1 and not item.every_node
 
 
-def _about(item: Item, pod: pod_details.Pod, said: Explanation) -> Explanation:
-    said = judgement.about(said, pod)
-    said.kind = None if item.is_pod else item.kind
-    return said
+def _explain_alone(item: Item) -> Explanation:
+    part = verdict.explain(Ledger(), request.facts(item.pod, None))
+    return explanation.build(Evidence(item.pod, part, kind=item.shown_kind))
 
 
-def _judged(
-    item: Item, admitted: Admitted, placing: Placing, two_answers: Callable[[str, str, Explanation], None]
-) -> Explanation:
-    if admitted.refused:
-        said = _about(item, item.pod, _not_created(item.pod, admitted))
-    else:
-        said = placing.place(item, admitted.pod)
+def _explain(item: Item, admitted: Admitted, placing: Placing, tell_both: TellBoth) -> Explanation:
+    known = _not_created(item, admitted) if admitted.refused else placing.place(item, admitted.pod)
+    otherwise = None
     if admitted.other is not None:
         placing.take_back()
-        other = placing.place(item, admitted.other)
-        # Neither is more likely. The worse one promises nothing that does not come true, and both are told.
-        if _how_bad(other) > _how_bad(said):
-            two_answers(IF_SO, IF_NOT, said)
-            said, other = other, said
-        else:
-            two_answers(IF_NOT, IF_SO, other)
-            placing.take_back()
-            said = placing.place(item, admitted.pod)
-        said.otherwise = Otherwise(other.verdict, other.code, other.message)
-    said.admission = admitted.how
-    return said
+        known, otherwise = _worse(item, admitted.pod, admitted.other, known, placing, tell_both)
+    return explanation.build(msgspec.structs.replace(known, admission=admitted.how, otherwise=otherwise))
 
 
-def _not_created(pod: pod_details.Pod, admitted: Admitted) -> Explanation:
-    outcome, facts = "invalid" if admitted.invalid else "refused", request.facts(pod, None)
-    return verdict.answer(facts, outcome, report.NOT_ADMITTED, admitted.refused, owner=report.API_SERVER)
+def _worse(
+    item: Item, pod: pod_details.Pod, other: pod_details.Pod, known: Evidence, placing: Placing, tell_both: TellBoth
+) -> tuple[Evidence, Otherwise]:
+    """Two pods are possible, and neither is more likely: the worse answer counts, because it promises nothing that may
+    not come true, and both are told. `known`: about the first, which is not placed any more."""
+    known_of_other = placing.place(item, other)
+    first, second = explanation.build(known), explanation.build(known_of_other)
+    if _badness(second) > _badness(first):
+        tell_both(IF_SO, IF_NOT, first)
+        return known_of_other, _otherwise(first)
+    tell_both(IF_NOT, IF_SO, second)
+    placing.take_back()
+    return placing.place(item, pod), _otherwise(second)
 
 
-def _how_bad(said: Explanation) -> tuple[int, int]:
-    missing = said.replicas.asked - said.replicas.fit if said.replicas is not None else 0
-    return report.VERDICTS.index(said.verdict), missing
+def _otherwise(other: Explanation) -> Otherwise:
+    return Otherwise(other.verdict, other.code, other.message)
 
 
-def _check_single(filed: Filed) -> None:
-    item = filed.items[0]
-    if len(filed.items) > 1 or item.replicas != 1 or item.every_node:
-        why = "it is asked about one pod at a time, and places none"
-        raise UserError(f"--extender cannot place what is in {filed.file}", why, COMPUTE_HERE)
+def _badness(answer: Explanation) -> tuple[int, int]:
+    missing = answer.replicas.asked - answer.replicas.fit if answer.replicas is not None else 0
+    return report.VERDICTS.index(answer.verdict), missing
 
 
-class _Told:
-    """A running extender's answers. It places nothing, so nothing is taken back."""
+def _not_created(item: Item, admitted: Admitted) -> Evidence:
+    """The API server would refuse the pod."""
+    outcome = Outcome(
+        "invalid" if admitted.invalid else "refused", report.API_SERVER, report.NOT_ADMITTED, admitted.refused
+    )
+    return Evidence(item.pod, views.gpushare_part(request.facts(item.pod, None), outcome), kind=item.shown_kind)
 
-    def __init__(self, extender: "Extender", world: Snapshot) -> None:
-        self._extender, self._world = extender, world
 
-    def place(self, item: Item, admitted: pod_details.Pod) -> Explanation:
-        said = self._extender.explain_draft(admitted)
-        if said is None:
-            raise UserError(
-                "the extender has no answer", "it does not take pods that do not exist", COMPUTE_HERE, CLUSTER_NOT_ASKED
-            )
-        keeping = Rest(self._world).keeping(admitted, request.facts(admitted, None))
-        return _about(item, admitted, judgement.with_rest(said, self._world, keeping))
+class _ByExtender:
+    """A running extender's answers. It places nothing, so there is nothing to take back."""
+
+    def __init__(self, extender: "Extender", cluster: Snapshot) -> None:
+        self._extender, self._cluster = extender, cluster
+
+    def place(self, item: Item, admitted: pod_details.Pod) -> Evidence:
+        answer = self._extender.explain_draft(admitted)
+        known = evidence.from_extender(self._cluster, admitted, request.facts(admitted, None), answer)
+        return msgspec.structs.replace(known, kind=item.shown_kind)
 
     def take_back(self) -> None:
         pass

@@ -37,6 +37,11 @@ class Item(msgspec.Struct):
     def is_pod(self) -> bool:
         return self.kind == "Pod"
 
+    @property
+    def shown_kind(self) -> str | None:
+        """The kind of a template; None for a pod."""
+        return None if self.is_pod else self.kind
+
 
 class Manifest(msgspec.Struct):
     items: list[Item]

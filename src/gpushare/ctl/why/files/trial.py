@@ -1,7 +1,7 @@
-"""Would it fit? Pods that exist only in a file, placed one by one.
+"""Would it fit? Pods that exist only in a file are placed one by one, on a trial ledger.
 
-Pure, on a ledger of its own: what is placed is assumed there, so that the next replica, and the next item of the file,
-see it. A node is chosen as the extender would choose it. The pods come as the API server admits them, see `admitted`.
+Pure. What is placed counts on that ledger, so that the next replica and the next item of the file see it. A node is
+chosen as the extender would choose it. The pods come as the API server will admit them: see `admitted`.
 """
 
 from collections import Counter
@@ -9,15 +9,15 @@ from collections.abc import Collection
 
 import msgspec
 
-from gpushare.core.explain import report, verdict
-from gpushare.core.explain.report import Explanation, Replicas, Way
+from gpushare.core.explain.report import Replicas, Way
 from gpushare.core.facts import intree, policies, request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.facts.objects import Toleration
 from gpushare.core.scheduling import ranking
-from gpushare.ctl.why import judgement, pod_details
+from gpushare.ctl.why import evidence, pod_details
+from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.files.manifests import Item
-from gpushare.ctl.why.scheduler_checks import Keeping, Rest
+from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
 from gpushare.view.snapshot import Snapshot
 
 _OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR, intree.NODE_AFFINITY)  # what a DaemonSet means by "every node"
@@ -30,59 +30,56 @@ _TOLERATED = tuple(
 Place = tuple[str, int | None]  # node, and GPU if it is a single one
 
 
-class Drafts:
-    def __init__(self, world: Snapshot) -> None:
-        self._world, self._rest = world, Rest(world)
-        self._placed: list[tuple[str, pod_details.Pod, str]] = []  # uid, pod and node, in the order they came
+class Trial:
+    def __init__(self, cluster: Snapshot) -> None:
+        self._cluster, self._checks = cluster, SchedulerChecks(cluster)
+        self._placed: list[tuple[str, pod_details.Pod, str]] = []  # uid, pod and node, in the order they were placed
         self._before = 0  # how many were placed before the last item
 
-    def place(self, item: Item, admitted: pod_details.Pod) -> Explanation:
-        """What becomes of an item whose pods are admitted so: of the first that does not fit or, if all do, of the
-        first."""
+    def place(self, item: Item, admitted: pod_details.Pod) -> Evidence:
+        """Places the pods of an item, which are admitted so. The evidence is about the first that does not fit or, if
+        all do, about the first."""
         self._before = len(self._placed)
         pod = _of_every_node(admitted) if item.every_node else admitted
         facts = request.facts(pod, None)
-        said = judgement.about(judgement.judged(self._world, self._rest, pod, facts), pod)
-        if isinstance(facts.request, Request):
-            said = self._all(item, pod, facts, said)
-        if not item.is_pod:
-            said.kind = item.kind
-        return said
+        first = evidence.gather(self._cluster, self._checks, pod, facts)
+        known = self._place_all(item, pod, facts, first) if isinstance(facts.request, Request) else first
+        return msgspec.structs.replace(known, kind=item.shown_kind)
 
     def take_back(self) -> None:
         """As if the last item had not been placed."""
         for uid, pod, node in self._placed[self._before :]:
-            self._world.ledger.release(uid)
-            self._rest.add(pod, node, -1)
+            self._cluster.ledger.release(uid)
+            self._checks.add(pod, node, -1)
         del self._placed[self._before :]
 
-    def _all(self, item: Item, pod: pod_details.Pod, facts: PodFacts, first: Explanation) -> Explanation:
-        keeping = self._rest.keeping(pod, facts, every_node=item.every_node)
+    def _place_all(self, item: Item, pod: pod_details.Pod, facts: PodFacts, first: Evidence) -> Evidence:
+        obstacles = self._checks.obstacles(pod, facts, every_node=item.every_node)
         targets: list[Collection[str] | None] = [None] * item.replicas
         if item.every_node:
-            targets = [[name] for name, found in keeping.items() if not any(o.code in _OF_A_NODE for o in found)]
+            targets = [[name] for name, found in obstacles.items() if not any(o.code in _OF_A_NODE for o in found)]
         places: list[Place] = []
-        said = first
+        known = first
         for among in targets:
-            place = self._put(pod, facts, keeping, among)
+            place = self._place_one(pod, facts, obstacles, among)
             if place is None:
-                said = judgement.about(judgement.judged(self._world, self._rest, pod, facts, among=among), pod)
+                known = evidence.gather(self._cluster, self._checks, pod, facts, among=among)
                 break
             places.append(place)
         if item.is_pod:
-            return said
-        said.replicas = Replicas(len(targets), len(places))
-        if len(places) == len(targets) and (len(targets) != 1 or item.every_node):
-            said.verdict, said.code, said.message = "fits", report.FITS, verdict.FITS
-            said.ways = [Way("wait", node=n, gpu=gpu, count=count) for (n, gpu), count in Counter(places).items()]
-        return said
+            return known
+        replicas = Replicas(len(targets), len(places))
+        several = len(targets) != 1 or item.every_node
+        ways = [Way("wait", node=n, gpu=gpu, count=count) for (n, gpu), count in Counter(places).items()]
+        all_fit = several and len(places) == len(targets)
+        return msgspec.structs.replace(known, replicas=replicas, places=ways if all_fit else None)
 
-    def _put(
-        self, pod: pod_details.Pod, facts: PodFacts, keeping: Keeping, among: Collection[str] | None
+    def _place_one(
+        self, pod: pod_details.Pod, facts: PodFacts, obstacles: Obstacles, among: Collection[str] | None
     ) -> Place | None:
         """Assumes the best place there is for one more, and says which."""
-        ledger = self._world.ledger
-        candidates = [name for name in (ledger.node_names() if among is None else among) if not keeping.get(name)]
+        ledger = self._cluster.ledger
+        candidates = [name for name in (ledger.node_names() if among is None else among) if not obstacles.get(name)]
         assert isinstance(facts.request, Request)
         policy = facts.request.policy or policies.DEFAULT
         fits = ledger.fitting(facts.request, facts, candidates)
@@ -91,15 +88,15 @@ class Drafts:
             return None
         node = best[0][0]
         draft = msgspec.structs.replace(facts, uid=f"draft-{len(self._placed)}")
-        if isinstance(ledger.assume(draft, node, policy, self._world.now), Refusal):
+        if isinstance(ledger.assume(draft, node, policy, self._cluster.now), Refusal):
             return None
         self._placed.append((draft.uid, pod, node))
-        self._rest.add(pod, node)
-        keeping[node] = self._rest.of(pod, facts, node)
+        self._checks.add(pod, node)
+        obstacles[node] = self._checks.obstacles_on(node, pod, facts)
         return node, self._single_gpu(node, draft.uid)
 
     def _single_gpu(self, node: str, uid: str) -> int | None:
-        facts, holding = self._world.ledger.facts(node), self._world.ledger.holding(uid)
+        facts, holding = self._cluster.ledger.facts(node), self._cluster.ledger.holding(uid)
         charges = (holding.charges if holding is not None else None) or ()
         return facts.gpus[charges[0][0]].index if facts is not None and len(charges) == 1 else None
 

@@ -66,8 +66,13 @@ def too_large(explanation: Explanation, verdict: str) -> list[str]:
         return [f"{verdict}: {explanation.message}. {hint}"]
     split = next((way for way in explanation.ways if way.way == "split"), None)
     more = f", or {ways.split(split, explanation)}" if split is not None else ""
+    nodes = [
+        view for view in explanation.nodes if view.gpushare is not None and view.gpushare.message == explanation.message
+    ]
+    sizes = [gpu.total for view in nodes for gpu in view.gpus]
+    largest = "largest healthy one" if max(sizes, default=0) > (shrink.units or 0) else "largest"
     return [
-        f"{verdict}: {explanation.message}. The largest is {shrink.units} {unit} ({shrink.node}).",
+        f"{verdict}: {explanation.message}. The {largest} is {shrink.units} {unit} ({shrink.node}).",
         f"  It would fit if it asked {shrink.units} {unit} or less{more}.",
     ]
 
@@ -76,14 +81,13 @@ def no_healthy(explanation: Explanation, verdict: str) -> list[str]:
     """A GPU has room, but is unhealthy."""
     assert explanation.request is not None
     view = explanation.nodes[0]
-    gpu = phrases.unhealthy_with_room(view, explanation.request.shares[0].units)
+    heal = next((way for way in explanation.ways if way.way == "heal" and way.node == view.name), None)
+    healing = next((gpu for gpu in view.gpus if heal is not None and gpu.index == heal.gpu), None)
+    gpu = healing or phrases.unhealthy_with_room(view, explanation.request.shares[0].units)
     if gpu is None:
         return [f"{verdict}: {explanation.message}."]
+    has = f"{view.name} GPU {gpu.index} has {phrases.free_of_total(gpu, view.unit)}, but is unhealthy."
     cause = LISTED.format(node=view.name) if gpu.why == "listed" else gpu.why
     back = f"that GPU came back ({cause})" if cause else "that GPU came back"
-    freed = ways.freeing(explanation)
-    has = f"{view.name} GPU {gpu.index} has {phrases.free_of_total(gpu, view.unit)}, but is unhealthy."
-    return [
-        f"{verdict}: {explanation.message}. {has}",
-        f"  It would fit if {back}{f', or if {freed}' if freed else ''}.",
-    ]
+    would = ", or if ".join(filter(None, (back if healing is not None else "", ways.freeing(explanation))))
+    return [f"{verdict}: {explanation.message}. {has}", *([f"  It would fit if {would}."] if would else [])]

@@ -10,7 +10,7 @@ from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import ROOM, Explanation, Holder, NodeView, Way
 from gpushare.core.facts import names
 from gpushare.ctl import wording
-from gpushare.ctl.why.text.phrases import one_share, pod_name, unit_of
+from gpushare.ctl.why.text.phrases import pod_name, unit_of
 
 NOT_OURS = "That is kube-scheduler's rule, not GPU memory."
 MOST_NAMES = 3  # pods in one phrase
@@ -71,6 +71,8 @@ def _phrase(way: Way, explanation: Explanation) -> str:
         return f"it asked {way.units} {unit} or less ({place}, {_when(way, explanation, 1)})"
     if way.way == "split":
         return f"it {split(way, explanation)}"
+    if way.way == "free":
+        return f"{way.units} {unit} were freed on {place}"
     if way.way == "heal":
         return f"{place} came back" if way.gpu is not None else f"all unhealthy GPUs of {place} came back"
     if way.way == "wait":
@@ -96,21 +98,9 @@ def _when(way: Way, explanation: Explanation, gpus: int) -> str:
 
 
 def freeing(explanation: Explanation) -> str:
-    """The least that must come free on one GPU; only for a request of one share."""
-    request = explanation.request
-    if request is None or not one_share(request.shares):
-        return ""
-    gpus = [
-        (gpu.short or 0, view, gpu)
-        for view in explanation.nodes
-        if view.scheduler is None and view.gpushare is not None and view.gpushare.code in ROOM
-        for gpu in view.gpus
-        if gpu.healthy and gpu.total >= request.shares[0].units and gpu.short
-    ]
-    if not gpus:
-        return ""
-    missing, view, gpu = min(gpus, key=lambda row: row[0])
-    return f"{missing} {view.unit} were freed on {view.name} GPU {gpu.index}"
+    """The least that must come free on one GPU."""
+    way = next((way for way in explanation.ways if way.way == "free"), None)
+    return _phrase(way, explanation) if way is not None else ""
 
 
 def eviction(explanation: Explanation) -> str:
