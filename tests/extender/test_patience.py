@@ -19,7 +19,7 @@ from tests.support import inside, processes, wait
 from tests.support.processes import UNSCHEDULABLE
 
 KEPT = '{"node":"a","gpus":[["GPU-a-1"]]}'
-BESIDE = "no single GPU has 2000 MiB free beside what is kept for a pod whose turn it is"
+BESIDE = "no single GPU has 2000 MiB free besides what is kept for a pod that has waited too long"
 
 
 @pytest.fixture

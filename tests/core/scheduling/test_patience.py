@@ -244,7 +244,7 @@ def test_what_comes_free_goes_to_nobody_of_its_priority_until_it_is_placed() -> 
     books.forget("uid-on-n-0")
     kept_from = refusal(books, pod(2, priority=3))
     assert kept_from == Refusal(
-        "KeptForOther", "no single GPU has 2 MiB free beside what is kept for a pod whose turn it is"
+        "KeptForOther", "no single GPU has 2 MiB free besides what is kept for a pod that has waited too long"
     )
     assert refusal(books, pod(2, priority=0)) == kept_from
     assert refusal(books, pod(1)) is None  # beside it

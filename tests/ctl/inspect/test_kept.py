@@ -38,7 +38,7 @@ def test_why_tells_the_pod_what_is_kept_for_it() -> None:
 def test_why_tells_the_others_whom_they_wait_for() -> None:
     answer = ask(Cluster(NODES, PODS), "small")
     assert answer.out.startswith(
-        "small is Pending: no single GPU has 2000 MiB free beside what is kept for a pod whose turn it is.\n"
+        "small is Pending: no single GPU has 2000 MiB free besides what is kept for a pod that has waited too long.\n"
     )
     assert "  What is free there is kept for prod/large, whose turn it is.\n" in answer.out
     assert ask(Cluster(NODES, PODS), "small", output="json").json["before"] == ["prod/large"]

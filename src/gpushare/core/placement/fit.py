@@ -13,14 +13,14 @@ from gpushare.core.placement.room import Room
 from gpushare.core.placement.search import Task
 
 NO_SHARED_GPU = Refusal("NoSharedGpu", "node(s) without a shared GPU", forever=True)
-COUNTS_OTHERWISE = "node(s) that count in {unit}"
+COUNTS_OTHERWISE = "node(s) whose GPU memory unit is {unit}"
 ONE_CONTAINER = Refusal("OneContainer", "node(s) whose plugin serves one container on one GPU", forever=True)
 PINS_BY_PLUGIN = Refusal("PinsByPlugin", "node(s) that pin by device plugin", forever=True)
 NEEDS_POLICY = Refusal("NeedsPolicy", "node(s) that need gpushare's admission policy", forever=True)
-NVIDIA_TOO = Refusal("NvidiaToo", "node(s) that NVIDIA's plugin also hands out")
+NVIDIA_TOO = Refusal("NvidiaToo", "node(s) whose GPUs NVIDIA's plugin hands out too")
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
-LIKE_UNDER_WAY = Refusal("LikeUnderWay", "node(s) with a like request under way")
+LIKE_UNDER_WAY = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")
 
 OVER_LIMIT = "node(s) that allow less than {each} {unit} per container"
 TOO_LARGE = "no GPU is as large as {each} {unit}"
@@ -33,7 +33,7 @@ NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
 NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
 TOO_HARD = "placing {containers} containers takes too long to work out"
-KEPT_FOR_OTHER = "{reason} beside what is kept for a pod whose turn it is"
+KEPT_FOR_OTHER = "{reason} besides what is kept for a pod that has waited too long"
 FEW_PIECES = 8  # of a request: what their plan leaves free is found out exactly
 MOST_PARTS = 4  # containers named in one sentence
 
