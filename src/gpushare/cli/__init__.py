@@ -4,7 +4,6 @@ Only the chosen component is imported, so that each starts fast. Errors are thre
 """
 
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 
 import gpushare
@@ -47,8 +46,7 @@ def _guarded(argv: Sequence[str] | None, run: Callable[[list[str]], int]) -> int
     try:
         return run(args)
     except errors.UserError as error:
-        trace = traceback.format_exc() if "--debug" in args else ""
-        streams.remark(sys.stderr, f"{trace}{error.render()}\n")
+        streams.remark(sys.stderr, f"{_trace(args)}{error.render()}\n")
         return error.code
     except streams.ReaderGone:
         return READER_GONE
@@ -56,6 +54,14 @@ def _guarded(argv: Sequence[str] | None, run: Callable[[list[str]], int]) -> int
         return errors.INTERRUPTED
     finally:
         streams.finish()
+
+
+def _trace(args: Sequence[str]) -> str:
+    if "--debug" not in args:
+        return ""
+    import traceback  # costs time to load
+
+    return traceback.format_exc()
 
 
 def _run(args: list[str], program: str, known: Sequence[str], page: str, *, plugin: bool) -> int:

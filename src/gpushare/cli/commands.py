@@ -81,14 +81,17 @@ def _parser(program: str, takes: str) -> Parser:
 def _connected(args: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
     """Where the cluster is read from, and where the answer goes. A kubectl plugin asks through kubectl."""
     from gpushare.ctl.formats import FORMATS
-    from gpushare.view.direct import Direct
-    from gpushare.view.kubectl import Kubectl
 
     if args.output not in ("", *FORMATS):
         raise unknown("output format", args.output, FORMATS, "-o {}")
     screen = _screen(args.color)
-    kind = Kubectl if plugin else Direct
-    return kind(args.kubeconfig, args.context, screen.waiting), screen
+    if plugin:
+        from gpushare.view.kubectl import Kubectl
+
+        return Kubectl(args.kubeconfig, args.context, screen.waiting), screen
+    from gpushare.view.direct import Direct
+
+    return Direct(args.kubeconfig, args.context, screen.waiting), screen
 
 
 def _screen(color: str) -> "Screen":
