@@ -6,7 +6,7 @@ free`.
 
 import re
 
-from gpushare.core.facts import kinds, names, request
+from gpushare.core.facts import kinds, names, options, request
 from gpushare.core.placement import fit
 
 _REFUSALS = (
@@ -15,7 +15,7 @@ _REFUSALS = (
     fit.NO_WHOLE_GPUS, fit.NO_GPUS_FOR, fit.NO_INIT_GPU, fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,
     fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.LIKE_UNDER_WAY.message, fit.TOO_HARD, kinds.NOT_MEMORY,
-    kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, request.UNKNOWN_POLICY, request.UNKNOWN_UNIT,
+    kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, options.UNKNOWN_POLICY, options.UNKNOWN_UNIT,
 )  # fmt: skip
 _PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # of a template, once that is escaped
 _VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+",

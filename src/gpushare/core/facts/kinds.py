@@ -12,23 +12,17 @@ NOT_MEMORY = "{resource} counts {unit}, not bytes"
 NOT_WHOLE = "{resource} is not a whole number"
 
 MOST_GPUS = 1024  # in one request; more than any node has, and small enough to be harmless
-_MOST_SHOWN = 20  # characters of what somebody wrote
-
-
-def quoted(written: Quantity) -> str:
-    """What somebody wrote, short enough for a sentence."""
-    return f'"{_short(written)}"'
 
 
 def _memory(resource: str, container: str, written: Quantity, unit: Unit | None) -> int | Refusal:
     amount, counted = units.parse(written), unit or names.MIB
     if amount is None:
         message = NOT_WHOLE.format(resource=resource)
-        return Refusal("NotWhole", message, forever=True, detail=f"container {container} asks {quoted(written)}.")
+        return Refusal("NotWhole", message, forever=True, detail=f"container {container} asks {units.quoted(written)}.")
     if amount.value and (amount.binary or amount.value > units.TIB_IN[counted]):
         message = NOT_MEMORY.format(resource=resource, unit=counted)
         detail = (
-            f"container {container} asks {_short(written)}, read as {amount.value} {counted}. "
+            f"container {container} asks {units.short(written)}, read as {amount.value} {counted}. "
             f'Write "{units.in_unit(amount.value, counted)}".'
         )
         return Refusal("NotMemory", message, forever=True, detail=detail)
@@ -43,17 +37,13 @@ def _whole_gpus(resource: str, container: str, written: Quantity, unit: Unit | N
     amount = units.parse(written)
     if amount is None or amount.binary or amount.value > MOST_GPUS:
         message = NOT_WHOLE.format(resource=resource)
-        return Refusal("CountNotWhole", message, forever=True, detail=f"container {container} asks {quoted(written)}.")
+        detail = f"container {container} asks {units.quoted(written)}."
+        return Refusal("CountNotWhole", message, forever=True, detail=detail)
     return amount.value
 
 
 def _whole_gpus_in_words(amount: str, gpus: int) -> str:
     return "a whole GPU" if gpus == 1 else f"{gpus} whole GPUs"
-
-
-def _short(written: Quantity) -> str:
-    text = str(written)
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
 
 
 MEMORY = Kind("memory", exclusive=False, parse=_memory, in_words=_memory_in_words)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpushare.core.facts import names
 from gpushare.core.facts.objects import Quantity
 
+LONGEST_SHOWN = 20  # characters of an amount in a sentence
 LONGEST = 64  # characters; a longer number is nobody's GPU memory, and must not cost time
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([KMGTPE]i)|[eE]([+-]?\d{1,3})|([numkMGTPE]))?", re.ASCII)
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -74,3 +75,13 @@ def in_unit(size_in_bytes: int, unit: str) -> int:
 def converted(amount: int, given: str, wanted: str) -> int:
     """The same memory in another unit, rounded up: what somebody holds must never count as less."""
     return in_unit(amount * BYTES_IN[given], wanted)
+
+
+def short(written: Quantity, longest: int = LONGEST_SHOWN) -> str:
+    """What somebody wrote, cut so that it fits into a sentence."""
+    text = str(written)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def quoted(written: Quantity) -> str:
+    return f'"{short(written)}"'

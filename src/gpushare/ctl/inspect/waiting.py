@@ -20,7 +20,6 @@ from gpushare.ctl.inspect import table
 from gpushare.view.snapshot import Snapshot
 
 MOST = 10  # pods in the list, except with -o wide
-LONGEST = 20  # characters of an invalid amount
 NOT_GPU_MEMORY = "fits {node} now: GPU memory is not what it waits for"
 NO_NODE = "no node of this cluster shares a GPU"
 _COLUMNS = ("NAMESPACE", "NAME", "ASKS", "AGE", "WHY")
@@ -177,11 +176,6 @@ def _invalid(request: Refusal, pod: objects.Pod) -> Answer:
         unit = (pod.metadata.annotations or {}).get(names.MEMORY_UNIT, names.MIB)
         meant = [(quantity, amount) for quantity in written if (amount := units.parse(quantity)) and amount.value]
         wrong = next(((q, a) for q, a in meant if a.binary or a.value > units.TIB_IN[unit]), None)
-        hint = f"for {_short(wrong[0])} write {units.in_unit(wrong[1].value, unit)}" if wrong else hint
-    asks = " + ".join(map(_short, written))
+        hint = f"for {units.short(wrong[0])} write {units.in_unit(wrong[1].value, unit)}" if wrong else hint
+    asks = " + ".join(map(units.short, written))
     return Answer("invalid", request.code, request.message, asks, hint=wording.printable(hint))
-
-
-def _short(quantity: objects.Quantity) -> str:
-    text = str(quantity)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

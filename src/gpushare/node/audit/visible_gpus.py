@@ -107,7 +107,7 @@ def _named_value(container: Container, annotations: Mapping[str, str]) -> str:
             return ELSEWHERE
         value = annotations.get(key, "")
     words = {word.strip() for word in value.split(",")} - {""}
-    return "" if "void" in words or words <= set(NO_GPU) else f'"{_short(value)}"'
+    return "" if "void" in words or words <= set(NO_GPU) else f'"{units.short(value, LONGEST_VALUE)}"'
 
 
 def _own_value(container: Container) -> str | None:
@@ -123,7 +123,8 @@ def _sees_others(facts: NodeFacts, pod: PodFacts, share: Share, own: str) -> str
     if set(sees) <= set(mine):
         return ""
     container = event_texts.short_name(share.container)
-    return OWN_VALUE.format(container=container, value=_short(own), sees=_gpus(sees), share=_gpus(mine))
+    value = units.short(own, LONGEST_VALUE)
+    return OWN_VALUE.format(container=container, value=value, sees=_gpus(sees), share=_gpus(mine))
 
 
 def _moved(facts: NodeFacts, node_pod: NodePod, share: Share, starts: Starts) -> str:
@@ -144,10 +145,6 @@ def _visible(facts: NodeFacts, value: str) -> list[int]:
         return [gpu.index for gpu in facts.gpus]
     words = {word.strip() for word in value.split(",")}
     return [gpu.index for gpu in facts.gpus if words & {gpu.uuid, str(gpu.index)}]
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
 
 
 def _gpus(indices: list[int]) -> str:

@@ -1,0 +1,54 @@
+"""What users may write on a pod beside its amounts: the unit, the policy, and over how many GPUs to split.
+
+Annotations, and for the split also a label. They count until the pod is bound.
+"""
+
+from typing import NamedTuple
+
+from gpushare.core.facts import kinds, names, objects, policies, units
+from gpushare.core.facts.model import Refusal, Unit
+
+UNKNOWN_POLICY = f"{names.POLICY} is not {{policies}}"
+UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
+
+
+class Options(NamedTuple):
+    unit: Unit | None = None
+    policy: str | None = None
+    split: int = 1  # GPUs that each container's memory is split over
+
+
+def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Refusal:
+    """The options of a pod, or what is wrong with them."""
+    annotations = metadata.annotations or {}
+    unit = _unit(annotations, default_unit)
+    if isinstance(unit, Refusal):
+        return unit
+    policy = annotations.get(names.POLICY)
+    if policy is not None and policy not in policies.POLICIES:
+        message = UNKNOWN_POLICY.format(policies=" or ".join(policies.POLICIES))
+        return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {units.quoted(policy)}.")
+    split = _split(annotations, metadata.labels or {})
+    return split if isinstance(split, Refusal) else Options(unit, policy, split)
+
+
+def _unit(annotations: dict[str, str], default_unit: Unit | None) -> Unit | Refusal | None:
+    written = annotations.get(names.MEMORY_UNIT)
+    if written is None:
+        return default_unit
+    if written == "MiB":
+        return "MiB"
+    if written == "GiB":
+        return "GiB"
+    return Refusal("UnknownUnit", UNKNOWN_UNIT, forever=True, detail=f"it says {units.quoted(written)}.")
+
+
+def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal:
+    written = annotations.get(names.GPU_COUNT, labels.get(names.GPU_COUNT))
+    if written is None:
+        return 1
+    if written.isascii() and written.isdigit() and len(written) < 10 and 1 <= int(written) <= kinds.MOST_GPUS:
+        return int(written)
+    message = kinds.NOT_WHOLE.format(resource=names.GPU_COUNT)
+    detail = f"the pod's annotation says {units.quoted(written)}."
+    return Refusal("CountNotWhole", message, forever=True, detail=detail)
