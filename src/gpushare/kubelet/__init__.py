@@ -1,4 +1,4 @@
-"""Speaks kubelet: its messages (`pb`), the names of memory units as devices, and which container has which device.
+"""Speaks to kubelet: its folders (`paths`), its messages (`pb`), the ids of memory units, and who has which device.
 
-The node component and the simulated kubelet of the embedded cluster both need this.
+The node component and the simulated kubelet of the embedded cluster both use this.
 """

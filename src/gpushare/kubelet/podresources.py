@@ -29,11 +29,11 @@ class Listed(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """kubelet could not be asked, and why."""
+    """kubelet could not be asked; the message says why."""
 
 
 async def ask(socket: Path) -> list[Listed]:
-    """All containers that have devices of ours. The connection is made anew: kubelet may have been."""
+    """All containers that have devices of ours. Makes a new connection each time: kubelet may have restarted."""
     options = [("grpc.max_receive_message_length", LARGEST)]
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
@@ -49,11 +49,11 @@ async def ask(socket: Path) -> list[Listed]:
 
 
 def read(body: bytes) -> list[Listed]:
-    found = []
+    listed = []
     for pod in ListPodResourcesResponse.FromString(body).pod_resources:
         for container in pod.containers:
             for resource, whole in ((names.GPU_MEM, False), (names.GPU_COUNT, True)):
                 ids = [id for entry in container.devices if entry.resource_name == resource for id in entry.device_ids]
                 if ids:
-                    found.append(Listed(pod.namespace, pod.name, container.name, whole, ids))
-    return found
+                    listed.append(Listed(pod.namespace, pod.name, container.name, whole, ids))
+    return listed

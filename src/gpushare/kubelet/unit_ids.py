@@ -1,11 +1,11 @@
-"""Device ids: which name each unit of GPU memory has, and which units a list of names means.
+"""Device ids: the name of each unit of GPU memory, and which units a list of names means.
 
-Pure. kubelet remembers running pods by these ids, so they depend on nothing but the GPU's uuid, the unit that is
-counted in, and the unit's number: three characters of a hash and four of the number, all base 36. An id of a node that
-counts otherwise is a stranger, never one of ours.
+Pure. kubelet remembers running pods by these ids, so they depend only on the GPU's uuid, the unit (MiB or GiB) and the
+unit's number: three characters of a hash and four of the number, in base 36. An id from a time when the node counted in
+the other unit is never one of ours.
 
-kubelet names up to 200,000 of them in one request while it holds up everything else on the node. All are seven
-characters long, so they are read by columns: what would be 200,000 small strings is seven slices of one message.
+kubelet names up to 200,000 ids in one request and does nothing else on the node meanwhile. All ids have seven
+characters, so they are read by columns: seven slices of one message instead of 200,000 small strings.
 """
 
 import hashlib
@@ -59,8 +59,8 @@ NONE: Final = Ids((b"",) * LENGTH)
 
 
 def keys(uuids: Iterable[str], unit: Unit, known: Mapping[str, str]) -> dict[str, str]:
-    """What the ids of each GPU begin with. Of two whose hashes begin alike, the larger uuid takes the next characters
-    of its hash. Those already known stay, also when the other is lost."""
+    """The first characters of the ids of each GPU. If the hashes of two GPUs begin alike, the larger uuid takes the
+    next characters of its hash. Known keys never change, also when the other GPU is lost."""
     given = dict(known)
     for uuid in sorted(uuids):
         if uuid not in given:
@@ -84,7 +84,7 @@ def numbers(count: int) -> str:
 
 
 class Reader:
-    """One list of ids, of which units are asked GPU by GPU. What is never asked costs nothing."""
+    """One list of ids, read GPU by GPU when its units are asked for."""
 
     def __init__(self, ids: Ids, keys: Mapping[str, str]) -> None:
         self.ids = ids
@@ -112,7 +112,7 @@ class Reader:
         return {uuid: units for uuid, units in read.items() if units}
 
     def unknown(self, totals: Mapping[str, int]) -> list[str]:
-        """The ids that name no unit of these GPUs. Slow: for sentences and for what others left behind."""
+        """The ids that are not units of these GPUs. Slow: only for messages, and for ids of other plugins."""
         total_of = {self._keys[uuid]: total for uuid, total in totals.items()}
         return [name for name in self.ids.texts() if not _names_unit(name, total_of)]
 
@@ -122,7 +122,7 @@ class Reader:
             self._sound = _all_true([column.translate(_IS_DIGIT) for column in self.ids.columns[KEY:]])
         letters = list(zip(self.ids.columns[:KEY], self._keys[uuid].encode(), strict=True))
         if any(letter not in column for column, letter in letters):
-            return 0  # most often ids are of one GPU, and this is all that the others cost
+            return 0  # usually all ids are of one GPU: for the others this check is enough
         return _all_true([column.translate(_IS[letter]) for column, letter in letters]) & self._sound
 
 
@@ -134,7 +134,8 @@ def _all_true(columns: list[bytes]) -> int:
 
 
 def _read_numbers(columns: tuple[bytes, ...]) -> "array[int]":
-    """Base 36 for all rows at once: each row is a lane of 32 bits in one long number, and no lane overflows."""
+    """Reads base 36 for all rows at once: each row is 32 bits of one long number, and no row overflows into the
+    next."""
     count, total = len(columns[0]), 0
     for column in columns:
         lanes = bytearray(4 * count)
@@ -153,7 +154,7 @@ def _names_unit(name: str, total_of: Mapping[str, int]) -> bool:
 
 
 def lowest(units: int, count: int) -> int:
-    """So many of these units, the first ones."""
+    """The first `count` of these units."""
     low, high = 0, units.bit_length()
     while low < high:
         middle = (low + high) // 2
@@ -165,7 +166,7 @@ def lowest(units: int, count: int) -> int:
 
 
 def names(key: str, units: int, numbered: str) -> list[str]:
-    """The ids of units. `numbered` is `numbers` of at least so many."""
+    """The ids of units. `numbered`: `numbers` of at least as many."""
     return [key + numbered[at : at + NUMBER] for at in compress(range(0, len(numbered), NUMBER), flags(units))]
 
 
@@ -175,7 +176,7 @@ def flags(units: int) -> bytes:
 
 
 class Catalog:
-    """The ids of this node's units. Keys of GPUs that were seen once stay."""
+    """The ids of this node's units. The key of a GPU stays, also when the GPU is lost."""
 
     def __init__(self, unit: Unit) -> None:
         self.keys: dict[str, str] = {}
@@ -184,7 +185,7 @@ class Catalog:
         self._unit = unit
 
     def count_in(self, unit: Unit) -> None:
-        """From now on the node counts in another unit: all ids are new ones."""
+        """From now on the node counts in another unit, so all ids change."""
         self._unit, self.keys = unit, {}
 
     def know(self, gpus: Iterable[Gpu]) -> None:
@@ -193,12 +194,12 @@ class Catalog:
         self.numbered = numbers(max(self.totals.values(), default=0))
 
     def recall(self, used: Iterable[str]) -> None:
-        """At the start, the ids that kubelet knows pods by: a key that had to give way to another GPU's stays as it
-        was, even if that GPU is lost by now."""
-        seen = {name[:KEY] for name in used if len(name) == LENGTH}
+        """At the start, the ids that kubelet has for running pods: a GPU keeps the key it had, even if the GPU with the
+        same first key is lost by now."""
+        used_keys = {name[:KEY] for name in used if len(name) == LENGTH}
         for uuid, key in list(self.keys.items()):
-            if key not in seen:
-                free = seen - set(self.keys.values())
+            if key not in used_keys:
+                free = used_keys - set(self.keys.values())
                 self.keys[uuid] = next((other for other in _windows(uuid, self._unit) if other in free), key)
 
     def reader(self, ids: Ids) -> Reader:

@@ -21,7 +21,7 @@ def minutes_pass(world: World) -> None:
 def known(world: World, uid: str) -> set[str]:
     """The GPUs of a pod, once kubelet has said it."""
     grant = world.plugin.state.table.of(Owner(uid, 0))
-    return set(grant.gpus) if grant is not None and grant.sure else set()
+    return set(grant.gpus) if grant is not None and grant.confirmed else set()
 
 
 async def test_who_has_what_is_learnt_between_two_pods() -> None:

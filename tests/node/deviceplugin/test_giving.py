@@ -100,13 +100,13 @@ async def test_pods_that_were_looked_up_count_as_old_as_their_bindings() -> None
 async def test_while_the_api_server_is_away_the_watch_may_still_bring_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await world_with(16, 16)
     uid = world.bound(pod(6), on=[[1]])
-    waits = world.plugin._pod_list._listen_until
+    waits = world.plugin._pod_list._wait_for_watch
 
     async def bring(end: float) -> None:
         world.deliver()
         await waits(end)
 
-    monkeypatch.setattr(world.plugin._pod_list, "_listen_until", bring)
+    monkeypatch.setattr(world.plugin._pod_list, "_wait_for_watch", bring)
     world.server.away = True
     assert await world.admit(uid)
     assert world.units(uid, "main-0") == {"GPU-1": 6}
@@ -156,7 +156,7 @@ async def test_gpus_may_be_named_by_index() -> None:
 async def test_a_node_without_cgpu_isolation_says_so_to_its_containers() -> None:
     world = World(16)
     world.server.node["metadata"]["labels"] = {"cgpu.disable.isolation": "true"}
-    await world.plugin._know_kubelet()
+    await world.plugin._read_kubelet()
     await world.begin()
     uid = await world.run(pod(6))
     assert world.told(uid)["CGPU_DISABLE"] == "true"

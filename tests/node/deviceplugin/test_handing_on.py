@@ -83,7 +83,7 @@ async def test_units_handed_on_that_nobody_was_given_are_refused() -> None:
     world.bound(pod(3, inits=[2]), on=[[0], [0]])
     world.deliver()
     ids = world.plugin.state.catalog.names
-    with pytest.raises(PluginError, match="hands on units of GPU 0 of gpu-a that no init container was given"):
+    with pytest.raises(PluginError, match="reuses units of GPU 0 of gpu-a that no init container was given"):
         await world.direct[names.GPU_MEM].prefer(ids({"GPU-0": 0xFF}), ids({"GPU-0": 3}), 3)
 
 

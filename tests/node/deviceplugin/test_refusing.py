@@ -77,7 +77,8 @@ async def test_a_mixture_of_gpus_is_refused_with_the_numbers() -> None:
     world.bound(pod(5), on=[[0]])
     why = await refusal(world, MEMORY, *units(world, 0, 0b111), *units(world, 1, 0b11))
     assert why == (
-        "kubelet chose units of several GPUs of gpu-a (3 of GPU 0, 2 of GPU 1) for a container that nobody planned so"
+        "kubelet chose units of several GPUs of gpu-a (3 of GPU 0, 2 of GPU 1), "
+        "but no container is planned on these GPUs"
     )
 
 
@@ -110,12 +111,12 @@ async def test_units_of_a_sick_gpu_are_refused_with_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("resource", "asked", "sentence"),
     [
-        (MEMORY, ["GPU-0-_-17"], "kubelet asks for GPU-0-_-17, which is no unit of gpu-a"),
-        (MEMORY, ["zzzzzzz"], "kubelet asks for zzzzzzz, which is no unit of gpu-a"),
-        (MEMORY, ["x" * 300], f"kubelet asks for {'x' * 80}, which is no unit of gpu-a"),
-        (WHOLE, ["GPU-7"], "kubelet asks for GPU-7, which is no unit of gpu-a"),
+        (MEMORY, ["GPU-0-_-17"], "kubelet asks for GPU-0-_-17, which is not a unit of gpu-a"),
+        (MEMORY, ["zzzzzzz"], "kubelet asks for zzzzzzz, which is not a unit of gpu-a"),
+        (MEMORY, ["x" * 300], f"kubelet asks for {'x' * 80}, which is not a unit of gpu-a"),
+        (WHOLE, ["GPU-7"], "kubelet asks for GPU-7, which is not a unit of gpu-a"),
         (WHOLE, ["GPU-0", "GPU-0"], "kubelet asks for the same unit of gpu-a twice"),
-        (MEMORY, [], "kubelet asks for no unit at all"),
+        (MEMORY, [], "kubelet asks for no units"),
     ],
 )
 async def test_what_is_no_unit_of_this_node_is_refused(resource: str, asked: list[str], sentence: str) -> None:
@@ -153,7 +154,7 @@ async def test_a_plan_that_is_lost_is_named() -> None:
     await world.run(pod(1), on=[[1]])
     assert not await world.admit(uid)
     assert (
-        "8 MiB were planned on GPU 1 of gpu-a; that is not free any more, nor is there another way"
+        "8 MiB were planned on GPU 1 of gpu-a; there is no longer room, and no other GPU has room"
         in (world.refusals[uid])
     )
 
@@ -199,12 +200,12 @@ async def test_without_the_api_server_the_wait_has_an_end_and_nothing_is_made_up
 async def test_a_container_larger_than_kubelet_can_report_is_refused() -> None:
     world = World(60_000)
     world.server.node["status"]["nodeInfo"] = {"kubeletVersion": "v1.36.4"}
-    assert await world.plugin._know_kubelet()
+    assert await world.plugin._read_kubelet()
     await world.begin()
     uid = world.bound(pod(50_001))
     assert not await world.admit(uid)
     assert (
-        "a container of 50001 MiB is more than this kubelet can report; ask at most 50,000, or pin directly "
+        "a container of 50001 MiB is more than this kubelet can report; ask for at most 50,000, or pin directly "
         "(--pin=direct)" in world.refusals[uid]
     )
     await world.run(pod(50_000))
@@ -218,6 +219,6 @@ async def test_a_container_larger_than_kubelet_can_report_is_refused() -> None:
 async def test_other_kubelets_and_units_have_no_such_limit(version: str, unit: Unit) -> None:
     world = World(60_000, unit=unit)
     world.server.node["status"]["nodeInfo"] = {"kubeletVersion": version}
-    assert await world.plugin._know_kubelet()
+    assert await world.plugin._read_kubelet()
     assert world.plugin.state.most is None
     assert not world.events.recorded

@@ -198,7 +198,9 @@ async def test_bytes_that_are_no_message_get_a_sentence_and_change_nothing(node:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call(node.socket(resource), method, b"\x0a\x7fnonsense")
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert caught.value.details() == ("gpushare: not a message of kubelet's: it ends in the middle of a field")
+            assert caught.value.details() == (
+                "gpushare: cannot read kubelet's message: it ends in the middle of a field"
+            )
         assert node.world.plugin.held() == {}
         await node.stays()
 

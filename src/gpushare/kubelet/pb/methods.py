@@ -1,6 +1,6 @@
-"""What the two kubelet APIs are called on the wire: services, methods, and the words in their messages.
+"""The two gRPC APIs of kubelet: names of services and methods, and the words in their messages.
 
-Both sides name their methods from here and pass the messages of `deviceplugin_pb2` and `podresources_pb2`.
+The messages themselves are in `deviceplugin_pb2` and `podresources_pb2`.
 """
 
 from typing import Final

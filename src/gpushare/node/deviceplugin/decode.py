@@ -1,8 +1,8 @@
-"""Reads what kubelet asks straight out of the bytes of its message.
+"""Reads kubelet's two requests with ids directly from the bytes of the message.
 
-Pure. Only the two requests with ids in them: protobuf's own reader makes a Python string of each, and kubelet waits
-meanwhile. Ids of our length stand in the message at equal distances, so a run of them is cut out as columns; whatever
-else a message may hold is read field by field, as protobuf prescribes.
+Pure. protobuf's own reader makes a Python string of each id, up to 200,000, while kubelet waits. Ids of our length
+stand in the message at equal distances, so a run of them is cut out as columns. Everything else in a message is read
+field by field, as protobuf prescribes.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Malformed(ValueError):
 
 
 class Preferred(NamedTuple):
-    """Which of the available units shall one container get?"""
+    """The question which of the available units one container shall get."""
 
     available: Ids
     must_include: Ids
@@ -33,8 +33,8 @@ class Preferred(NamedTuple):
 class _Field(NamedTuple):
     number: int
     kind: int
-    value: int  # of a number
-    start: int  # and where the bytes of a string or message are
+    value: int  # if it is a number
+    start: int  # else where its bytes are
     end: int
 
 
@@ -43,28 +43,28 @@ def preferred(body: bytes) -> list[Preferred]:
 
 
 def allocate(body: bytes) -> list[Ids]:
-    found = (_collect(body, field.start, field.end) for field in _containers(body))
-    return [ids.get(1, _Collected()).ids() for ids, _ in found]
+    requests = (_collect(body, field.start, field.end) for field in _containers(body))
+    return [ids.get(1, _Collected()).ids() for ids, _ in requests]
 
 
 def _containers(body: bytes) -> list[_Field]:
     """kubelet asks for one at a time."""
-    found = list(islice((field for field in _fields(body, 0, len(body)) if _is(field, 1)), MOST_CONTAINERS + 1))
-    if len(found) > MOST_CONTAINERS:
+    containers = list(islice((field for field in _fields(body, 0, len(body)) if _is(field, 1)), MOST_CONTAINERS + 1))
+    if len(containers) > MOST_CONTAINERS:
         raise Malformed(f"it asks for more than {MOST_CONTAINERS} containers")
-    return found
+    return containers
 
 
 def _preferred(body: bytes, start: int, end: int) -> Preferred:
     ids, numbers = _collect(body, start, end)
     size = numbers.get(3, 0)
     if size > MOST_DEVICES:
-        raise Malformed("a size that is negative")
+        raise Malformed("a negative size")
     return Preferred(ids.get(1, _Collected()).ids(), ids.get(2, _Collected()).ids(), size)
 
 
 class _Collected:
-    """The ids of one field, in whatever pieces they come."""
+    """The ids of one field, which may come in several pieces."""
 
     def __init__(self) -> None:
         self.runs: list[tuple[bytes, ...]] = []
@@ -78,7 +78,7 @@ class _Collected:
 
 
 def _collect(body: bytes, start: int, end: int) -> tuple[dict[int, _Collected], dict[int, int]]:
-    """Of one container's request: all strings and all numbers by field."""
+    """All strings and all numbers of one container's request, by field."""
     ids: dict[int, _Collected] = {}
     numbers: dict[int, int] = {}
     at = start
@@ -155,4 +155,4 @@ def _text(body: bytes, field: _Field) -> str:
     try:
         return body[field.start : field.end].decode()
     except UnicodeDecodeError:
-        raise Malformed("an id that is no text") from None
+        raise Malformed("an id that is not text") from None

@@ -1,7 +1,7 @@
 """The message that lists all devices of a node: each unit of GPU memory, or each GPU.
 
-Pure. kubelet takes at most 4 MiB; a node with more units than fit is refused at start, with the numbers. The message is
-put together as bytes from one pattern, because as objects it would be 200,000 of them.
+Pure. kubelet takes at most 4 MiB; a node with more units than fit is refused at the start, with the numbers. The
+message is made as bytes from one pattern, because 200,000 objects would be slow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def memory(gpus: Sequence[Gpu], keys: Mapping[str, str], healthy: Mapping[str, i
     """All units of all GPUs; those that are not in `healthy` (by GPU, a bit for each unit) are listed unhealthy."""
     message = _memory(gpus, keys, healthy, numbered, UNHEALTHY)
     if len(message) > LIST_LIMIT:
-        # The longer word does not fit. kubelet takes everything but "Healthy" for unhealthy, no word at all as well.
+        # The longer word does not fit. kubelet takes everything but "Healthy" for unhealthy, also an empty word.
         message = _memory(gpus, keys, healthy, numbered, "")
     return message
 
@@ -80,7 +80,7 @@ def _memory(
 
 
 def _pattern(numbered: str, health: str) -> bytes:
-    """The entries of one GPU's units, whatever its key."""
+    """The entries of one GPU's units, with a placeholder for its key."""
     entry = _device(_KEY + b"NNNN", health)
     before, after = entry.split(b"NNNN")
     numbers = [numbered[at : at + unit_ids.NUMBER] for at in range(0, len(numbered), unit_ids.NUMBER)]

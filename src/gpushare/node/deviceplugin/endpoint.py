@@ -1,9 +1,9 @@
-"""Puts a service behind a socket, tells kubelet, and does it again whenever kubelet has forgotten.
+"""Serves one resource at a socket and registers it with kubelet, again and again if needed.
 
-One per resource. kubelet forgets us when it restarts (it makes its socket anew, and deletes all others in the folder),
-when somebody deletes our socket, and when it ends our stream. A new stream while the old one is open would be closed
-with it, so the old server is stopped wholly, and kubelet given a moment, before we register again. Files are looked at
-once a second: that also sees a folder that was made anew. Run by `plugin`.
+kubelet forgets a plugin when it restarts (it makes a new socket, and deletes all others in the folder), when somebody
+deletes our socket, and when it ends our stream. If we registered while the old stream is open, kubelet would close the
+new stream with the old one. So the old server is stopped completely first, and kubelet gets a second to notice. The
+files are checked once a second, which also notices a folder that was made anew.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.deviceplugin.service import Refused, Service
 from gpushare.obs import log
 
-LARGEST: Final = 16 << 20  # bytes; a request names all free ids, which are more than gRPC's own limit allows
+LARGEST: Final = 16 << 20  # bytes of a request, which names all free ids; gRPC's default is too small
 LOOK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 1.0  # for kubelet to notice that the old stream has ended
-STOP_SECONDS: Final = 0.5  # for answers under way
+STOP_SECONDS: Final = 0.5  # for answers that are being made
 CALL_SECONDS: Final = 10.0
 START_SECONDS: Final = 30.0
 NOT_OPENED: Final = "kubelet did not ask for the list within {seconds:.0f} s"
 
-Identity = tuple[int, int]  # of kubelet's socket: another one after each restart
+Identity = tuple[int, int]  # inode and time of kubelet's socket: others after each restart
 
 logger = log.get(__name__)
 
 
 class Endpoint:
-    """`restarted` is told the identity of kubelet's socket before each registration."""
+    """`restarted` gets the identity of kubelet's socket before each registration."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Endpoint:
         self._opened, self._ended = asyncio.Event(), asyncio.Event()  # kubelet's stream
 
     async def run(self) -> None:
-        """For ever; a kubelet that is not there at the start is waited for only so long."""
+        """For ever. A kubelet that is not there at the start is waited for `start_seconds`."""
         kubelet = await self._find(self._start_seconds)
         while True:  # no `Loop`: nothing wakes this, and serving ends only when it is due again
             try:
@@ -69,21 +69,21 @@ class Endpoint:
             kubelet = await self._find(None)
 
     async def _find(self, limit: float | None) -> Identity:
-        """kubelet's socket, once it is there."""
+        """Waits for kubelet's socket."""
         loop = asyncio.get_running_loop()
-        begun, said = loop.time(), False
-        while (found := _identity(self._kubelet)) is None:
+        begun, logged = loop.time(), False
+        while (kubelet := _identity(self._kubelet)) is None:
             error = kubelet_folder.not_there(self._kubelet.parent)
             if limit is not None and loop.time() - begun >= limit:
                 raise error
-            if not said:
+            if not logged:
                 logger.warn(error.what, **error.fields())
-                said = True
+                logged = True
             await asyncio.sleep(self._look_seconds)
-        return found
+        return kubelet
 
     async def _serve(self, kubelet: Identity) -> str:
-        """Until kubelet has forgotten us; why it has."""
+        """Until kubelet has forgotten us. Returns the reason."""
         self._opened, self._ended = asyncio.Event(), asyncio.Event()
         self._restarted(kubelet)
         self._socket.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ class Endpoint:
             self._socket.unlink(missing_ok=True)
 
     async def _register(self) -> None:
-        """kubelet calls back before it answers, so the server must run already."""
+        """The server must run already: kubelet calls back before it answers."""
         request = RegisterRequest(
             version=methods.VERSION,
             endpoint=self._socket.name,
@@ -162,7 +162,7 @@ class Endpoint:
 
 
 def _answering(answer: Callable[[bytes], Awaitable[bytes]]) -> "grpc.RpcMethodHandler[bytes, bytes]":
-    """Messages go in and out as bytes; a refusal becomes a status with its sentence."""
+    """Messages are bytes; a refusal becomes a gRPC status with its sentence."""
 
     async def handle(request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
         try:
@@ -178,13 +178,13 @@ async def _stop(server: grpc.aio.Server) -> None:
     await server.stop(STOP_SECONDS)
     task = asyncio.current_task()
     if task is not None and task.cancelling():
-        # What gRPC waits with forgets a cancellation that comes in the very moment it is done, before Python 3.12.
+        # Before Python 3.12 a cancellation is lost if it comes in the moment in which gRPC's wait ends.
         raise asyncio.CancelledError
 
 
 def _identity(path: Path) -> Identity | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return stat.st_ino, stat.st_mtime_ns

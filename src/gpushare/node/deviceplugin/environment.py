@@ -1,7 +1,6 @@
-"""What a container is told about the GPUs it was given: the original's variables, and the one the runtime reads.
+"""The environment variables of a container that was given GPUs: Aliyun's, and the one that the container runtime reads.
 
-Pure. kubelet keeps the answer for the container's whole life, so nothing is ever made up here: what cannot be served is
-refused before.
+Pure. kubelet keeps them for the container's whole life.
 """
 
 from typing import Final, Literal
@@ -16,14 +15,14 @@ Visible = Literal["uuid", "index"]
 
 
 def environment(granted: Granted, whole: bool, visible: Visible, cgpu_disabled: bool) -> dict[str, str]:
-    """Whole GPUs count with all their memory. Of several GPUs the first stands in the original's, which knows one."""
+    """Whole GPUs count with all their memory. Aliyun's variables name one GPU: the first of several."""
     first = granted.gpus[0]
     size = sum(gpu.total for gpu in granted.gpus) if whole else granted.size
-    told = {
+    variables = {
         names.VISIBLE_DEVICES: ",".join(gpu.uuid if visible == "uuid" else str(gpu.index) for gpu in granted.gpus),
         names.ALIYUN_IDX: str(first.index),
         names.ALIYUN_POD: str(size),
         CONTAINER: str(size),
         names.ALIYUN_DEV: str(first.total),
     }
-    return told | {CGPU_DISABLE: "true"} if cgpu_disabled else told
+    return variables | {CGPU_DISABLE: "true"} if cgpu_disabled else variables

@@ -1,7 +1,7 @@
-"""What this node's kubelet is like, as far as it matters to a device plugin.
+"""What a device plugin has to know about this node's kubelet: its version, and what follows from it.
 
 Where kubelet can report only so many units of a container (`kubelet.status_limit`), containers have a limit, and the
-node gets a Warning that says what to do.
+node gets a Warning event that says what to do.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ COSTLY_WHY: Final = (
 
 
 class Kubelet(Data, frozen=True):
-    """`most`: units that one container may have; `warning`: what people should know, or nothing."""
+    """`most`: units that one container may have. `warning`: the text of the event; empty: none."""
 
     most: int | None
     warning: str

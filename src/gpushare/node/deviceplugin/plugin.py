@@ -31,8 +31,8 @@ from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 START_SECONDS: Final = 30
-NO_LIST: Final = "kubelet's list of who has which device is not there: {path}"
-NO_LIST_WHY: Final = "after a restart nobody else says which pod has which units; kubelet is down, or it is not mounted"
+NO_LIST: Final = "kubelet's pod-resources socket is not there: {path}"
+NO_LIST_WHY: Final = "kubelet is down, or the folder is not mounted; without it nobody knows which pod has which units"
 NO_LIST_WAY: Final = "mount kubelet's pod-resources folder, as deploy/device-plugin-ds.yaml does"
 
 logger = log.get(__name__)
@@ -73,13 +73,14 @@ class Plugin:
             for resource, service in self.services.items()
         ]
         self._kubelet: Identity | None = None
-        self._shown: objects.Node | None = None  # the node, as far as it says what its kubelet is like
+        self._kubelet_node: objects.Node | None = None  # what the node object says about its kubelet
         for uid in pods.pods:
             self._changed(uid)
         pods.listeners.append(self._changed)
 
     def set_gpus(self, facts: NodeFacts) -> None:
-        """Whenever GPUs or their health changed, or the unit. Refuses a node with more units than kubelet takes."""
+        """After each change of the GPUs, their health or the unit. Refuses a node with more units than kubelet
+        takes."""
         device_list.check(self._node, facts.unit, facts.gpus)
         if facts.unit != self._unit:
             self._count_in(facts.unit)
@@ -87,12 +88,12 @@ class Plugin:
         self._relist()
 
     def _count_in(self, unit: Unit) -> None:
-        """No pod that was given memory in the former unit is left, so kubelet need not know its ids any more."""
+        """No pod with memory in the former unit is left, so kubelet no longer needs the ids of that unit."""
         self._unit = unit
         self.state.catalog.count_in(unit)
         self.reconciler.due()
-        if self._shown is not None:
-            self._heed_kubelet(self._shown)
+        if self._kubelet_node is not None:
+            self._apply_kubelet(self._kubelet_node)
 
     def held(self) -> dict[str, int]:
         """Units that pods hold, by GPU."""
@@ -101,8 +102,8 @@ class Plugin:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            if not await self._know_kubelet():
-                tasks.create_task(loop.until_done(self._know_kubelet))
+            if not await self._read_kubelet():
+                tasks.create_task(loop.until_done(self._read_kubelet))
             await self._find_pod_resources()
             await self.reconciler.correct()
             tasks.create_task(self.reconciler.run())
@@ -110,17 +111,17 @@ class Plugin:
                 tasks.create_task(endpoint.run())
 
     def _changed(self, uid: str) -> None:
-        """The watch says that a pod came, changed or went."""
-        self._pod_list.heard(uid)
-        seen, grants = self._pods.pods.get(uid), self.state.table.of_pod(uid)
-        if seen is not None:
-            self.state.see(seen.facts)
+        """The watch shows that a pod came, changed or went."""
+        self._pod_list.pod_changed(uid)
+        node_pod, grants = self._pods.pods.get(uid), self.state.table.of_pod(uid)
+        if node_pod is not None:
+            self.state.see(node_pod.facts)
         else:
             self.state.end(uid)
         ended = uid not in self.state.plans.pods
         if ended and grants:
             self._relist()
-        if any(not grant.sure for grant in grants) and (ended or (seen is not None and is_admitted(seen))):
+        if any(not grant.confirmed for grant in grants) and (ended or (node_pod is not None and is_admitted(node_pod))):
             self.reconciler.due()
 
     def _relist(self) -> None:
@@ -129,13 +130,14 @@ class Plugin:
                 devices.update()
 
     def _kubelet_is(self, identity: Identity) -> None:
-        """Told before each registration: another socket is a kubelet that has restarted."""
+        """Before each registration: if kubelet's socket is another file, kubelet has restarted."""
         if self._kubelet is not None and self._kubelet != identity:
             self.state.kubelet_restarted()
         self._kubelet = identity
 
     async def _find_pod_resources(self) -> None:
-        """Aliyun's manifest does not mount it; a kubelet that restarts has it again in a moment."""
+        """Waits for a kubelet that is restarting. Aliyun's manifest does not mount this folder: then the wait ends in
+        an error."""
         for _ in range(START_SECONDS):
             if self._pod_resources.exists():
                 return
@@ -143,21 +145,21 @@ class Plugin:
             await asyncio.sleep(1.0)
         raise UserError(NO_LIST.format(path=self._pod_resources), NO_LIST_WHY, NO_LIST_WAY, CLUSTER_NOT_ASKED)
 
-    async def _know_kubelet(self) -> Literal[True] | None:
+    async def _read_kubelet(self) -> Literal[True] | None:
         try:
-            self._shown = await kubelets.read(self._api, self._node)
+            self._kubelet_node = await kubelets.read(self._api, self._node)
         except KubeError as error:
             logger.warn("cannot read the node", why=str(error))
             return None
-        self._heed_kubelet(self._shown)
+        self._apply_kubelet(self._kubelet_node)
         return True
 
-    def _heed_kubelet(self, node: objects.Node) -> None:
-        known = kubelets.judge(node, self._unit)
-        self.state.most, self.state.cgpu_disabled = known.most, known.cgpu_disabled
-        if known.warning:
+    def _apply_kubelet(self, node: objects.Node) -> None:
+        kubelet = kubelets.judge(node, self._unit)
+        self.state.most, self.state.cgpu_disabled = kubelet.most, kubelet.cgpu_disabled
+        if kubelet.warning:
             self._events.record(
                 kind="Node", namespace="", name=self._node, uid=self._node,
-                type="Warning", reason=kubelets.COSTLY, message=known.warning,
+                type="Warning", reason=kubelets.COSTLY, message=kubelet.warning,
             )  # fmt: skip
-            logger.warn(known.warning)
+            logger.warn(kubelet.warning)

@@ -1,8 +1,8 @@
-"""Looks at the API server in the middle of kubelet's question: which pods are on this node, right now?
+"""Lists the pods of this node from the API server while kubelet waits for an answer.
 
-kubelet often sees a pod before our own watch does, and a pod that has ended may still seem to hold its GPU. So before
-anything is placed otherwise than planned, or refused, the pods of the node are listed once. kubelet waits meanwhile and
-admits nothing else, so it ends after two seconds, whatever the API server does.
+kubelet often sees a pod before our watch does, and a pod that has ended may still seem to hold its GPU. So before a
+container is placed elsewhere than planned, or refused, the pods of the node are listed once. kubelet admits nothing
+else meanwhile, so this ends after two seconds, whatever the API server does.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gpushare.node.deviceplugin.allocation.state import State
 from gpushare.obs import log
 
 LIST_SECONDS: Final = 1.5
-WAIT_SECONDS: Final = 2.0  # in all, if the list does not come: the watch may still bring what is missing
+WAIT_SECONDS: Final = 2.0  # in total: if the list fails, the watch may still show the pod
 
 logger = log.get(__name__)
 
@@ -29,11 +29,11 @@ class PodList:
 
     def __init__(self, api: Api, node: str, state: State, changed: Callable[[], None]) -> None:
         self._api, self._node, self._state, self._changed = api, node, state, changed
-        self._touched: set[str] = set()  # pods the watch told about since the look began: that is newer
+        self._touched: set[str] = set()  # pods that the watch showed since the list began: that is newer
         self._heard = asyncio.Event()
 
-    def heard(self, uid: str) -> None:
-        """The watch has told something about a pod."""
+    def pod_changed(self, uid: str) -> None:
+        """The watch has shown a change of a pod."""
         self._touched.add(uid)
         self._heard.set()
 
@@ -48,41 +48,41 @@ class PodList:
         self._state.knows_all = False
         try:
             async with asyncio.timeout(LIST_SECONDS):
-                found = await self._list()
+                listed = await self._list()
         except (KubeError, TimeoutError) as error:
-            logger.warn("cannot ask which pods are here", why=str(error) or "no answer in time")
-            await self._listen_until(end)
+            logger.warn("cannot list the pods of this node", why=str(error) or "no answer in time")
+            await self._wait_for_watch(end)
             return
-        self._learn(found)
+        self._update(listed)
 
     async def _list(self) -> dict[str, PodFacts]:
-        found: list[pods.Pod] = []
-        async for items, _ in self._api.list_pages(resources.PODS, pods.Pod, query=pods.query(self._node)):
-            found += items
-        # A list is in no order. Pods that kubelet has not taken were last changed when they were bound, and in that
-        # order kubelet gets them.
-        found.sort(key=lambda item: _number(item.metadata.resource_version))
-        return {item.metadata.uid: request.facts(item, None) for item in found}
+        items: list[pods.Pod] = []
+        async for page, _ in self._api.list_pages(resources.PODS, pods.Pod, query=pods.query(self._node)):
+            items += page
+        # A list has no order. Pods that kubelet has not admitted yet were last changed by their binding, and kubelet
+        # gets them in that order.
+        items.sort(key=lambda item: _number(item.metadata.resource_version))
+        return {item.metadata.uid: request.facts(item, None) for item in items}
 
-    async def _listen_until(self, end: float) -> None:
+    async def _wait_for_watch(self, end: float) -> None:
         try:
             async with asyncio.timeout_at(end):
                 await self._heard.wait()
         except TimeoutError:
             pass
 
-    def _learn(self, found: dict[str, PodFacts]) -> None:
-        """Pods that have come, and pods that have gone. Of those known already, the watch says the rest."""
+    def _update(self, listed: dict[str, PodFacts]) -> None:
+        """Adds pods that have come, and ends pods that have gone. Other changes come with the watch."""
         self._state.knows_all = True
         known = self._state.plans.pods
-        gone = [uid for uid in known if uid not in found and uid not in self._touched]
-        for uid, pod in found.items():
+        gone = [uid for uid in known if uid not in listed and uid not in self._touched]
+        for uid, pod in listed.items():
             if uid not in self._touched and pod.request is not None and (pod.finished or uid not in known):
                 self._state.see(pod)
-        for uid in gone:  # last: what seemed to be theirs may be of a pod that has come
+        for uid in gone:  # last: their grants may belong to a pod that has come
             self._state.end(uid)
 
 
 def _number(version: str) -> int:
-    """Resource versions are numbers that grow, wherever pods come from an API server."""
+    """The resource version as a number: it grows with each change."""
     return int(version) if version.isdecimal() else 0

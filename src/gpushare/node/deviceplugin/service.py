@@ -30,8 +30,8 @@ from gpushare.node.deviceplugin.reconcile import Calls, Reconciler
 from gpushare.obs import log
 
 SPEAKER: Final = "gpushare: "
-NOT_READ: Final = "not a message of kubelet's: {why}"
-NOTHING: Final = "kubelet asks for no unit at all"
+NOT_READ: Final = "cannot read kubelet's message: {why}"
+NOTHING: Final = "kubelet asks for no units"
 
 T = TypeVar("T")
 
@@ -76,74 +76,74 @@ class Service:
 
     async def prefer(self, body: bytes) -> bytes:
         with self._calls:
-            asked = _parsed(decode.preferred, body)
+            questions = _parsed(decode.preferred, body)
             async with self._calls.one_at_a_time:
                 await self._reconciler.catch_up()
-                answers = [await self._preferred(one) for one in asked]
+                answers = [await self._preferred(one) for one in questions]
             return PreferredAllocationResponse(
                 container_responses=[ContainerPreferredAllocationResponse(deviceIDs=names) for names in answers]
             ).SerializeToString()
 
     async def allocate(self, body: bytes) -> bytes:
         with self._calls:
-            asked = _parsed(decode.allocate, body)
+            requests = _parsed(decode.allocate, body)
             async with self._calls.one_at_a_time:
-                granted = [await self._granted(one) for one in asked]
-            self._tell()
-            told = [self._environment(one) for one in granted]
+                granted = [await self._granted(one) for one in requests]
+            self._report_change()
+            environments = [self._environment(one) for one in granted]
             return AllocateResponse(
-                container_responses=[ContainerAllocateResponse(envs=one) for one in told]
+                container_responses=[ContainerAllocateResponse(envs=one) for one in environments]
             ).SerializeToString()
 
     async def _preferred(self, one: Preferred) -> list[str]:
         reader = self._reader(one.available)
         must = self._units(one.must_include)
-        ask = Ask(one.size, self._whole, self._sound(must), reader)
+        ask = Ask(one.size, self._whole, self._or_refuse(must), reader)
         if one.size < 1:
             return []
-        units = prefer(self._state, ask, looked=False)
+        units = prefer(self._state, ask, refreshed=False)
         if isinstance(units, Refusal) and not units.forever:
             await self._pods.refresh()
-            units = prefer(self._state, ask, looked=False)
+            units = prefer(self._state, ask, refreshed=False)
         if isinstance(units, Refusal) and not units.forever:
-            if not ask.must:  # else it is in the middle of a pod
+            if not ask.must:  # else kubelet is between two containers of a pod
                 await self._reconciler.make_sure()
-            units = prefer(self._state, ask, looked=True)
-        return self._names(self._sound(units))
+            units = prefer(self._state, ask, refreshed=True)
+        return self._names(self._or_refuse(units))
 
     async def _granted(self, one: Ids) -> Granted:
         if not one.many:
             raise Refused(NOTHING, malformed=True)
-        units = self._sound(self._units(one))
-        granted = allocate.grant(self._state, units, self._whole, looked=False)
+        units = self._or_refuse(self._units(one))
+        granted = allocate.grant(self._state, units, self._whole, refreshed=False)
         if isinstance(granted, Refusal) and not granted.forever:
             await self._pods.refresh()
-            granted = allocate.grant(self._state, units, self._whole, looked=True)
+            granted = allocate.grant(self._state, units, self._whole, refreshed=True)
         if isinstance(granted, Refusal):
             self._refuse(granted)
         return granted
 
-    def _sound(self, units: Units | Refusal) -> Units:
+    def _or_refuse(self, units: Units | Refusal) -> Units:
         if isinstance(units, Refusal):
             self._refuse(units)
         return units
 
     def _refuse(self, refusal: Refusal) -> NoReturn:
         self._state.refused()
-        self._tell()
+        self._report_change()
         logger.warn("refused", code=refusal.code, why=refusal.message)
         raise Refused(refusal.message)
 
-    def _tell(self) -> None:
+    def _report_change(self) -> None:
         self._changed()
         self._reconciler.due()
 
     def _environment(self, granted: Granted) -> dict[str, str]:
-        told = environment(granted, self._whole, self._visible, self._state.cgpu_disabled)
+        variables = environment(granted, self._whole, self._visible, self._state.cgpu_disabled)
         pod = self._state.plans.pods.get(granted.owner.uid) if granted.owner else None
-        likely = f"{pod.namespace}/{pod.name}" if pod else ""
-        logger.info("granted", units=granted.size, whole=self._whole, gpus=[g.index for g in granted.gpus], pod=likely)
-        return told
+        name = f"{pod.namespace}/{pod.name}" if pod else ""
+        logger.info("granted", units=granted.size, whole=self._whole, gpus=[g.index for g in granted.gpus], pod=name)
+        return variables
 
     # Ids
 

@@ -1,8 +1,9 @@
-"""May a container have the units kubelet asks for? What is granted is written into the table.
+"""Whether a container may have the units that kubelet asks for. A grant is written into the table.
 
-Pure. Normally they are those that `prefer` named a moment ago, or units an init container hands on. Others are right
-only if they could have been planned; a mixture, a unit somebody holds and an unhealthy GPU are refused. As in `prefer`,
-a first refusal makes the caller look and ask again.
+Pure. Normally these are the units that `prefer` named a moment ago, or units that an init container hands on. Other
+units are granted only if they match a plan, or if no plan needs them. Units of several GPUs that no plan has, units
+that a pod holds, and units of an unhealthy GPU are refused. As in `prefer`, after a first refusal the caller lists the
+pods and tries again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +16,15 @@ from gpushare.node.deviceplugin.allocation.plans import Gpus, Want
 from gpushare.node.deviceplugin.allocation.state import State, count
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
-SICK: Final = "{gpus} of {node} is unhealthy: {why}"
+UNHEALTHY: Final = "{gpus} of {node} is unhealthy: {why}"
 WITHHELD: Final = "{gpus} of {node} has no room for {amount}: pods from before this plugin hold the rest"
-NOT_HERE: Final = "kubelet asks for {example}, which is no unit of {node}"
+NOT_HERE: Final = "kubelet asks for {example}, which is not a unit of {node}"
 TWICE: Final = "kubelet asks for the same unit of {node} twice"
-LONGEST: Final = 80  # characters of an id that are repeated
+LONGEST: Final = 80  # characters of an id in a sentence
 
 
 class Granted(NamedTuple):
-    """GPUs by index, and how many units of them; `owner` as far as it is known."""
+    """The GPUs in the order of their indices, and the number of units; `owner` None: not known."""
 
     gpus: tuple[Gpu, ...]
     size: int
@@ -36,9 +37,9 @@ class _Match(NamedTuple):
     pool: Grant | None = None
 
 
-def grant(state: State, units: Units, whole: bool, *, looked: bool) -> Granted | Refusal:
+def grant(state: State, units: Units, whole: bool, *, refreshed: bool) -> Granted | Refusal:
     size = count(units)
-    match = _match(state, units, size, whole, looked)
+    match = _match(state, units, size, whole, refreshed)
     if isinstance(match, Refusal):
         return match
     refused = _not_free(state, units, match.pool, size, whole)
@@ -59,25 +60,25 @@ def twice(state: State) -> Refusal:
     return Refusal("Twice", TWICE.format(node=state.facts.name), forever=True)
 
 
-def _match(state: State, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
-    """Whose units these are."""
+def _match(state: State, units: Units, size: int, whole: bool, refreshed: bool) -> _Match | Refusal:
+    """For which container these units are."""
     if state.table.holders(units, whole=whole):
-        found = init_pool.handed_on(state, units, size, whole)
-        if isinstance(found, Refusal):
-            return found
-        pool, want = found
+        handed_on = init_pool.handed_on(state, units, size, whole)
+        if isinstance(handed_on, Refusal):
+            return handed_on
+        pool, want = handed_on
         if len(units) > 1 and not whole:
             return prefer.refusal(state, "Mixed", init_pool.MIXED, size, whole, counts=state.counts(units))
         return _Match(want.owner, _followers(state, want, units), pool)
     steer = state.steer
-    told = steer is not None and steer.whole is whole and steer.units == units
-    if steer is not None and told and (steer.owner is None or state.table.of(steer.owner) is None):
+    as_told = steer is not None and steer.whole is whole and steer.units == units
+    if steer is not None and as_told and (steer.owner is None or state.table.of(steer.owner) is None):
         return _Match(steer.owner, steer.moved)
-    return _by_units(state, units, size, whole, looked)
+    return _by_units(state, units, size, whole, refreshed)
 
 
-def _by_units(state: State, units: Units, size: int, whole: bool, looked: bool) -> _Match | Refusal:
-    """kubelet took other units than it was told to, or did not ask."""
+def _by_units(state: State, units: Units, size: int, whole: bool, refreshed: bool) -> _Match | Refusal:
+    """kubelet took other units than it was told, or did not ask which to take."""
     counts = {uuid: bits.bit_count() for uuid, bits in units.items()}
     even = len(set(counts.values())) == 1
     wants = state.plans.wants(size, whole=whole, first=state.under_way())
@@ -85,7 +86,7 @@ def _by_units(state: State, units: Units, size: int, whole: bool, looked: bool) 
     for want in alike:
         if want.gpus and set(want.gpus) == set(units):
             return _Match(want.owner, {})
-    if not looked:
+    if not refreshed:
         return prefer.refusal(state, "NotSeen", prefer.NOT_SEEN, size, whole)
     for want in alike:
         if _is_spare(state, counts, whole, state.together(want.owner)):
@@ -98,13 +99,13 @@ def _by_units(state: State, units: Units, size: int, whole: bool, looked: bool) 
 
 
 def _is_spare(state: State, counts: Mapping[str, int], whole: bool, aside: Sequence[Owner]) -> bool:
-    """Whether so much is free beside all plans but those `aside`."""
-    pledged = state.plans.pledged(aside)
-    return all(state.table.room(uuid, whole=whole) >= n + pledged.get(uuid, 0) for uuid, n in counts.items())
+    """Whether so much is free that no plan needs, except the plans `aside`."""
+    outstanding = state.plans.outstanding(aside)
+    return all(state.table.room(uuid, whole=whole) >= n + outstanding.get(uuid, 0) for uuid, n in counts.items())
 
 
 def _followers(state: State, want: Want, units: Units) -> dict[Owner, Gpus]:
-    """The plans of the shares that will draw from these units: where those are now."""
+    """The shares that will take from these units, and their new plan: the GPUs of these units."""
     on = tuple(units)
     return (
         {} if want.share.kind.exclusive else {o: on for o in state.together(want.owner) if state.plans.planned(o) != on}
@@ -112,12 +113,12 @@ def _followers(state: State, want: Want, units: Units) -> dict[Owner, Gpus]:
 
 
 def _not_free(state: State, units: Units, pool: Grant | None, size: int, whole: bool) -> Refusal | None:
-    """Beyond what is handed on: nothing of an unhealthy GPU, and nothing that pods with other ids hold."""
+    """Refuses new units of an unhealthy GPU, and units that pods hold under other ids."""
     for uuid, bits in units.items():
         new = bits & ~(pool.units.get(uuid, 0) if pool else 0)
         gpu = state.table.gpus[uuid]
         if new and not gpu.healthy:
-            return prefer.refusal(state, "Sick", SICK, size, whole, (uuid,), why=gpu.why or "no reason is known")
+            return prefer.refusal(state, "Sick", UNHEALTHY, size, whole, (uuid,), why=gpu.why or "no reason is known")
         if new.bit_count() > state.table.room(uuid, whole=whole):
             return prefer.refusal(state, "Withheld", WITHHELD, size, whole, (uuid,))
     return None

@@ -1,9 +1,8 @@
-"""Puts the table right when kubelet says who really has what.
+"""Corrects the table when kubelet's list shows who really has what.
 
-Pure. What was given was written down for the pod whose plan it met; of two equal pods it may be the other one's, and of
-a pod that failed half-way it is nobody's. kubelet's list says it, but for ordinary init containers, which it omits:
-what those hold beyond the rest of their pod is worked out from the pod's spec. The same serves at start, when the table
-is empty.
+Pure. A grant is written down for the pod whose plan it matched. It may belong to an equal pod, or to nobody if the pod
+failed meanwhile. kubelet's list shows it, except for ordinary init containers, which are not on the list: what they
+hold is worked out from the pod's spec. At the start, when the table is empty, it is filled in the same way.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,8 +17,8 @@ from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 
 class Held(NamedTuple):
-    """What one container has. `owner` None: its pod is not known here. `strange`: units under ids that are not ours,
-    by GPU."""
+    """What one container has, by kubelet's list. `owner` None: its pod is not known here. `strange`: by GPU, how many
+    units it has under ids that are not ours."""
 
     owner: Owner | None
     units: Units
@@ -28,16 +27,16 @@ class Held(NamedTuple):
 
 
 def correct(state: State, held: Sequence[Held], admitted: Collection[str], upto: int) -> None:
-    """`admitted`: pods that kubelet has started. `upto`: the last grant made before kubelet was asked."""
+    """`admitted`: uids of pods that kubelet has admitted. `upto`: the last grant made before kubelet was asked."""
     adopt(state, admitted)
     listed = {entry.owner.uid for entry in held if entry.owner is not None}
-    seen = {_correct_one(state, entry).number for entry in held}
+    confirmed = {_correct_one(state, entry).number for entry in held}
     for grant in list(state.table.grants.values()):
-        if grant.sure or grant.number > upto or grant.number in seen:
+        if grant.confirmed or grant.number > upto or grant.number in confirmed:
             continue
         uids = {owner.uid for owner in grant.owners}
         if grant.passing and uids & (listed | set(admitted)) and _is_its_pods(state, grant):
-            grant.sure, grant.passing = True, False
+            grant.confirmed, grant.passing = True, False
         elif not (grant.passing and all(_only_inits(state, uid) for uid in uids) and uids):
             state.table.drop(grant)
     for uid in admitted:
@@ -45,15 +44,15 @@ def correct(state: State, held: Sequence[Held], admitted: Collection[str], upto:
 
 
 def assume(state: State, admitted: Collection[str]) -> None:
-    """At the start, and kubelet does not say who has what: pods that it has started hold what was planned for them."""
+    """At the start, if kubelet does not answer: pods that it has admitted hold what was planned for them."""
     for uid in admitted:
         for i in range(len(state.plans.shares(uid))):
             if state.table.of(Owner(uid, i)) is None:
-                _remember(state, [Owner(uid, i)])  # and not sure: the first answer of kubelet replaces it
+                _remember(state, [Owner(uid, i)])  # not confirmed: kubelet's first answer replaces it
 
 
 def adopt(state: State, admitted: Collection[str]) -> None:
-    """Of equal pods, those that kubelet has started have got what was given so far."""
+    """Of equal pods, those that kubelet has admitted own the grants made so far."""
     for uid in admitted:
         for i in range(len(state.plans.shares(uid))):
             owner = Owner(uid, i)
@@ -63,38 +62,40 @@ def adopt(state: State, admitted: Collection[str]) -> None:
 
 
 def give_up(state: State) -> None:
-    """kubelet has not said for long whose these are, and the pods they were taken for have ended: they are free, unless
-    a pod is there that may have got them in place of its own."""
-    shares = [state.share(owner) for grant in state.table.grants.values() if not grant.sure for owner in grant.owners]
+    """kubelet has not answered for long. Grants whose pods have ended are dropped, unless an equal pod is there that
+    may own them."""
+    shares = [
+        state.share(owner) for grant in state.table.grants.values() if not grant.confirmed for owner in grant.owners
+    ]
     alike = {(share.kind.exclusive, size_of(share)) for share in shares}
     for grant in list(state.table.grants.values()):
-        if not grant.sure and not grant.owners and (grant.whole, grant.size) not in alike:
+        if not grant.confirmed and not grant.owners and (grant.whole, grant.size) not in alike:
             state.table.drop(grant)
 
 
 def is_uncertain(state: State) -> bool:
-    """Whether kubelet's list could still tell something."""
+    """Whether there are grants that kubelet's list could confirm."""
     return any(
-        not grant.sure and not (grant.owners and all(_only_inits(state, owner.uid) for owner in grant.owners))
+        not grant.confirmed and not (grant.owners and all(_only_inits(state, owner.uid) for owner in grant.owners))
         for grant in state.table.grants.values()
     )
 
 
 def _correct_one(state: State, entry: Held) -> Grant:
     table, owner = state.table, entry.owner
-    mine = table.of(owner) if owner is not None else None
-    if mine is None or not _is(mine, entry):
-        found = next((g for g in table.grants.values() if _is(g, entry) and not g.sure), None)
-        if mine is not None and mine.sure:
-            table.drop(mine)
-        if found is not None and owner is not None:
-            state.relabel(found, owner)
+    grant = table.of(owner) if owner is not None else None
+    if grant is None or not _is(grant, entry):
+        match = next((g for g in table.grants.values() if _is(g, entry) and not g.confirmed), None)
+        if grant is not None and grant.confirmed:
+            table.drop(grant)
+        if match is not None and owner is not None:
+            state.relabel(match, owner)
         elif owner is not None:
             state.trade_plans(owner, frozenset(entry.units))
-        mine = found or table.give(owner, entry.units, whole=entry.whole, unnamed=entry.strange)
+        grant = match or table.give(owner, entry.units, whole=entry.whole, unnamed=entry.strange)
     if owner is not None:
-        mine.sure, mine.passing = True, False
-    return mine
+        grant.confirmed, grant.passing = True, False
+    return grant
 
 
 def _is(grant: Grant, entry: Held) -> bool:
@@ -102,10 +103,10 @@ def _is(grant: Grant, entry: Held) -> bool:
 
 
 def _is_its_pods(state: State, pool: Grant) -> bool:
-    """Whether what init containers left is as much, and where, as it must be beside what others drew from it."""
+    """Whether what the init containers still hold has the right size and place, given what later containers took."""
     owners = sorted(pool.owners)
-    drew = (state.table.of(other) for other in state.together(owners[0]) if other not in pool.owners)
-    on = {uuid for grant in drew if grant is not None for uuid in grant.gpus} or pool.gpus
+    taken = (state.table.of(other) for other in state.together(owners[0]) if other not in pool.owners)
+    on = {uuid for grant in taken if grant is not None for uuid in grant.gpus} or pool.gpus
     if not pool.whole and not pool.gpus <= on:
         return False
     return not any(_lifelong(state, owners[0].uid, owners, tuple(sorted(on))).values())
@@ -116,18 +117,18 @@ def _only_inits(state: State, uid: str) -> bool:
 
 
 def _remember_inits(state: State, uid: str) -> None:
-    """kubelet keeps the units of a pod's init containers for the pod's whole life, and does not list them."""
+    """kubelet keeps the units of a pod's init containers as long as the pod lives, and does not list them."""
     for i, share in enumerate(state.plans.shares(uid)):
         owner = Owner(uid, i)
         if share.role is not Role.INIT or state.table.of(owner) is not None:
             continue
         pool = [o for o in state.together(owner) if state.share(o).role is Role.INIT and state.table.of(o) is None]
-        _remember(state, pool).sure = True
+        _remember(state, pool).confirmed = True
 
 
 def _remember(state: State, owners: list[Owner]) -> Grant:
-    """Counts what these shares of one pod hold beyond its other grants, without knowing the units: where the rest of
-    the pod's pool is, or where their plan is, or on every GPU if nobody says."""
+    """Counts what these shares of one pod hold in addition to its other grants, without knowing the units: on the GPUs
+    of the pod's other containers, or of the plan, or else on every GPU."""
     uid, whole = owners[0].uid, state.share(owners[0]).kind.exclusive
     planned = [uuid for owner in owners for uuid in state.plans.planned(owner) or ()]
     on = tuple(dict.fromkeys([*sorted(_beside(state, owners[0])), *planned]))
@@ -146,13 +147,13 @@ def _remember(state: State, owners: list[Owner]) -> Grant:
 
 
 def _beside(state: State, owner: Owner) -> set[str]:
-    """Where the containers are that drew from the same pool."""
+    """The GPUs of the containers that took from the same init containers."""
     grants = (state.table.of(other) for other in state.together(owner))
     return {uuid for grant in grants if grant is not None for uuid in grant.gpus}
 
 
 def _lifelong(state: State, uid: str, owners: list[Owner], on: tuple[str, ...]) -> dict[str, int]:
-    """By GPU of these owners, what the pod holds there in all, less what is written down already."""
+    """By GPU, what the pod holds there for its whole life, less what is in the table already."""
     gpus = state.facts.gpus
     position = {gpu.uuid: at for at, gpu in enumerate(gpus)}
     shares, places = state.plans.shares(uid), []

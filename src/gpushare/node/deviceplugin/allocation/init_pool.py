@@ -1,7 +1,7 @@
 """Units that an init container hands on to a later container of its pod.
 
-Pure. kubelet takes units of a pod's ordinary init containers first, in random order and as many as it can, before it
-takes anything else. That is the only way in which units that somebody holds may be asked for again.
+Pure. For a later container kubelet first takes units of the pod's ordinary init containers, in random order and as many
+as it can. That is the only case in which kubelet may ask for units that a pod already holds.
 """
 
 from typing import Final
@@ -13,8 +13,8 @@ from gpushare.node.deviceplugin.allocation.state import State, count
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 HELD: Final = "kubelet asks for units of {gpus} of {node} that {holder} holds"
-MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}) for a container that nobody planned so"
-NOT_GIVEN: Final = "kubelet hands on units of {gpus} of {node} that no init container was given"
+MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}), but no container is planned on these GPUs"
+NOT_GIVEN: Final = "kubelet reuses units of {gpus} of {node} that no init container was given"
 
 
 def handed_on(state: State, units: Units, size: int, whole: bool) -> tuple[Grant, Want] | Refusal:
@@ -34,7 +34,7 @@ def handed_on(state: State, units: Units, size: int, whole: bool) -> tuple[Grant
 def _taker(state: State, pool: Grant, units: Units, size: int, whole: bool) -> Want | None:
     """The container of that size to which units of this grant may go."""
     handed = count({uuid: bits & pool.units.get(uuid, 0) for uuid, bits in units.items()})
-    if pool.whole is not whole or pool.sure or handed != min(size, pool.size):
+    if pool.whole is not whole or pool.confirmed or handed != min(size, pool.size):
         return None
     uids = {owner.uid for owner in pool.owners} if pool.passing else set()
     wants = state.plans.wants(size, whole=whole, first=next(iter(uids), ""))
@@ -55,6 +55,6 @@ def _init_before(state: State, want: Want, size: int) -> Owner | None:
         owner = Owner(want.owner.uid, i)
         got = state.table.of(owner)
         alike = share.role is Role.INIT and share.kind is want.share.kind and size_of(share) == size
-        if alike and (got is None or not got.sure):
+        if alike and (got is None or not got.confirmed):
             return owner
     return None

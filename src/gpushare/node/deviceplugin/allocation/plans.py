@@ -1,9 +1,8 @@
-"""Which planned share a request of kubelet is for, and where it goes if the plan cannot be kept.
+"""Which planned share a question of kubelet is for, and where the share goes if its plan cannot be kept.
 
-Pure. kubelet names no pod: it asks for an amount. So every share that some pod of this node was promised and has not
-got yet is a `Want`, and a request is served by one of that amount. If each goes to some container that asks for exactly
-it, the sums per GPU are right even when two equal pods come in the other order; who really has what is put right
-afterwards (`correct`).
+Pure. kubelet names no pod, only an amount. Every share of a pod of this node that has not got its units yet is a
+`Want`, and kubelet's question is answered with a `Want` of that amount. If two equal pods come in the other order, each
+gets the plan of the other: the sums per GPU are still right, and `correct` finds out afterwards who really has what.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,16 +16,16 @@ from gpushare.core.placement.search import Piece
 from gpushare.node.deviceplugin.allocation.table import Owner, Table
 
 Gpus = tuple[str, ...]
-Found = tuple[tuple[Share, ...], Places] | None
+Annotated = tuple[tuple[Share, ...], Places] | None
 
 
 class Want(Data, frozen=True):
-    """A share that kubelet has not asked for yet. `gpus` None: nobody has planned it."""
+    """A share that kubelet has not asked for yet. `gpus` None: it has no plan."""
 
     owner: Owner
     share: Share
     gpus: Gpus | None
-    next: bool  # kubelet starts containers in order: it is the first of its pod that is missing
+    next: bool  # the first share of its pod that is missing: kubelet starts containers in order
     terminating: bool
 
     @property
@@ -50,10 +49,10 @@ class Plans:
     def __init__(self, table: Table) -> None:
         self.pods: dict[str, PodFacts] = {}
         self.facts: NodeFacts | None = None
-        self.moved: dict[Owner, Gpus] = {}  # plans that are not what the pod's annotations say
+        self.moved: dict[Owner, Gpus] = {}  # plans that differ from the pod's annotations
         self._table = table
         self._read: dict[
-            str, tuple[PodFacts, NodeFacts, Found]
+            str, tuple[PodFacts, NodeFacts, Annotated]
         ] = {}  # by uid: what it was read from, and what was read
 
     def forget(self, uid: str) -> None:
@@ -63,24 +62,24 @@ class Plans:
             del self.moved[owner]
 
     def shares(self, uid: str) -> tuple[Share, ...]:
-        """The shares of a pod as they are placed: the original's extender puts each on one GPU."""
+        """The shares of a pod as they are placed: Aliyun's extender puts each on one GPU."""
         pod = self.pods.get(uid)
         if pod is None or not isinstance(pod.request, Request):
             return ()
-        found = self._found(uid)
-        return found[0] if found else pod.request.shares
+        plan = self._annotated(uid)
+        return plan[0] if plan else pod.request.shares
 
     def planned(self, owner: Owner) -> Gpus | None:
         """The GPUs a share was planned for."""
         if owner in self.moved:
             return self.moved[owner]
-        found = self._found(owner.uid)
-        if found is None or self.facts is None:
+        plan = self._annotated(owner.uid)
+        if plan is None or self.facts is None:
             return None
-        return tuple([self.facts.gpus[at].uuid for at in found[1][owner.share]])
+        return tuple([self.facts.gpus[at].uuid for at in plan[1][owner.share]])
 
-    def _found(self, uid: str) -> Found:
-        """What the annotations of a pod say; read once, because every request of kubelet looks at every pod."""
+    def _annotated(self, uid: str) -> Annotated:
+        """The plan in the annotations of a pod. Kept, because each question of kubelet looks at every pod."""
         pod, facts = self.pods.get(uid), self.facts
         if pod is None or facts is None:
             return None
@@ -94,16 +93,16 @@ class Plans:
         return all(self._table.of(Owner(uid, i)) is not None for i in range(len(self.shares(uid))))
 
     def wants(self, size: int, *, whole: bool, first: str = "") -> list[Want]:
-        """The shares of that size which nobody has got yet, most likely first: of the pod `first`, which kubelet is
-        busy with; then those that are next in their pods; then by age."""
-        found = [
+        """The shares of that size that have no units yet, the most likely first: those of the pod `first`, which
+        kubelet is admitting; then those that are next in their pods; then the oldest."""
+        wants = [
             want
             for uid in self.pods
             for want in self.of_pod(uid)
             if want.share.kind.exclusive is whole and want.size == size
         ]
-        # The order of `found` is the age.
-        return sorted(found, key=lambda want: (want.owner.uid != first, not want.next, want.terminating))
+        # They are in the order of age, which the sort keeps.
+        return sorted(wants, key=lambda want: (want.owner.uid != first, not want.next, want.terminating))
 
     def of_pod(self, uid: str) -> list[Want]:
         missing = [
@@ -117,7 +116,8 @@ class Plans:
         ]
 
     def piece(self, owner: Owner) -> Piece:
-        """The shares that must be on the same GPUs as this one: kubelet hands the units of init containers on."""
+        """The shares that must be on the same GPUs as this one, because kubelet hands on the units of init
+        containers."""
         shares = self.shares(owner.uid)
         request = Request(shares, Pin.PLUGIN)
         for piece in gpu_choice.pieces_of(request, Pin.PLUGIN) or ():
@@ -127,14 +127,14 @@ class Plans:
         return Piece((owner.share,), share.each, share.gpus, share.kind)
 
     def can_be_kept(self, want: Want, used: Callable[[str], int]) -> bool:
-        """Whether there is room for all that is planned for the pod and not given yet. `used`: the units of a GPU that
-        kubelet cannot be given; 0 only where a whole GPU can be."""
+        """Whether there is room for everything that is planned for the pod and not given yet. `used`: the units of a
+        GPU that cannot be given; 0 only if the whole GPU can be given."""
         wants = self.of_pod(want.owner.uid)
         planned = all(other.gpus for other in wants)
         return planned and self._have_room(self._still(want.owner.uid, wants), used)
 
     def can_begin(self, want: Want, used: Callable[[str], int]) -> bool:
-        """Whether there is room for this share at least, and for those that draw from its units."""
+        """Whether there is room at least for this share and for those that take from its units."""
         together = {Owner(want.owner.uid, i) for i in self.piece(want.owner).shares}
         wants = [other for other in self.of_pod(want.owner.uid) if other.owner in together]
         return bool(want.gpus) and self._have_room(self._still(want.owner.uid, wants), used)
@@ -143,18 +143,18 @@ class Plans:
         total = {gpu.uuid: gpu.total for gpu in self.facts.gpus} if self.facts else {}
         return all(total.get(uuid, 0) - used(uuid) >= amount for uuid, amount in needs.items())
 
-    def pledged(self, without: Iterable[Owner]) -> dict[str, int]:
-        """By GPU, what pods will still get there, those owners aside."""
+    def outstanding(self, without: Iterable[Owner]) -> dict[str, int]:
+        """By GPU, what is planned and not given yet, without the plans of these owners."""
         aside = set(without)
-        kept: dict[str, int] = {}
+        amounts: dict[str, int] = {}
         for uid in self.pods:
             open_ = [want for want in self.of_pod(uid) if want.owner not in aside]
             for uuid, amount in self._still(uid, open_).items() if open_ else ():
-                kept[uuid] = kept.get(uuid, 0) + amount
-        return kept
+                amounts[uuid] = amounts.get(uuid, 0) + amount
+        return amounts
 
     def _still(self, uid: str, open_: list[Want]) -> dict[str, int]:
-        """What a pod will hold for its whole life, less what it holds already."""
+        """By GPU, what a pod will hold for its whole life, less what it holds already."""
         facts = self.facts
         if facts is None:
             return {}
@@ -174,19 +174,19 @@ class Plans:
         return {uuid: amount for uuid, amount in more.items() if amount > 0}
 
     def replan(self, want: Want, used: Callable[[str], int]) -> dict[Owner, Gpus] | None:
-        """Other GPUs, beside every other plan: for all shares of the pod that can still move, or else for this one and
-        those that must be with it."""
+        """Other GPUs, with all other plans kept: for all shares of the pod that can still move. If there are none, for
+        this share and those that must be with it."""
         uid = want.owner.uid
         piece = [Owner(uid, i) for i in self.piece(want.owner).shares]
         if any(self._table.of(owner) is not None for owner in piece):
-            return None  # what is there cannot move any more
+            return None  # a share that has its units cannot move
         pieces = {self.piece(other.owner) for other in self.of_pod(uid)}
         movable = [Owner(uid, i) for p in pieces if self._is_untouched(uid, p) for i in p.shares]
         return self._place(sorted(movable), used) or self._place(piece, used)
 
     def best_fit(self, share: Share, used: Callable[[str], int]) -> Gpus | None:
-        """GPUs for a container nobody has planned, beside all plans."""
-        places = self._plan((share,), used, self.pledged(()))
+        """GPUs for a container without a plan, with all plans kept."""
+        places = self._plan((share,), used, self.outstanding(()))
         return None if places is None else places[0]
 
     def _is_untouched(self, uid: str, piece: Piece) -> bool:
@@ -194,15 +194,15 @@ class Plans:
 
     def _place(self, owners: list[Owner], used: Callable[[str], int]) -> dict[Owner, Gpus] | None:
         shares = self.shares(owners[0].uid)
-        places = self._plan(tuple([shares[owner.share] for owner in owners]), used, self.pledged(owners))
+        places = self._plan(tuple([shares[owner.share] for owner in owners]), used, self.outstanding(owners))
         return None if places is None else dict(zip(owners, places, strict=True))
 
     def _plan(
-        self, shares: tuple[Share, ...], used: Callable[[str], int], pledged: Mapping[str, int]
+        self, shares: tuple[Share, ...], used: Callable[[str], int], outstanding: Mapping[str, int]
     ) -> list[Gpus] | None:
         facts = self.facts
         if facts is None:
             return None
-        taken = [min(used(gpu.uuid) + pledged.get(gpu.uuid, 0), gpu.total) for gpu in facts.gpus]
+        taken = [min(used(gpu.uuid) + outstanding.get(gpu.uuid, 0), gpu.total) for gpu in facts.gpus]
         places = gpu_choice.plan(Request(shares, Pin.PLUGIN), Room.of(facts, taken), policies.DEFAULT)
         return None if places is None else [tuple([facts.gpus[at].uuid for at in chosen]) for chosen in places]

@@ -19,19 +19,19 @@ class Patch(NamedTuple):
 
 
 def patches(state: State) -> list[Patch]:
-    """What the annotations of pods must say and do not."""
-    found = []
+    """The pods whose annotations are wrong or incomplete, and the values to write."""
+    patches = []
     for uid, pod in state.plans.pods.items():
         wanted = _annotations(state, uid, pod)
         missing = {key: value for key, value in wanted.items() if (pod.annotation(key) or None) != value}
         if missing:
-            found.append(Patch(pod, missing))
-    return found
+            patches.append(Patch(pod, missing))
+    return patches
 
 
 def _annotations(state: State, uid: str, pod: PodFacts) -> dict[str, str | None]:
-    """All of them if the pod is elsewhere than they say; else only that it has got what it asks. None at all if it was
-    taken for another and has more GPUs than it asks, or fewer: it then counts on every GPU, which is too much."""
+    """All annotations if the pod is on other GPUs than they say; else only that it has got its units. If it got more or
+    fewer GPUs than it asks, because it was mistaken for another pod, they are removed: it then counts on every GPU."""
     if not isinstance(pod.request, Request):
         return {}
     shares = pod.request.shares
@@ -44,9 +44,9 @@ def _annotations(state: State, uid: str, pod: PodFacts) -> dict[str, str | None]
     assigned: dict[str, str | None] = {}
     if all(_is_sure(state, Owner(uid, i)) for i in range(len(shares))):
         assigned[names.ALIYUN_ASSIGNED] = "true"
-    said = pod_gpus.planned(pod, state.facts)
-    true = pod_gpus.allocation(shares, state.facts, tuple(known))
-    if said is not None and pod_gpus.allocation(said[0], state.facts, said[1]) == true:
+    annotated = pod_gpus.planned(pod, state.facts)
+    actual = pod_gpus.allocation(shares, state.facts, tuple(known))
+    if annotated is not None and pod_gpus.allocation(annotated[0], state.facts, annotated[1]) == actual:
         return assigned
     written = pod_gpus.write(pod.request, state.facts, tuple(known), extender="", nanoseconds=0)
     ours = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALLOCATION)
@@ -55,17 +55,17 @@ def _annotations(state: State, uid: str, pod: PodFacts) -> dict[str, str | None]
 
 def _has_other_gpus(state: State, owner: Owner, share: Share) -> bool:
     grant = state.table.of(owner)
-    has = grant is not None and grant.sure and share.role is not Role.INIT
+    has = grant is not None and grant.confirmed and share.role is not Role.INIT
     return grant is not None and has and len(grant.gpus) != share.gpus
 
 
 def _is_sure(state: State, owner: Owner) -> bool:
     grant = state.table.of(owner)
-    return grant is not None and grant.sure
+    return grant is not None and grant.confirmed
 
 
 def _place(state: State, owner: Owner) -> tuple[int, ...] | None:
-    """The GPUs of a share, by position: those it has, or else those of its plan."""
+    """The GPUs of a share, by position: those it has, or those of its plan."""
     position = {gpu.uuid: at for at, gpu in enumerate(state.facts.gpus)}
     share = state.share(owner)
     grant = state.table.of(owner)
@@ -81,7 +81,7 @@ def _place(state: State, owner: Owner) -> tuple[int, ...] | None:
 
 
 def _pool(state: State, owner: Owner) -> list[str]:
-    """The GPUs that a pod's init containers share: first those that later containers drew from them."""
+    """The GPUs of a pod's init containers: first those of the later containers that took from them."""
     together = sorted(state.together(owner), key=lambda o: state.share(o).role is Role.INIT)
     grants = [state.table.of(other) for other in together]
     return list(dict.fromkeys(uuid for grant in grants if grant is not None for uuid in sorted(grant.gpus)))

@@ -1,8 +1,9 @@
-"""Which units shall a container take? kubelet asks before it allocates, and does as it is told.
+"""Which units a container shall take: kubelet asks before it allocates, and then takes those.
 
-Pure. First on what is known at once: the oldest plan for that amount which can be kept. Refused, the caller looks at
-the API server, then at kubelet's list, and asks with `looked`; only then is a container placed otherwise than planned,
-or refused for good. A refusal is final for the pod and people read it in its status, so it says why.
+Pure. The first try uses what is known already: the oldest plan for that amount that can be kept. If it refuses, the
+caller lists the pods of this node, then asks kubelet who has what, and tries again with `refreshed`. Only then a
+container is placed elsewhere than planned, or refused. After a refusal the pod fails, and people read the sentence in
+its status, so it says why.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,16 +22,18 @@ from gpushare.node.deviceplugin.allocation.table import Owner
 NO_PLAN: Final = (
     "no GPU of {node} has {amount} free and no plan was made for it; was the pod scheduled without the extender?"
 )
-PLAN_LOST: Final = "{amount} were planned on {gpus} of {node}; that is not free any more, nor is there another way"
+PLAN_LOST: Final = "{amount} were planned on {gpus} of {node}; there is no longer room, and no other GPU has room"
 NOT_SEEN: Final = "no plan for {amount} is known on {node}"
 NO_MORE: Final = "{gpus} of {node}, where the pod's init containers are, has no room for {amount}"
 TOO_MANY: Final = (
-    "a container of {amount} is more than this kubelet can report; ask at most {most}, or pin directly (--pin=direct)"
+    "a container of {amount} is more than this kubelet can report; "
+    "ask for at most {most}, or pin directly (--pin=direct)"
 )
 
 
 class Ask(NamedTuple):
-    """`must`: units the container has already; `available`: by GPU, the bits of those kubelet has, `must` included."""
+    """A question of kubelet. `must`: units that the container has already; `available`: by GPU, the units that kubelet
+    can give, as bits, `must` included."""
 
     size: int
     whole: bool
@@ -38,9 +41,8 @@ class Ask(NamedTuple):
     available: Callable[[str], int]
 
 
-def prefer(state: State, ask: Ask, *, looked: bool) -> Units | Refusal:
-    """`looked`: the API server has just been asked for the pods of this node, and kubelet for what they have, as far as
-    that was possible."""
+def prefer(state: State, ask: Ask, *, refreshed: bool) -> Units | Refusal:
+    """`refreshed`: the pods of this node were just listed, and kubelet was asked who has what, if they answered."""
     state.steer = None
     _forget_what_kubelet_lost(state, ask)
     if state.most is not None and not ask.whole and ask.size > state.most:
@@ -53,10 +55,10 @@ def prefer(state: State, ask: Ask, *, looked: bool) -> Units | Refusal:
     for want in wants:
         if state.plans.can_be_kept(want, used):
             return _as_planned(state, ask, want)
-    if not looked:
+    if not refreshed:
         return refusal(state, "NotSeen", NOT_SEEN, ask.size, ask.whole)
     if not wants and state.knows_all and _reopen(state, ask):
-        return prefer(state, ask, looked=True)
+        return prefer(state, ask, refreshed=True)
     return _otherwise(state, ask, wants, used) if wants else _unplanned(state, ask, used)
 
 
@@ -65,7 +67,8 @@ def _as_planned(state: State, ask: Ask, want: Want) -> Units:
 
 
 def _otherwise(state: State, ask: Ask, wants: list[Want], used: Callable[[str], int]) -> Units | Refusal:
-    """No plan can be kept as it is: another one; or else the beginning of one, whose rest may have room by then."""
+    """No plan can be kept: makes another plan. If there is none, it begins with one whose other shares may fit
+    later."""
     for want in wants:
         moved = state.plans.replan(want, used)
         if moved is not None:
@@ -87,13 +90,13 @@ def refusal(
     forever: bool = False,
     **more: str,
 ) -> Refusal:
-    """`forever`: looking again would not help."""
+    """`forever`: another try would not help."""
     words = {"node": state.facts.name, "amount": state.amount(size, whole), "gpus": state.gpus(gpus), **more}
     return Refusal(code, sentence.format(**words), forever)
 
 
 def no_way(state: State, wants: list[Want], size: int, whole: bool) -> Refusal:
-    """Nothing fits, as was planned or otherwise."""
+    """Nothing fits, neither as planned nor elsewhere."""
     planned = next((want.gpus for want in wants if want.gpus), None)
     if planned is None:
         return refusal(state, "NoPlan", NO_PLAN, size, whole)
@@ -101,7 +104,7 @@ def no_way(state: State, wants: list[Want], size: int, whole: bool) -> Refusal:
 
 
 def _unplanned(state: State, ask: Ask, used: Callable[[str], int]) -> Units | Refusal:
-    """Of whom nothing is known gets memory on one GPU, or whole GPUs, where no plan is in the way."""
+    """A container without a plan gets memory on one GPU, or whole GPUs, that no plan needs."""
     app = Role.APP
     share = Share("", 0, app, WHOLE, 0, ask.size) if ask.whole else Share("", 0, app, MEMORY, ask.size)
     gpus = state.plans.best_fit(share, used)
@@ -111,26 +114,28 @@ def _unplanned(state: State, ask: Ask, used: Callable[[str], int]) -> Units | Re
 
 
 def _extend(state: State, ask: Ask) -> Units | Refusal:
-    """More units beside those that an init container of the same pod leaves behind."""
-    found = init_pool.handed_on(state, ask.must, ask.size, ask.whole)
-    if isinstance(found, Refusal):
-        return found
-    _, want = found
+    """More units, in addition to those that an init container of the same pod hands on."""
+    match = init_pool.handed_on(state, ask.must, ask.size, ask.whole)
+    if isinstance(match, Refusal):
+        return match
+    _, want = match
     missing = ask.size - count(ask.must)
-    pledged = state.plans.pledged([other.owner for other in state.plans.of_pod(want.owner.uid)])  # its own can move
-    more = _more(state, ask, want, missing, pledged) or _more(state, ask, want, missing, {})
+    outstanding = state.plans.outstanding(
+        [other.owner for other in state.plans.of_pod(want.owner.uid)]
+    )  # its own can move
+    more = _more(state, ask, want, missing, outstanding) or _more(state, ask, want, missing, {})
     if more is None:
         return refusal(state, "NoMore", NO_MORE, ask.size, ask.whole, tuple(ask.must))
     return _steer(state, ask, want.owner, more, {})
 
 
-def _more(state: State, ask: Ask, want: Want, missing: int, pledged: Mapping[str, int]) -> dict[str, int] | None:
-    """How many units of which GPU, beside what is pledged to others. Memory can only be where the rest of it is;
-    without room for it there the pod is lost, so the plans of others come second: they can still be changed."""
+def _more(state: State, ask: Ask, want: Want, missing: int, outstanding: Mapping[str, int]) -> dict[str, int] | None:
+    """By GPU, how many more units, without those that are `outstanding` for other plans. Memory must be on the GPU
+    where the rest of it is; without room there the pod fails. The plans of others can still be changed."""
     planned = want.gpus or ()
     more: dict[str, int] = {}
     for uuid in dict.fromkeys([*planned, *state.table.gpus] if ask.whole else ask.must):
-        there = _free(state, ask, uuid) - (0 if uuid in planned else pledged.get(uuid, 0))
+        there = _free(state, ask, uuid) - (0 if uuid in planned else outstanding.get(uuid, 0))
         if missing and there > 0:
             more[uuid] = min(there, missing)
             missing -= more[uuid]
@@ -138,7 +143,7 @@ def _more(state: State, ask: Ask, want: Want, missing: int, pledged: Mapping[str
 
 
 def _used(state: State, ask: Ask, uuid: str) -> int:
-    """The units of a GPU that kubelet cannot be given now; 0 only where it can be given the whole GPU."""
+    """The units of a GPU that cannot be given now; 0 only if the whole GPU can be given."""
     total = state.table.gpus[uuid].total
     room = state.table.room(uuid, whole=False) if ask.whole else _free(state, ask, uuid)
     wholly = _free(state, ask, uuid) if ask.whole else state.table.room(uuid, whole=True)
@@ -146,8 +151,8 @@ def _used(state: State, ask: Ask, uuid: str) -> int:
 
 
 def _reopen(state: State, ask: Ask) -> bool:
-    """All pods are known, none of them misses such a share, and yet kubelet asks for one: somebody's was given to
-    another, who has ended since, and kubelet has it free again. Finds that one's grants and drops them."""
+    """All pods are known, no pod misses such a share, but kubelet asks for one. So a pod's grant was really another
+    pod's, which has ended, and kubelet has those units free again. Finds that grant and drops it."""
     for uid in state.plans.pods:
         sizes = [size_of(share) for share in state.plans.shares(uid) if share.kind.exclusive is ask.whole]
         if ask.size in sizes and _is_lost(state, ask, uid):
@@ -156,10 +161,10 @@ def _reopen(state: State, ask: Ask) -> bool:
 
 
 def _is_lost(state: State, ask: Ask, uid: str) -> bool:
-    """Drops what a pod was given if kubelet offers all of it to others."""
+    """Drops the grants of a pod if kubelet offers all their units again."""
     grants = [grant for grant in state.table.of_pod(uid) if grant.whole is ask.whole]
     units = [(uuid, bits) for grant in grants for uuid, bits in grant.units.items() if bits]
-    lost = bool(units) and not any(grant.sure for grant in grants)
+    lost = bool(units) and not any(grant.confirmed for grant in grants)
     lost = lost and all(not bits & ~ask.available(uuid) for uuid, bits in units)
     for grant in grants if lost else ():
         state.table.drop(grant)
@@ -176,7 +181,7 @@ def _steer(state: State, ask: Ask, owner: Owner | None, counts: Mapping[str, int
 
 
 def _free(state: State, ask: Ask, uuid: str) -> int:
-    """How many units of a GPU kubelet could be given now."""
+    """How many units of a GPU can be given now."""
     room = state.table.room(uuid, whole=ask.whole)
     return min(room, (ask.available(uuid) & state.table.free(uuid, whole=ask.whole)).bit_count()) if room else 0
 
@@ -184,4 +189,4 @@ def _free(state: State, ask: Ask, uuid: str) -> int:
 def _forget_what_kubelet_lost(state: State, ask: Ask) -> None:
     for uid in state.doubted:
         _is_lost(state, ask, uid)
-    state.doubted = {uid for uid in state.doubted if any(not grant.sure for grant in state.table.of_pod(uid))}
+    state.doubted = {uid for uid in state.doubted if any(not grant.confirmed for grant in state.table.of_pod(uid))}

@@ -1,7 +1,7 @@
-"""All the device plugin knows while it runs: who holds what, what is planned, and where kubelet is in its work.
+"""All that the device plugin knows: who holds what, what is planned, and which pod kubelet is admitting.
 
-Pure: state in memory, no I/O. The two questions kubelet asks are answered in `prefer` and `allocate`, which work on
-this; `correct` puts it right when kubelet says who really has what.
+Pure: state in memory, no I/O. `prefer` and `allocate` read and change it when kubelet asks; `correct` corrects it when
+kubelet's list shows who really has what.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,8 @@ from gpushare.node.deviceplugin.allocation.table import Grant, Owner, Table
 
 
 class Steer(NamedTuple):
-    """What kubelet was told to take; it asks for exactly that a moment later. `moved`: plans that change by it."""
+    """The units that kubelet was told to take: it asks for exactly these a moment later. `moved`: plans that this
+    changes."""
 
     units: Units
     whole: bool
@@ -30,9 +31,9 @@ class State:
         self.most: int | None = None  # units that a container may have with this kubelet
         self.cgpu_disabled = False  # by a label of the node
         self.steer: Steer | None = None
-        self.busy_with = ""  # the pod that got something last: kubelet admits one pod after the other
-        self.doubted: set[str] = set()  # pods that got something just before kubelet restarted
-        self.knows_all = False  # whether the last look found all pods of this node
+        self.busy_with = ""  # uid of the pod that got something last: kubelet admits one pod after the other
+        self.doubted: set[str] = set()  # uids of pods that got something just before kubelet restarted
+        self.knows_all = False  # whether the pods of this node were listed completely the last time
 
     @property
     def facts(self) -> NodeFacts:
@@ -52,10 +53,10 @@ class State:
             self.plans.pods[pod.uid] = pod
 
     def end(self, uid: str) -> None:
-        """A pod is gone or has ended. What only seems to be its may be that of another, perhaps of one that nobody has
-        told us about yet: it is nobody's until kubelet says whose it is."""
+        """A pod is gone or has ended. If it is uncertain whether a grant was this pod's, the grant is kept without
+        owner until kubelet confirms whose it is."""
         for grant in self.table.of_pod(uid):
-            if grant.sure:
+            if grant.confirmed:
                 self.table.drop(grant)
             else:
                 self._disown(grant)
@@ -66,44 +67,45 @@ class State:
             self.table.release(owner)
 
     def kubelet_restarted(self) -> None:
-        """What was given and not seen since may not be in its checkpoint: then it asks again, and offers it anew."""
-        self.doubted = {o.uid for grant in self.table.grants.values() if not grant.sure for o in grant.owners}
+        """Grants that kubelet has not confirmed may be missing in its checkpoint. Then it asks for these pods again,
+        and offers the same units once more."""
+        self.doubted = {o.uid for grant in self.table.grants.values() if not grant.confirmed for o in grant.owners}
 
     def refused(self) -> None:
-        """kubelet was told no: the pod it is busy with has failed. What it got before that is nobody's now, and free
-        as soon as kubelet says so."""
+        """kubelet got a refusal: the pod it is admitting fails. What that pod got before has no owner now, and is free
+        as soon as kubelet confirms it."""
         uid, self.busy_with, self.steer = self.under_way(), "", None
         for grant in self.table.of_pod(uid) if uid else ():
-            if not grant.sure:
+            if not grant.confirmed:
                 self._disown(grant)
 
     def under_way(self) -> str:
-        """The pod of which kubelet has not asked for everything yet."""
+        """The uid of the pod for which kubelet has not asked for everything yet; empty: none."""
         return "" if self.plans.is_complete(self.busy_with) else self.busy_with
 
     def share(self, owner: Owner) -> Share:
         return self.plans.shares(owner.uid)[owner.share]
 
     def unclear(self, owner: Owner, within: Callable[[str], bool]) -> Grant | None:
-        """A grant that may be this container's as well as that of the one, in such a pod, it was taken for; best if
-        the two are equal. Or one that is nobody's by now."""
+        """A grant that may be this container's: it was made for an equal container of a pod `within`, or it has no
+        owner. Containers of the same role first."""
         share = self.share(owner)
-        unsure = [grant for grant in self.table.grants.values() if not grant.sure]
+        unconfirmed = [grant for grant in self.table.grants.values() if not grant.confirmed]
         for same_role in (True, False):
-            for grant in unsure:
+            for grant in unconfirmed:
                 candidates = (self.share(o) for o in grant.owners if within(o.uid))
                 if any(c.amount == share.amount and (c.role is share.role or not same_role) for c in candidates):
                     return grant
         alike = (share.kind.exclusive, size_of(share), share.gpus)
-        return next((g for g in unsure if not g.owners and (g.whole, g.size, len(g.gpus)) == alike), None)
+        return next((g for g in unconfirmed if not g.owners and (g.whole, g.size, len(g.gpus)) == alike), None)
 
     def together(self, owner: Owner) -> list[Owner]:
         """The shares that must be on the same GPUs, this one included."""
         return [Owner(owner.uid, i) for i in self.plans.piece(owner).shares]
 
     def relabel(self, grant: Grant, owner: Owner) -> None:
-        """A grant belongs to another container than was thought. Whom it was taken for gets the other's, or its plan:
-        the two asked for the same amount, so the sums stay as they were planned. What goes together moves together."""
+        """A grant belongs to another container than was assumed. The two containers swap grants or plans: they asked
+        for the same amount, so the sums per GPU stay the same. Shares that must be on the same GPUs move together."""
         alike = (o for o in grant.owners if self._alike(o, owner))
         before = next(alike, next(iter(grant.owners), None))
         if before is None or before.uid == owner.uid:
@@ -111,7 +113,7 @@ class State:
             self._mark(grant)
             return
         if self.busy_with == before.uid:
-            self.busy_with = owner.uid  # it was that pod all the time
+            self.busy_with = owner.uid  # kubelet was admitting that pod
         self._swap(before, owner)
         rest = [other for other in self.together(owner) if other != owner]
         for other in self.together(before):
@@ -125,8 +127,8 @@ class State:
         return self.share(one).amount == self.share(other).amount and self.share(one).role is self.share(other).role
 
     def trade_plans(self, owner: Owner, gpus: frozenset[str]) -> None:
-        """A container is where an equal pod should be that has nothing yet: it went in its stead, and the other way
-        round."""
+        """A container is on the GPUs that are planned for an equal pod which has nothing yet: the two swap their
+        plans."""
         if gpus == frozenset(self.plans.planned(owner) or ()):
             return
         shares = self.plans.shares(owner.uid)
@@ -140,7 +142,7 @@ class State:
 
     def _swap(self, one: Owner, two: Owner) -> None:
         grants, plans = (self.table.of(one), self.table.of(two)), (self.plans.planned(one), self.plans.planned(two))
-        if any(grant is not None and grant.sure for grant in grants):
+        if any(grant is not None and grant.confirmed for grant in grants):
             return
         for owner, grant, plan in ((one, grants[1], plans[1]), (two, grants[0], plans[0])):
             self.table.release(owner)
@@ -155,7 +157,7 @@ class State:
     def _mark(self, grant: Grant) -> None:
         grant.passing = any(self.share(owner).role is Role.INIT for owner in grant.owners)
 
-    # Words for people
+    # Texts for people
 
     def gpus(self, uuids: Iterable[str]) -> str:
         """`GPU 0 and GPU 1`."""
@@ -172,7 +174,7 @@ class State:
         return ", ".join(f"{count} of GPU {index}" for index, count in on)
 
     def holder(self, grants: Sequence[Grant]) -> str:
-        """One of those who hold something; the first that is known."""
+        """One of the pods that hold these grants."""
         for owner in sorted(owner for grant in grants for owner in grant.owners):
             pod = self.plans.pods.get(owner.uid)
             if pod is not None:

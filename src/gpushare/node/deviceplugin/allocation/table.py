@@ -1,9 +1,8 @@
-"""Who holds which unit of which GPU: the device plugin's own table, which decides.
+"""Who holds which unit of which GPU: the device plugin's own table.
 
-Pure. kubelet keeps such a table, too, but can lose an entry and hand a unit out twice; and to it memory and whole GPUs
-have nothing to do with each other. So nothing is given that stands here as held. Units are bits of one number per GPU:
-a full node has 200,000 of them. Changed by `allocate` (what is given), `state` (who has ended), `prefer` (what kubelet
-has free again) and `correct` (what kubelet says who has).
+Pure. kubelet keeps such a table, too, but it can lose an entry and give a unit out twice, and it does not know that a
+whole GPU and its memory exclude each other. So this table decides: what it shows as held is not given again. The units
+of a GPU are the bits of one number, because a full node has 200,000 units.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,18 +20,18 @@ class Owner(NamedTuple):
 
 
 class Grant:
-    """What one container was given; or all ordinary init containers of a pod, which hand their units on."""
+    """What one container was given, or all ordinary init containers of a pod together: they hand their units on."""
 
-    __slots__ = ("number", "owners", "passing", "sure", "units", "unnamed", "whole")
+    __slots__ = ("confirmed", "number", "owners", "passing", "units", "unnamed", "whole")
 
     def __init__(self, number: int, units: Mapping[str, int], whole: bool, unnamed: Mapping[str, int]) -> None:
-        self.number = number  # the order in which they were given
+        self.number = number  # grants are numbered in the order in which they were made
         self.units: Units = dict(units)
-        self.whole = whole  # GPUs, not memory: each has the one bit 1
-        self.unnamed = dict(unnamed)  # units held under ids that are not known, or not ours: how many, by GPU
-        self.owners: set[Owner] = set()  # whose it is, as far as anybody can tell; none: nobody can
-        self.passing = False  # units of init containers, which later containers of the pod will draw from
-        self.sure = False  # that owners are right: kubelet said so
+        self.whole = whole  # whole GPUs, not memory: each GPU has one bit
+        self.unnamed = dict(unnamed)  # by GPU, how many units are held under ids that are unknown or not ours
+        self.owners: set[Owner] = set()  # empty: nobody knows whose it is
+        self.passing = False  # units of init containers, from which later containers of the pod will take
+        self.confirmed = False  # kubelet's list has shown that the owners are right
 
     @property
     def gpus(self) -> frozenset[str]:
@@ -40,7 +39,7 @@ class Grant:
 
     @property
     def size(self) -> int:
-        """How many ids kubelet counts for it."""
+        """The number of ids that kubelet counts for it."""
         return sum(units.bit_count() for units in self.units.values()) + sum(self.unnamed.values())
 
 
@@ -71,7 +70,7 @@ class Table:
         return grant
 
     def drop(self, grant: Grant) -> None:
-        """Its units are free."""
+        """Removes a grant: its units are free."""
         del self.grants[grant.number]
         for owner in grant.owners:
             del self._by_owner[owner]
@@ -83,19 +82,19 @@ class Table:
         return [grant for grant in self.grants.values() if any(owner.uid == uid for owner in grant.owners)]
 
     def assign(self, owner: Owner, grant: Grant) -> None:
-        """This is whose it is."""
+        """The grant is this container's."""
         self.release(owner)
         self._by_owner[owner] = grant
         grant.owners.add(owner)
 
     def release(self, owner: Owner) -> None:
-        """What was taken for its grant is not: nobody knows whose that one is."""
+        """The grant of this container, if it has one, is not its own after all."""
         before = self._by_owner.pop(owner, None)
         if before is not None:
             before.owners.discard(owner)
 
     def taken(self, uuid: str) -> int:
-        """The units of memory that are held, as bits."""
+        """The units of memory that are held on a GPU, as bits."""
         taken = 0
         for grant in self.grants.values():
             if not grant.whole:
@@ -103,11 +102,12 @@ class Table:
         return taken
 
     def is_whole(self, uuid: str) -> bool:
-        """Whether somebody has the GPU for himself."""
+        """Whether a container has the whole GPU."""
         return any(grant.whole and grant.units.get(uuid) for grant in self.grants.values())
 
     def used(self, uuid: str, of: Iterable[Grant] | None = None) -> int:
-        """Units of a GPU that are held, a whole GPU with all it has; by these grants only, if they are given."""
+        """The number of units held on a GPU, by the grants `of` or by all. A GPU held as a whole counts with all its
+        units."""
         grants = list(self.grants.values() if of is None else of)
         if any(grant.whole and grant.units.get(uuid) for grant in grants):
             return self.gpus[uuid].total if uuid in self.gpus else 0
@@ -132,12 +132,12 @@ class Table:
         return ((1 << gpu.total) - 1) & ~self.taken(uuid)
 
     def room(self, uuid: str, *, whole: bool) -> int:
-        """How many of them."""
+        """The number of units that may be given on a GPU."""
         free = self.free(uuid, whole=whole)
         return free if whole or not free else max(self.gpus[uuid].total - self.used(uuid), 0)
 
     def holders(self, units: Mapping[str, int], *, whole: bool) -> list[Grant]:
-        """The grants in whose way these units would be."""
+        """The grants that hold any of these units."""
         return [
             grant
             for grant in self.grants.values()
