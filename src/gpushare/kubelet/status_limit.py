@@ -1,8 +1,8 @@
 """How many devices kubelet can report for one container.
 
-From 1.36 on kubelet writes every device a container has into its pod's status. With one device for each MiB that is
-megabytes, rewritten every minute, and beyond some size the API server refuses it: the pod can neither run nor be
-deleted. So on such a node a container may have only so many units from the device plugin. Pure.
+Pure. From 1.36 on kubelet writes every device of a container into the pod's status. With one device for each MiB that
+is megabytes, written again every minute. If it becomes too large the API server refuses it, and the pod can neither run
+nor be deleted. So on such a node a container may have only so many units from the device plugin.
 """
 
 import re
@@ -12,7 +12,7 @@ from gpushare.core.facts import names
 from gpushare.core.facts.model import Unit
 
 REPORTS_UNITS: Final = (1, 36)  # kubelet, from then on
-MOST_REPORTED: Final = 50_000  # units; at 80,000 the status is refused
+MOST_REPORTED: Final = 50_000  # units of a container; at 80,000 the API server refuses the status
 
 
 def most_units(kubelet_version: str, unit: Unit) -> int:

@@ -62,6 +62,6 @@ async def test_a_pod_that_has_more_gpus_than_it_asks_says_nothing_false() -> Non
 async def test_without_kubelets_list_the_plugin_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await world_with(8)
     monkeypatch.setattr("gpushare.node.deviceplugin.plugin.START_SECONDS", 0)
-    with pytest.raises(UserError, match="who has which device is not there") as caught:
+    with pytest.raises(UserError, match="pod-resources socket is not there") as caught:
         await world.plugin._find_pod_resources()
     assert caught.value.way == "mount kubelet's pod-resources folder, as deploy/device-plugin-ds.yaml does"
