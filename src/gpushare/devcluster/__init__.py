@@ -1,10 +1,12 @@
-"""Stand-ins for a cluster: an API server in memory with what kubectl needs around it, and a proxy that misbehaves.
+"""An embedded cluster: stand-ins for API server, controllers, kubelet and scheduler, and a proxy that makes faults.
 
-None is a Kubernetes. `apiserver` answers for seven kinds with the rules of kube-apiserver 1.36 that gpushare and
-kubectl depend on (resource versions, watches, conflicts, bindings, graceful deletion, quantities, tables) and refuses
-the rest with a proper Status. `cluster` runs it with the smallest controllers for Deployments and Jobs and with
-simulated kubelets; `scheduler` stands in for kube-scheduler. `faults` stands before that server or a real one and
-drops, delays, repeats and refuses by a seeded plan. They exist so that gpushare can be tried without a cluster, and so
-that what a real one does once a month can be tested in milliseconds; the same behaviour tests run against a real
-control plane, so that the doubles stay honest.
+With it gpushare can be tried without a cluster, and rare faults of a real cluster can be tested in milliseconds. It is
+not a Kubernetes. The same behaviour tests run against a real control plane (`tests/contracts`), so that the stand-ins
+behave alike.
+
+`apiserver` has seven kinds, with the rules of kube-apiserver 1.36 that gpushare and kubectl depend on: resource
+versions, watches, conflicts, bindings, graceful deletion, quantities, tables. It refuses the rest with a proper Status.
+`cluster` runs it with small `controllers` for Deployments and Jobs and with a simulated `kubelet`. `scheduler` stands
+in for kube-scheduler. `faults` is a proxy in front of this or a real API server; it drops, delays, repeats and refuses
+by a seeded plan.
 """

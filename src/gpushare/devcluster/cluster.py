@@ -1,7 +1,7 @@
 """The embedded cluster: API server, controllers and simulated kubelets in one process. Not a Kubernetes.
 
-For trying gpushare and for testing it, with the real kubectl if one is at hand (`demo` and tests start it). Whoever
-schedules is not part of it: point a scheduler at `url` or at the kubeconfig. Nothing is kept when it ends.
+For trying and testing gpushare, also with the real kubectl. It has no scheduler: start one with `url` or the
+kubeconfig. Nothing is kept when it ends.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ class DevCluster:
     """Runs while its block does; a bug in it ends the block.
 
     `nodes`: node objects, such as those of `nodes`. `folder`: where the kubeconfig is written. `moment` and
-    `restart_seconds` are the kubelet's; `dice` make the names of pods, and decide what a kubelet leaves to chance.
-    `kubelets`: the folders of those that let device plugins register, by node. With such nodes the admission policy is
-    limited to namespaces, as it has to be where not all nodes pin directly: to those with its label, as `default` has.
+    `restart_seconds` are the kubelet's. `dice` make the names of pods and decide what a kubelet leaves to chance.
+    `kubelets`: by node, kubelet's folder where device plugins may register. With such nodes the admission policy
+    applies only to namespaces with its label, as it must where not all nodes pin directly; `default` has the label.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Writes the kubeconfig that lets a client find one of the test doubles."""
+"""Writes the kubeconfig with which a client finds the embedded API server or the fault proxy."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Node objects of the embedded cluster: a machine that is not there, with GPUs that are not there either.
+"""Node objects of the embedded cluster, with simulated GPUs. Pure.
 
-Pure. `simulated_node` publishes its GPUs as gpushare's own nodes do (the annotation and the capacity) and pins
-directly; `bare_node` leaves that to the real `gpushare node`. Everything else is what kubectl wants to show.
+`simulated_node` publishes its GPUs as `gpushare node` does (annotation and capacity) and pins directly. `bare_node`
+publishes nothing: the real `gpushare node` can do that. The other fields are for kubectl to show.
 """
 
 import copy
@@ -36,13 +36,13 @@ _CONDITIONS: Final = {
     "PIDPressure": ("False", "KubeletHasSufficientPID", "simulated"),
     "Ready": ("True", "KubeletReady", "simulated: nothing runs here"),
 }
-_GPU_NAMES: Final = uuid.UUID("6b1f0c52-6a0e-4d0b-9a55-0f6f6a1f2a10")  # uuids of GPUs come from here, so that they last
+_GPU_NAMES: Final = uuid.UUID("6b1f0c52-6a0e-4d0b-9a55-0f6f6a1f2a10")  # GPUs have the same uuids every time
 
 
 def simulated_node(
     name: str, ip: str, gpus: Sequence[int] = GPUS, model: str = MODEL, labels: dict[str, str] | None = None
 ) -> Object:
-    """A node with one GPU of so many MiB for each number. The same name always has the same GPUs."""
+    """`gpus`: the MiB of each GPU. Nodes with the same name have the same GPUs."""
     listed = [Gpu(i, gpu_uuid(name, i), total, model=model) for i, total in enumerate(gpus)]
     node = bare_node(name, ip, labels)
     node["metadata"]["annotations"] = {names.NODE_GPUS: node_gpus.write(names.MIB, Pin.DIRECT, listed)}
@@ -52,7 +52,7 @@ def simulated_node(
 
 
 def bare_node(name: str, ip: str, labels: dict[str, str] | None = None, version: str = VERSION) -> Object:
-    """As kubelet registers it: nobody has said yet that it has GPUs. `version`: of its kubelet."""
+    """As kubelet registers it, without GPUs. `version`: of its kubelet."""
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     return {
         "kind": "Node",
@@ -74,7 +74,7 @@ def gpu_uuid(node: str, index: int) -> str:
 
 
 def heard_at(node: Object, now: str) -> Object:
-    """A copy of the node, its conditions dated: nobody sends heartbeats afterwards."""
+    """A copy of the node with a time in its conditions. There are no later heartbeats."""
     dated = copy.deepcopy(node)
     for condition in dated["status"].get("conditions") or []:
         condition |= {"lastHeartbeatTime": now, "lastTransitionTime": now}

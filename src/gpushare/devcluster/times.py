@@ -1,7 +1,4 @@
-"""Times as Kubernetes writes them, and lengths of time as kubectl shows them.
-
-Pure. Called wherever an object says when something happened: by the registry, the controllers, the kubelet, the tables.
-"""
+"""Times as Kubernetes writes them, and durations as kubectl shows them. Pure."""
 
 import datetime
 from typing import Final
@@ -30,7 +27,7 @@ def seconds(timestamp: str) -> float:
 
 
 def length(span: float) -> str:
-    """In one or two units: 5s, 3m20s, 4h, 2d3h. Clocks differ a little: just before now is now."""
+    """In one or two units: 5s, 3m20s, 4h, 2d3h. Up to a second in the future is 0s, because clocks differ."""
     whole = int(span)
     if whole < 0:
         return "<invalid>" if whole < -1 else "0s"

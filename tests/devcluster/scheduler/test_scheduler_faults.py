@@ -289,27 +289,27 @@ def seen(uid: str, **more: Any) -> Pod:
 
 
 def test_what_a_new_list_does_not_show_is_gone() -> None:
-    stirred: list[None] = []
-    picture = sinks.Picture(Queue(), Cache(), lambda: 0.0, lambda: stirred.append(None))
-    pods, nodes = sinks.Pods(picture, ["default-scheduler"]), sinks.Nodes(picture)
+    changes: list[None] = []
+    cluster = sinks.Cluster(Queue(), Cache(), lambda: 0.0, lambda: changes.append(None))
+    pods, nodes = sinks.Pods(cluster, ["default-scheduler"]), sinks.Nodes(cluster)
     for pod in (seen("waits"), seen("runs", nodeName="n"), seen("stays", nodeName="n")):
         pods.upsert(pod)
     nodes.upsert(msgspec.convert({"metadata": {"name": "n"}}, Node))
-    stirred.clear()
+    changes.clear()
     pods.relisted({"stays"})
     nodes.relisted(set())
-    assert (picture.queue.pods, picture.cache.nodes, picture.cache.taken("n")) == ({}, {}, {"pods": 1})
-    assert len(stirred) == 2, "a pod left, and a node"
+    assert (cluster.queue.pods, cluster.cache.nodes, cluster.cache.taken("n")) == ({}, {}, {"pods": 1})
+    assert len(changes) == 2, "a pod left, and a node"
 
 
 def test_a_pod_that_ends_before_it_is_bound_is_not_tried_any_more() -> None:
-    picture = sinks.Picture(Queue(), Cache(), lambda: 0.0, lambda: None)
-    pods, ends = sinks.Pods(picture, ["default-scheduler"]), {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    cluster = sinks.Cluster(Queue(), Cache(), lambda: 0.0, lambda: None)
+    pods, ends = sinks.Pods(cluster, ["default-scheduler"]), {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     pods.upsert(seen("x"))
     pods.upsert(seen("x", metadata=ends))
     pods.upsert(seen("y", nodeName="n", metadata=ends))
-    assert picture.queue.pods == {}
-    assert picture.cache.taken("n") == {"pods": 1}, "a bound one stays until it has ended"
+    assert cluster.queue.pods == {}
+    assert cluster.cache.taken("n") == {"pods": 1}, "a bound one stays until it has ended"
 
 
 @pytest.mark.parametrize("slow", ["/api/v1/pods", "/api/v1/nodes"])

@@ -1,4 +1,4 @@
-"""What is the same for every HTTP request and answer: bodies are read with a limit, answers are JSON, or a table."""
+"""What all HTTP requests and answers have in common: bodies have a limit, answers are JSON or a table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -15,7 +15,9 @@ BODY_LIMIT: Final = 3 * 1024 * 1024  # as a real server
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 OPENAPI_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-OPENAPI_V2_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # which is no proper media type
+OPENAPI_V2_ASKED: Final = (
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # not a valid media type, but kubectl's
+)
 NO_TRIAL: Final = "dryRun, but for creating,"
 _AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -23,12 +25,12 @@ _AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 async def body(request: web.BaseRequest) -> bytes:
     if request.content_type == PROTOBUF:
         raise status.no_protobuf()
-    found = bytearray()
+    content = bytearray()
     async for chunk in request.content.iter_any():
-        found += chunk
-        if len(found) > BODY_LIMIT:
+        content += chunk
+        if len(content) > BODY_LIMIT:
             raise status.too_big(BODY_LIMIT)
-    return bytes(found)
+    return bytes(content)
 
 
 def decode(body: bytes, kind: str) -> Any:
@@ -44,7 +46,7 @@ def decode(body: bytes, kind: str) -> Any:
 def delete_options(request: web.BaseRequest, body: bytes) -> Object:
     options: Object = decode(body, "DeleteOptions") if body else {}
     if options.get("dryRun"):
-        raise status.not_in_the_double(NO_TRIAL)
+        raise status.not_supported(NO_TRIAL)
     if "gracePeriodSeconds" in request.query and not body:
         options["gracePeriodSeconds"] = int(listing.number(request.query, "gracePeriodSeconds"))
     if "propagationPolicy" in request.query and not body:
@@ -53,7 +55,7 @@ def delete_options(request: web.BaseRequest, body: bytes) -> Object:
 
 
 def whole(code: int, kind: Kind, data: bytes) -> web.Response:
-    """A stored object, or a Status where that came instead."""
+    """A stored object, or a Status in its place."""
     body = data if data.startswith(b'{"kind"') else kind.head + data[1:]
     return web.Response(status=code, body=body + b"\n", content_type=JSON)
 
@@ -70,13 +72,13 @@ def tail(request: web.BaseRequest, text: str) -> str:
 
 
 def rows(request: web.BaseRequest, kind: Kind, now: Callable[[], float]) -> "Rows | None":
-    """How to show objects to this client, if it wants tables."""
+    """Makes tables for this client; None if it wants objects."""
     wanted = _AS_TABLE in request.headers.get("Accept", "").replace(" ", "")
     return Rows(kind, request.query.get("includeObject", ""), now) if wanted else None
 
 
 class Rows:
-    """Makes tables for one request. Of several, as in a watch, only the first says what its columns are."""
+    """Makes tables for one request. In a watch only the first names its columns."""
 
     def __init__(self, kind: Kind, include: str, now: Callable[[], float]) -> None:
         self._kind, self._include, self._now = kind, include, now

@@ -1,7 +1,4 @@
-"""What the registry checks and does with any object before a verb goes on: decoding, names, preconditions, refusals.
-
-Pure, called by `registry` only.
-"""
+"""Checks of any object before a verb is carried out: decoding, names, preconditions, refusals. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -24,10 +21,10 @@ VERSION_GONE: Final = (
 
 
 def read(kind: Kind, obj: Object) -> None:
-    """Decodes as a real server would, in place: what it cannot make a typed object of is a bad request."""
-    whole = decoding.without_nulls(obj)
+    """Decodes in place as a real server does. An object that does not fit its type is a bad request."""
+    cleaned = decoding.without_nulls(obj)
     obj.clear()
-    obj |= whole
+    obj |= cleaned
     if obj.pop("kind", kind.kind) != kind.kind:
         raise status.bad_request(f"the object provided is unrecognized (must be of type {kind.kind})")
     obj.pop("apiVersion", None)
@@ -44,7 +41,7 @@ def understand(kind: str, reader: Callable[[Object], None], obj: Object) -> None
 
 
 def stored(kind: Kind, entry: Entry) -> Object:
-    """A stored object, ready to be changed; what was loaded in bulk gets its defaults here, as from an old etcd."""
+    """A stored object, ready to be changed. An object that was loaded in bulk gets its defaults here."""
     obj = entry.obj()
     kind.read(obj)
     return obj
@@ -61,14 +58,14 @@ def namespace(meta: Object, namespace: str) -> None:
 
 
 def preconditions(kind: Kind, name: str, entry: Entry, wanted: Object) -> None:
-    found = {"uid": (entry.uid, UID_GONE), "resourceVersion": (str(entry.revision), VERSION_GONE)}
-    for field, (value, sentence) in found.items():
+    actual = {"uid": (entry.uid, UID_GONE), "resourceVersion": (str(entry.revision), VERSION_GONE)}
+    for field, (value, sentence) in actual.items():
         if wanted.get(field) not in (None, value):
             raise status.conflict(kind.kind, name, sentence.format(wanted=wanted[field], found=value))
 
 
 def copy_capacity(node: Object, listed: Mapping[str, str]) -> None:
-    """As kubelet does it: of what device plugins list, only what is `listed` healthy can be had."""
+    """As kubelet does. `listed`: the healthy devices of device plugins; no more than these are allocatable."""
     capacity, allocatable = node["status"].get("capacity") or {}, dict(node["status"].get("allocatable") or {})
     for resource in [*capacity, *allocatable]:
         if rules.is_extended(resource):

@@ -1,9 +1,8 @@
-"""Who the server is and what it has: /version, the lists of groups and resources, and as much OpenAPI as kubectl needs.
+"""Discovery: /version, the lists of groups and resources, and as much OpenAPI as kubectl needs. Pure.
 
-Pure, called by `apiserver` for paths that name no object. kubectl asks for the lists in one piece first (aggregated
-discovery), gets them in the plain form and asks on. Of OpenAPI it wants to know one thing before it creates or applies
-anything: that the server checks fields itself. This server says so, and means the fields it knows; unknown ones it
-keeps.
+kubectl first asks for aggregated discovery; it gets the plain form instead and asks again. Before it creates or applies
+anything it reads from OpenAPI whether the server checks fields itself. This server says yes: it checks the fields it
+knows and stores the others.
 """
 
 from typing import Any, Final
@@ -15,7 +14,7 @@ from gpushare.devcluster.apiserver.status import Object
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CHANGE: Final = ("get", "patch", "update")
-# What may be done with a sub-resource, and what kind of object it is where it is not its owner's.
+# The verbs of each sub-resource, and its kind where that is another one than its owner's.
 _SUBRESOURCES: Final[dict[str, Object]] = {
     "status": {"verbs": _CHANGE},
     "scale": {"verbs": _CHANGE, "group": "autoscaling", "version": "v1", "kind": "Scale"},
@@ -26,7 +25,7 @@ _GROUPS: Final = tuple(dict.fromkeys(kind.group for kind in table.KINDS))
 
 
 def answer(path: str, version: str) -> Object | None:
-    """The body for such a path, None for any other."""
+    """The body for a discovery path; None for any other path."""
     match path.strip("/").split("/"):
         case ["version"]:
             return _version(version)
@@ -92,7 +91,7 @@ def _openapi_path(group: str) -> str:
 
 
 def _openapi(group: str) -> Object:
-    """No schemas: only that each kind can be patched, and that fields are checked by the server."""
+    """No schemas: only that each kind can be patched and that the server checks fields."""
     described: Object = {}
     for kind in table.KINDS:
         if kind.group == group:

@@ -1,8 +1,7 @@
-"""LIST: which objects, of which moment, in pages. Answers are joined from the bytes the store already has.
+"""LIST: which objects, at which revision, in pages. Answers are joined from the bytes in the store. Pure.
 
-Pure, called by `apiserver` for GET on a collection, and by the deletion of a collection. All pages of one list are cut
-from one snapshot, so a list is consistent however long a client takes to read it; a snapshot that was forgotten is
-"410 Expired", as in a real cluster.
+All pages of one list come from one snapshot, so a list is consistent however long a client takes to read it. A snapshot
+that is no longer kept is "410 Expired", as in a real cluster.
 """
 
 import base64
@@ -22,7 +21,7 @@ NO_VERSION_WITH_CONTINUE: Final = "specifying resource version is not allowed wh
 
 
 class Token(msgspec.Struct):
-    """What a `continue` parameter says: go on after this key, in the list of this revision."""
+    """A `continue` parameter: go on after this key, in the list of this revision."""
 
     v: str
     rv: int
@@ -60,7 +59,7 @@ def read(kind: Kind, query: Mapping[str, str]) -> Query:
 
 
 def number(query: Mapping[str, str], name: str) -> int:
-    """A whole number of the query string, 0 if it is not there."""
+    """A whole number in the query string; 0 if it is missing."""
     text = query.get(name, "") or "0"
     if not text.isdecimal():
         raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
@@ -68,7 +67,7 @@ def number(query: Mapping[str, str], name: str) -> int:
 
 
 def select(store: Store, kind: Kind, namespace: str, query: Query) -> tuple[Snapshot, list[Entry], int]:
-    """The entries of this page, the snapshot they are of, and how many positions of it are left after them."""
+    """The snapshot, its entries on this page, and how many positions are left after them."""
     snapshot = _snapshot(store, kind, query)
     span = snapshot.span(namespace, query.after)
     entries, match, everything = snapshot.entries, query.match, not query.selective

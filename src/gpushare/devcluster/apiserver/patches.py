@@ -1,7 +1,7 @@
 """What a PATCH does to an object: JSON merge patch (RFC 7386) and the part of strategic merge patch that clients use.
 
-Pure: the object given is not changed. A strategic patch merges maps as a merge patch does and merges the lists named
-below by a key instead of replacing them; that is how kube-scheduler writes one condition.
+Pure: the object itself is not changed. A strategic patch merges maps as a merge patch does, and merges the lists named
+below by key instead of replacing them: so kube-scheduler writes one condition.
 """
 
 from typing import Any, Final
@@ -27,7 +27,7 @@ MERGE_KEYS: Final = {
     "ownerReferences": "uid",
     "taints": "key",
 }
-# These only put in order what is merged anyway.
+# These only set the order of what is merged anyway.
 _ORDERS: Final = ("$setElementOrder/", "$retainKeys")
 
 
@@ -45,8 +45,8 @@ def apply(content_type: str, target: Object, patch: Any) -> Object:
     return merged
 
 
-def same_but_for_what_was_applied(new: Object, old: Object) -> bool:
-    """Whether a patch says only what is there already, apart from kubectl apply's own note of what it was given."""
+def same_but_for_last_applied(new: Object, old: Object) -> bool:
+    """Whether nothing changed but the annotation in which kubectl apply keeps what it applied."""
     return _without_note(new) == _without_note(old)
 
 
@@ -63,7 +63,7 @@ def _merge(target: Any, patch: Any, strategic: bool) -> Any:
     for key, value in patch.items():
         if strategic and key.startswith("$"):
             if not key.startswith(_ORDERS) and (key, value) != ("$patch", "merge"):
-                raise status.not_in_the_double(f"{key} in a strategic merge patch")
+                raise status.not_supported(f"{key} in a strategic merge patch")
             continue
         if value is None:
             merged.pop(key, None)

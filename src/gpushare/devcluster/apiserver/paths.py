@@ -1,7 +1,7 @@
 """Which object, collection or sub-resource a URL path names.
 
-Pure, called by `apiserver` for every request. What a real server has and this one does not is answered with 501 and a
-sentence, what neither has with 404. Paths that name no object (who the server is, what it has) are in `discovery`.
+Pure. A path that only a real server has is answered with 501 and a sentence, a path that neither has with 404. Paths
+that name no object are in `discovery`.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from gpushare.devcluster.apiserver import status
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.kinds.table import Kind
 
-# Sub-resources of a real server that this one knows by name only.
-_ELSEWHERE: Final = ("attach", "ephemeralcontainers", "eviction", "exec", "portforward", "proxy", "resize")
+# Sub-resources that only a real server has.
+_NOT_SUPPORTED: Final = ("attach", "ephemeralcontainers", "eviction", "exec", "portforward", "proxy", "resize")
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def parse(path: str) -> Target:
     name, subresource = (*parts[1:], "", "")[:2]
     if name and kind.namespaced and not namespace:
         raise status.no_such_path()
-    if subresource in _ELSEWHERE:
-        raise status.not_in_the_double(f"{kind.resource}/{subresource}")
+    if subresource in _NOT_SUPPORTED:
+        raise status.not_supported(f"{kind.resource}/{subresource}")
     if subresource and subresource not in subresources(kind):
         raise status.no_such_path()
     return Target(kind, namespace, name, subresource)

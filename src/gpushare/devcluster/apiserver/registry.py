@@ -1,8 +1,7 @@
-"""The verbs of the API server: create, read, list, update, patch, bind, delete. What is allowed, and what it does.
+"""The verbs of the API server: create, get, update, patch, scale, bind, delete. What is allowed, and what it does.
 
-No HTTP: `apiserver` calls this with decoded bodies, tests may call it directly. Each verb runs to its end without
-awaiting, so a verb is as atomic as a transaction of etcd. The order of checks is the original's, because it decides
-which of two errors a client sees.
+No HTTP: bodies are decoded. A verb never awaits, so it is atomic, as a transaction of etcd is. The order of checks is
+kube-apiserver's, because it decides which of two errors a client sees.
 """
 
 import random
@@ -24,16 +23,15 @@ PODS: Final = table.BY_RESOURCE["pods"]
 NAMESPACES: Final = table.BY_RESOURCE["namespaces"]
 OTHER_NAME: Final = "the name of the object ({found}) does not match the name on the URL ({asked})"
 OTHER_POD: Final = "name in URL does not match name in Binding object"
-# What a deletion leaves to the garbage collector before the object may go. In the background nothing is.
+# Finalizers that a deletion adds for the garbage collector; deletion in the background adds none.
 FINALIZERS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 GENERATE_TRIES: Final = 8
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Registry:
-    """`ignore_binding_uid`: as servers before 1.23. `nodes_copy_capacity`: do at once what kubelet does later.
-
-    `admit` may change a pod before it is created, as admission policies do; `dice` makes the generated names.
+    """`ignore_binding_uid`: as servers before 1.23. `nodes_copy_capacity`: copies capacity to allocatable at once, as
+    kubelet does later. `admit` may change a new pod, as admission policies do. `dice` makes generated names.
     """
 
     def __init__(
@@ -49,22 +47,22 @@ class Registry:
         self.store = store
         self.ignore_binding_uid = ignore_binding_uid
         self.nodes_copy_capacity = nodes_copy_capacity
-        self.listed: dict[str, dict[str, str]] = {}  # by node: what can be had of the resources of its device plugins
+        self.listed: dict[str, dict[str, str]] = {}  # by node: healthy devices of its device plugins
         self._clock = clock
         self._admit = admit
         self._dice = dice or random.Random()
         for name in ("default", "kube-system"):
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
-    def get(self, kind: Kind, namespace: str, name: str, old_will_do: bool = False) -> Entry:
+    def get(self, kind: Kind, namespace: str, name: str, from_cache: bool = False) -> Entry:
         key = table.key(kind, namespace, name)
-        entry = self.store.cached(kind.resource).find(key) if old_will_do else self.store.get(kind.resource, key)
+        entry = self.store.cached(kind.resource).find(key) if from_cache else self.store.get(kind.resource, key)
         if entry is None:
             raise status.not_found(kind.resource, name)
         return entry
 
     def create(self, kind: Kind, namespace: str, obj: Object, *, trial: bool = False) -> bytes:
-        """`trial`: all is done but the writing (`dryRun=All`). The answer then has no resourceVersion."""
+        """`trial`: nothing is written (`dryRun=All`). The answer then has no resourceVersion."""
         checks.read(kind, obj)
         meta = obj["metadata"]
         checks.namespace(meta, namespace)
@@ -89,7 +87,7 @@ class Registry:
         return self.store.create(kind.resource, key, obj).data
 
     def _generated(self, kind: Kind, namespace: str, start: str) -> str:
-        """A name nobody has; after some tries in vain the one that is taken, which is then refused."""
+        """A name that is free. After some failed tries one that is taken, which is then refused."""
         name = ""
         for _ in range(GENERATE_TRIES):
             name = start[:58] + "".join(self._dice.choices(_LETTERS, k=5))
@@ -98,7 +96,7 @@ class Registry:
         return name
 
     def load(self, objects: Iterable[Object]) -> int:
-        """Bulk load, before clients come: stored as given, statuses and bindings included, without any check."""
+        """Stores many objects as they are, with status and binding, without checks, before clients connect."""
         return self.store.load(self._loaded(objects))
 
     def _loaded(self, objects: Iterable[Object]) -> Iterable[tuple[str, str, Object]]:
@@ -113,7 +111,7 @@ class Registry:
             yield kind.resource, table.key(kind, meta.get("namespace", ""), meta["name"]), obj
 
     def update(self, kind: Kind, namespace: str, name: str, obj: Object, subresource: str = "") -> bytes:
-        """PUT: the object replaces the present one, of the same uid and resourceVersion if it names them."""
+        """PUT: the object replaces the current one. Its uid and resourceVersion must match if it has them."""
         checks.read(kind, obj)
         old = self.get(kind, namespace, name)
         wanted = obj["metadata"].get("uid")
@@ -132,11 +130,11 @@ class Registry:
         *,
         by_apply: bool = False,
     ) -> bytes:
-        """`by_apply`: kubectl apply made the patch. It may say in other words what is there, but change nothing."""
+        """`by_apply`: kubectl apply made the patch. It may repeat what is there in other words, but change nothing."""
         old = self.get(kind, namespace, name)
         obj = patches.apply(content_type, old.obj(), patch)
         checks.read(kind, obj)
-        if by_apply and not patches.same_but_for_what_was_applied(obj, checks.stored(kind, old)):
+        if by_apply and not patches.same_but_for_last_applied(obj, checks.stored(kind, old)):
             raise status.apply_not_supported(name)
         return self._replace(kind, namespace, name, old, obj, subresource)
 
@@ -144,7 +142,7 @@ class Registry:
         return workloads.scale(checks.stored(kind, self.get(kind, namespace, name)))
 
     def rescale(self, kind: Kind, namespace: str, name: str, wanted: Object) -> Object:
-        """PUT on /scale, or what a PATCH made of it."""
+        """PUT on /scale, or the result of a PATCH on it."""
         old = self.get(kind, namespace, name)
         obj = checks.stored(kind, old)
         checks.understand("Scale", lambda scale: workloads.rescale(obj, scale), wanted)
@@ -153,7 +151,7 @@ class Registry:
 
     def _replace(self, kind: Kind, namespace: str, name: str, entry: Entry, new: Object, subresource: str) -> bytes:
         old = checks.stored(kind, entry)
-        meta, had = new["metadata"], old["metadata"]
+        meta, old_meta = new["metadata"], old["metadata"]
         checks.namespace(meta, namespace)
         if meta.get("name", "") != name:
             raise status.bad_request(OTHER_NAME.format(found=meta.get("name", ""), asked=name))
@@ -164,22 +162,23 @@ class Registry:
             causes.append(rules.invalid("metadata.uid", meta["uid"], "field is immutable"))
         for field in ("uid", "namespace", "creationTimestamp", "generation", "deletionTimestamp"):
             meta.pop(field, None)
-            if field in had:
-                meta[field] = had[field]
-        if "deletionGracePeriodSeconds" in had:
-            meta["deletionGracePeriodSeconds"] = had["deletionGracePeriodSeconds"]
+            if field in old_meta:
+                meta[field] = old_meta[field]
+        if "deletionGracePeriodSeconds" in old_meta:
+            meta["deletionGracePeriodSeconds"] = old_meta["deletionGracePeriodSeconds"]
         change = kind.status if subresource == "status" else kind.update
         assert change is not None, "the path table only offers /status where there is one"
         checks.refuse(kind, name, causes + change(new, old))
         if self.nodes_copy_capacity and kind.resource == "nodes":
             checks.copy_capacity(new, self.listed.get(name, {}))
-        if had.get("deletionTimestamp") and not meta.get("finalizers") and not had.get("deletionGracePeriodSeconds"):
+        terminating = old_meta.get("deletionTimestamp") and not old_meta.get("deletionGracePeriodSeconds")
+        if terminating and not meta.get("finalizers"):
             self.store.delete(kind.resource, entry.key)  # the last finalizer is gone
             return msgspec.json.encode(new)
         return self.store.update(kind.resource, entry.key, new).data
 
     def bind(self, namespace: str, binding: Object, name: str = "") -> None:
-        """Puts a pod on a node: node, annotations and condition in one update, or nothing at all."""
+        """Binds a pod: node, annotations and condition are one update."""
         checks.understand("Binding", rules.read_metadata, binding)
         meta, target = binding["metadata"], binding.get("target") or {}
         name = name or meta.get("name", "")
@@ -193,16 +192,16 @@ class Registry:
         entry = self.get(PODS, namespace, name)
         if meta.get("uid", entry.uid) != entry.uid and not self.ignore_binding_uid:
             raise status.precondition("pods", entry.key, name, "UID", meta["uid"], entry.uid)
-        wanted, found = meta.get("resourceVersion"), str(entry.revision)
-        if wanted and wanted != found:
-            raise status.precondition("pods", entry.key, name, "ResourceVersion", wanted, found)
+        wanted, actual = meta.get("resourceVersion"), str(entry.revision)
+        if wanted and wanted != actual:
+            raise status.precondition("pods", entry.key, name, "ResourceVersion", wanted, actual)
         pod = checks.stored(PODS, entry)
         if refusal := pods.bind(pod, binding, self.now()):
             raise status.conflict("pods/binding", name, refusal)
         self.store.update("pods", entry.key, pod)
 
     def delete(self, kind: Kind, namespace: str, name: str, options: Object) -> bytes:
-        """Deletes at once, or marks for deletion what a kubelet or a finalizer still holds."""
+        """Deletes at once, or marks for deletion if a kubelet or a finalizer has work to do first."""
         entry = self.get(kind, namespace, name)
         checks.preconditions(kind, name, entry, options.get("preconditions") or {})
         obj = checks.stored(kind, entry)
@@ -216,7 +215,7 @@ class Registry:
         left = meta.get("deletionGracePeriodSeconds")
         if meta.get("deletionTimestamp") and left:
             if asked is None or asked >= left:
-                return entry.data  # under way already; a deletion can only be made shorter
+                return entry.data  # it is being deleted already; the time can only be made shorter
             self._mark(obj, asked)
         elif kind.grace and not meta.get("deletionTimestamp"):
             self._mark(obj, kind.grace(obj, asked))
@@ -226,13 +225,13 @@ class Registry:
         if meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
             return marked.data
         if kind is NAMESPACES:
-            self._empty(name)
+            self._delete_all_in(name)
         gone = self.store.delete(kind.resource, entry.key).gone()
         details = status.about(kind.resource, name) | {"uid": entry.uid}
         return gone if kind.returns_deleted else msgspec.json.encode(status.success(details=details))
 
     def _mark(self, obj: Object, seconds: int) -> None:
-        """Sets when the object may go; a second deletion counts from the first, but never into the past."""
+        """Sets the time of deletion. A second deletion counts from the first, but is never in the past."""
         meta = obj["metadata"]
         start = self._clock()
         if meta.get("deletionTimestamp"):
@@ -243,8 +242,8 @@ class Registry:
         meta["deletionTimestamp"] = times.timestamp(start + seconds)
         meta["deletionGracePeriodSeconds"] = seconds
 
-    def _empty(self, namespace: str) -> None:
-        """What the namespace controller of a cluster does after a while."""
+    def _delete_all_in(self, namespace: str) -> None:
+        """A real cluster does this a little later, in its namespace controller."""
         for kind in table.KINDS:
             if kind.namespaced:
                 snapshot = self.store.snapshot(kind.resource)

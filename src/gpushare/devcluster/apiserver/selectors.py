@@ -1,6 +1,6 @@
-"""labelSelector and fieldSelector, read once into a test that runs on every object and every watch event.
+"""labelSelector and fieldSelector, compiled once and then run on every object and every watch event. Pure.
 
-Pure. The store keeps each object's labels and selectable fields beside its bytes, so that selecting needs no decoding.
+The store keeps labels and selectable fields of each object beside its bytes, so that selecting needs no decoding.
 """
 
 import re
@@ -29,7 +29,7 @@ def everything(labels: Labels, fields: Fields) -> bool:
 
 
 def compile(label_selector: str, field_selector: str, selectable: Sequence[str]) -> Match:
-    """One test for both selectors of a request; a selector that cannot be read is a bad request."""
+    """One test for both selectors of a request. A selector that cannot be read is a bad request."""
     of_labels = _label_tests(label_selector)
     of_fields = _field_tests(field_selector, selectable)
     if not of_labels and not of_fields:
@@ -86,10 +86,10 @@ def _label_test(term: re.Match[str]) -> Callable[[Labels], bool]:
 def _field_tests(text: str, selectable: Sequence[str]) -> list[Callable[[Fields], bool]]:
     tests: list[Callable[[Fields], bool]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
-        found = re.fullmatch(r"([^=!]+)(==|!=|=)(.*)", term)
-        if found is None:
+        match = re.fullmatch(r"([^=!]+)(==|!=|=)(.*)", term)
+        if match is None:
             raise status.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
-        path, operator, value = found[1], found[2], re.sub(r"\\(.)", r"\1", found[3])
+        path, operator, value = match[1], match[2], re.sub(r"\\(.)", r"\1", match[3])
         if path not in selectable:
             raise status.bad_request(f"field label not supported: {path}")
         tests.append(_field_test(path, value, operator != "!="))

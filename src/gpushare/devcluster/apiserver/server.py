@@ -1,9 +1,8 @@
-"""The embedded API server: HTTP before the registry. A test double, not a Kubernetes: see the package's docstring.
+"""The embedded API server: HTTP in front of the registry. A stand-in for tests and the demo, not a Kubernetes.
 
-Used inside a test (`async with ApiServer() as server`) or as a process of its own (`python -m
-gpushare.devcluster.apiserver.server --port 0 --kubeconfig-out FILE`, which prints one line when it is ready). It
-listens on loopback only. Everything is decided in `registry`, `listing` and `watching`; how requests and answers look
-is in `answers`, what a write asks for in `writing`.
+It runs inside a test (`async with ApiServer() as server`) or as a process (`python -m
+gpushare.devcluster.apiserver.server --port 0 --kubeconfig-out FILE`, which prints one line when it is ready), and
+listens on loopback only. `registry`, `listing` and `watching` decide everything.
 """
 
 import argparse
@@ -38,7 +37,7 @@ Logs = Callable[[str, str, str], str]  # namespace, pod, container ("" for the o
 
 @dataclass(frozen=True)
 class Audit:
-    """One write that was asked for, whatever became of it."""
+    """One write request and its outcome."""
 
     verb: str
     path: str
@@ -50,8 +49,8 @@ class Audit:
 class ApiServer:
     """Public attributes may be changed while it runs: `audit_on`, `expired_as_status`, `bookmark_seconds`, `token`.
 
-    `pin_directly`: new pods are changed as deploy/admission.yaml would, in namespaces with the labels
-    `pin_namespaces`. `void_unasked`: and as deploy/unasked.yaml would. `logs`: who knows what containers wrote.
+    `pin_directly`: new pods are changed as deploy/admission.yaml does, in namespaces with the labels
+    `pin_namespaces`. `void_unasked`: and as deploy/unasked.yaml does. `logs`: reads the log of a container.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class ApiServer:
             await self._runner.cleanup()
 
     def load(self, objects: Iterable[Object]) -> int:
-        """Test hook: many objects at once, stored as given, before clients come."""
+        """For tests: stores many objects without checks, before clients connect."""
         return self.registry.load(objects)
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> Path:
@@ -137,7 +136,7 @@ class ApiServer:
             response = await self._answer(request)
         except status.ApiError as error:
             response = answers.reply(error.code, error.body)
-        except (AttributeError, KeyError, TypeError) as error:  # a body so odd that no rule foresaw it
+        except (AttributeError, KeyError, TypeError) as error:  # a body that no rule expects
             response = answers.reply(500, status.internal(repr(error)).body)
         if self.audit_on and request.method in WRITES:
             agent = request.headers.get("User-Agent", "")
@@ -147,13 +146,13 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "GET" and request.path in ("/healthz", "/livez", "/readyz"):
             return web.Response(text="ok")
-        if request.method == "GET" and (found := discovery.answer(request.path, self.version)) is not None:
+        if request.method == "GET" and (discovered := discovery.answer(request.path, self.version)) is not None:
             if answers.OPENAPI_V2_ASKED in request.headers.get("Accept", ""):
-                return web.Response(content_type=answers.OPENAPI_V2)  # a schema of nothing, in kubectl's binary form
-            return answers.reply(200, found)
+                return web.Response(content_type=answers.OPENAPI_V2)  # an empty schema, in kubectl's binary form
+            return answers.reply(200, discovered)
         target = paths.parse(request.path)
         if request.query.get("dryRun") and not writing.is_trial(request, target):
-            raise status.not_in_the_double(answers.NO_TRIAL)
+            raise status.not_supported(answers.NO_TRIAL)
         if request.method == "GET":
             return await self._read(request, target)
         if request.method not in WRITES:
@@ -182,11 +181,11 @@ class ApiServer:
                 return answers.reply(200, self.registry.scale(kind, namespace, name))
             case "log":
                 if self.logs is None:
-                    raise status.not_in_the_double("pods/log")
+                    raise status.not_supported("pods/log")
                 text = self.logs(namespace, name, request.query.get("container", ""))
                 return web.Response(text=answers.tail(request, text))
-        old_will_do = request.query.get("resourceVersion") == "0"
-        data = self.registry.get(kind, namespace, name, old_will_do).data
+        from_cache = request.query.get("resourceVersion") == "0"
+        data = self.registry.get(kind, namespace, name, from_cache).data
         if rows:
             return web.Response(body=rows.one(data), content_type=answers.JSON)
         return answers.whole(200, kind, data)
@@ -224,7 +223,7 @@ class ApiServer:
                 await response.write(batch)
         except TimeoutError:
             if request.transport is not None:
-                request.transport.abort()  # a client that does not read is cut, not waited for
+                request.transport.abort()  # a client that does not read is cut off
             return False
         return True
 
@@ -249,7 +248,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     ) as server:
         if arguments.load:
             server.load(_objects_of(Path(arguments.load)))
-            gc.freeze()  # what was loaded is no garbage
+            gc.freeze()  # loaded objects are never garbage
         if arguments.kubeconfig_out:
             server.write_kubeconfig(arguments.kubeconfig_out)
         print(f"ready {server.url}", flush=True)
@@ -257,12 +256,14 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="gpushare's test API server. A test double, not a Kubernetes.")
+    parser = argparse.ArgumentParser(description="gpushare's test API server. A stand-in, not a Kubernetes.")
     parser.add_argument("--port", type=int, default=0, help="0 chooses a free one")
     parser.add_argument("--kubeconfig-out", metavar="FILE", help="write a kubeconfig for this server")
-    parser.add_argument("--token", help="the bearer token to demand")
+    parser.add_argument("--token", help="the bearer token that clients must send")
     parser.add_argument("--load", metavar="FILE", help="objects to start with, one JSON object a line")
-    parser.add_argument("--nodes-copy-capacity", action="store_true", help="do what kubelet does with node capacity")
+    parser.add_argument(
+        "--nodes-copy-capacity", action="store_true", help="copy capacity to allocatable, as kubelet does"
+    )
     asyncio.run(serve(parser.parse_args(argv)))
 
 

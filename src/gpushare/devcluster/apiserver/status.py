@@ -1,7 +1,7 @@
 """Every refusal as the Status object a client of Kubernetes expects, in kube-apiserver's own words.
 
-Raised by the store and the rules, turned into an HTTP answer by `apiserver`, and sent inside a watch as its last event.
-The sentences are the original's, because clients (and people) read them.
+Raised by the store and the rules, turned into an HTTP answer by `server`, and sent in a watch as its last event. The
+sentences are kube-apiserver's, because clients and people read them.
 """
 
 from typing import Any, Final
@@ -37,13 +37,13 @@ class ApiError(Exception):
 
 
 def success(code: int = 201, details: Object | None = None) -> Object:
-    """The Status object that stands for "done" where there is no object to return."""
+    """The Status object for success, where there is no object to return."""
     head: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return head | ({"details": details} if details else {"code": code})
 
 
 def about(resource: str, name: str) -> Object:
-    """What a refusal is about; `resource` may carry its group: deployments.apps."""
+    """The object of a refusal. `resource` may have its group: deployments.apps."""
     kind, _, group = resource.partition(".")
     return ({"name": name} if name else {}) | ({"group": group} if group else {}) | {"kind": kind}
 
@@ -70,7 +70,7 @@ def conflict(resource: str, name: str, why: str) -> ApiError:
 
 
 def precondition(resource: str, key: str, name: str, what: str, wanted: str, found: str) -> ApiError:
-    """A uid or resourceVersion that was named beforehand is not the object's."""
+    """The uid or resourceVersion that the request demands is not the object's."""
     inner = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
     where = f"Code: 4, Key: /registry/{resource}/{key}, ResourceVersion: 0"
     return conflict(resource, name, f"StorageError: invalid object, {where}, AdditionalErrorMsg: {inner}")
@@ -81,7 +81,7 @@ def bad_request(message: str) -> ApiError:
 
 
 def invalid(kind: str, name: str, causes: list[tuple[str, str, str]]) -> ApiError:
-    """`causes` are (field, type, sentence); the types are the original's: FieldValueRequired, FieldValueInvalid…"""
+    """`causes` are (field, type, sentence); the types are kube-apiserver's: FieldValueRequired, FieldValueInvalid…"""
     sentences = [f"{field}: {sentence}" for field, _, sentence in causes]
     listed = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     listed_causes = [{"reason": type_, "message": sentence, "field": field} for field, type_, sentence in causes]
@@ -105,7 +105,7 @@ def not_allowed() -> ApiError:
 
 
 def apply_not_supported(name: str) -> ApiError:
-    """kubectl apply sends a patch that only the server's own schema could merge rightly in every case."""
+    """Only a server with all schemas can merge every patch of kubectl apply correctly."""
     message = f'kubectl apply cannot change "{name}" in gpushare\'s test API server: use kubectl replace'
     return ApiError(415, "UnsupportedMediaType", message)
 
@@ -131,8 +131,8 @@ def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
-def not_in_the_double(what: str) -> ApiError:
-    """A real server can do this; this one says that it cannot, instead of pretending."""
+def not_supported(what: str) -> ApiError:
+    """A real server can do this, this one cannot and says so."""
     return ApiError(501, "NotImplemented", f"{what} is not part of gpushare's test API server; use a real cluster")
 
 

@@ -1,9 +1,8 @@
 """Objects, resource versions and history: what etcd and the watch cache are to a real API server.
 
-Pure storage: no HTTP, no clock, no rules about kinds. `registry` decides what may be written and calls this;
-`watching` reads the history. Every write gets the next revision of one counter, as in etcd. An object is kept as the
-bytes that go over the wire, so a list is a join of what is already there and 50,000 pods cost what their JSON costs.
-Nothing grows without bound: the history of each resource and the snapshots of paged lists have a size.
+Pure storage: no HTTP, no clock, no rules about kinds. Every write gets the next revision of one counter, as in etcd. An
+object is kept as the bytes that are sent, so a list is a join of bytes and 50,000 pods cost what their JSON costs. The
+history of each resource and the number of snapshots are limited.
 """
 
 import bisect
@@ -25,7 +24,7 @@ _decode: Final = msgspec.json.Decoder(type=Object).decode
 
 
 class Entry:
-    """One version of one object; never changed once made."""
+    """One version of one object. Never changed."""
 
     __slots__ = ("data", "fields", "key", "labels", "revision", "uid")
 
@@ -38,12 +37,12 @@ class Entry:
         self.fields = fields
 
     def obj(self) -> Object:
-        """A fresh copy, free to be changed."""
+        """A copy that may be changed."""
         return _decode(self.data)
 
 
 class Change:
-    """One step of the history. `gone` is what a watcher gets to see for whom the object is gone."""
+    """One step of the history."""
 
     __slots__ = ("_gone", "after", "before", "revision")
 
@@ -54,9 +53,9 @@ class Change:
         self._gone: bytes | None = None
 
     def gone(self) -> bytes:
-        """The object as it last was, with the revision of this change: so a real server words a deletion."""
+        """The last version of the object with the revision of this change: what DELETED shows, as in a real server."""
         if self._gone is None:
-            assert self.before is not None, "only what was there can be gone"
+            assert self.before is not None, "only an object that was there can be deleted"
             obj = self.before.obj()
             obj["metadata"]["resourceVersion"] = str(self.revision)
             self._gone = _encode(obj)
@@ -64,7 +63,7 @@ class Change:
 
 
 class Snapshot:
-    """All entries of one resource at one revision, in key order: what the pages of one list are cut from."""
+    """All entries of one resource at one revision, in key order. All pages of a list come from one snapshot."""
 
     __slots__ = ("entries", "revision")
 
@@ -96,7 +95,7 @@ class Shelf:
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []
         self.changes: list[Change] = []
-        self.first = 0  # the number of the first change still kept; numbers never repeat
+        self.first = 0  # number of the first change that is kept; numbers never repeat
         self.floor = floor  # a watch from a revision below this has missed something
 
     @property
@@ -105,7 +104,7 @@ class Shelf:
 
 
 class Store:
-    """`fields(resource, obj)` gives what field selectors may ask for; `changed(resource)` is called after a write."""
+    """`fields(resource, obj)`: the values for field selectors. `changed(resource)` is called after a write."""
 
     def __init__(
         self,
@@ -139,9 +138,9 @@ class Store:
             raise status.already_exists(resource, obj["metadata"]["name"])
 
     def update(self, resource: str, key: str, obj: Object) -> Entry:
-        """Writes over the present version, unless nothing would change: then there is no new version either.
+        """Replaces the current version. If nothing changes there is no new version.
 
-        An object that names a resourceVersion is written only over exactly that version.
+        An object with a resourceVersion replaces only exactly that version.
         """
         before = self.shelf(resource).entries.get(key)
         name = obj["metadata"]["name"]
@@ -177,7 +176,7 @@ class Store:
         shelf = self.shelf(resource)
         shelf.changes.append(change)
         if len(shelf.changes) > self._history:
-            drop = self._history // 4 + 1  # in lumps, so that the list is not moved at every write
+            drop = self._history // 4 + 1  # many at once, so that the list is not moved at every write
             shelf.floor = shelf.changes[drop - 1].revision
             shelf.first += drop
             del shelf.changes[:drop]
@@ -185,7 +184,7 @@ class Store:
         return change
 
     def snapshot(self, resource: str, revision: int | None = None) -> Snapshot:
-        """The resource now, or as it was at a revision that a list has seen and that is still kept."""
+        """The resource now, or at a revision of which a list keeps the snapshot."""
         if revision is not None and revision != self.revision:
             kept = self._snapshots.get((resource, revision))
             if kept is None:
@@ -199,53 +198,53 @@ class Store:
         return kept
 
     def keep(self, resource: str, snapshot: Snapshot) -> None:
-        """Remembers a snapshot for the pages to come; the oldest ones are forgotten."""
+        """Keeps a snapshot for the next pages; the oldest ones are dropped."""
         self._snapshots[(resource, snapshot.revision)] = snapshot
         while len(self._snapshots) > self._snapshot_limit:
             self._snapshots.popitem(last=False)
 
     def cursor(self, resource: str, revision: int) -> int | None:
-        """The number of the first change after a revision; None if some of them are already forgotten."""
+        """The number of the first change after a revision; None if some of them are no longer kept."""
         shelf = self.shelf(resource)
         if revision < shelf.floor:
             return None
         return shelf.first + bisect.bisect_right(shelf.changes, revision, key=lambda change: change.revision)
 
     def changes_from(self, resource: str, cursor: int, limit: int) -> list[Change] | None:
-        """At most `limit` changes from that number on; None if the reader was too slow and they are forgotten."""
+        """At most `limit` changes from that number on; None if they are no longer kept."""
         shelf = self.shelf(resource)
         if cursor < shelf.first:
             return None
         return shelf.changes[cursor - shelf.first : cursor - shelf.first + limit]
 
     def freeze(self) -> None:
-        """Test hook: from now on a read "from the cache" (resourceVersion=0) sees the store as it is at this moment."""
+        """For tests: from now on a read "from the cache" (resourceVersion=0) sees the store as it is now."""
         self._frozen = {resource: self.snapshot(resource) for resource in self._shelves}
 
     def thaw(self) -> None:
         self._frozen = {}
 
     def cached(self, resource: str) -> Snapshot:
-        """What a read that allows an old answer gets: the newest, unless a test froze the cache."""
+        """What a read from the cache gets: the newest state, unless a test froze it."""
         return self._frozen.get(resource) or self.snapshot(resource)
 
     def expire_continues(self) -> None:
-        """Test hook: every `continue` token handed out so far is too old."""
+        """For tests: every `continue` token so far is too old."""
         self._snapshots.clear()
 
     def expire_history(self) -> None:
-        """Test hook: every revision known so far is too old to watch from, and every open watch has missed some."""
+        """For tests: every revision so far is too old to watch from, and every open watch has missed changes."""
         self.revision += 1
         self._floor = self.revision
         self.expire_continues()
         for resource, shelf in self._shelves.items():
-            shelf.first = shelf.end + 1  # one number is skipped, so that even a watch that is up to date notices
+            shelf.first = shelf.end + 1  # one number is skipped, so that a watch that is up to date notices too
             shelf.changes.clear()
             shelf.floor = self.revision
             self.changed(resource)
 
     def load(self, objects: Iterable[tuple[str, str, Object]]) -> int:
-        """Puts many (resource, key, object) in, as a restored backup would: watches that are open must start again."""
+        """Stores many (resource, key, object), as a restored backup does: open watches must start again."""
         count = 0
         for resource, key, obj in objects:
             count += 1

@@ -1,8 +1,8 @@
-"""WATCH: the history of a resource from one revision on, as lines of JSON, until somebody hangs up.
+"""WATCH: the history of a resource from one revision on, as lines of JSON, until one side hangs up.
 
-A watch is a position in the store's history, not a queue: a thousand watchers cost a thousand numbers, and one that
-cannot keep up falls off the end of the bounded history and is told 410, as in a real cluster. Who selects sees an
-object come (ADDED) when it starts to match and go (DELETED) when it stops.
+A watch is a position in the store's history, not a queue, so a thousand watchers cost a thousand numbers. A watcher
+that is too slow for the bounded history gets 410, as in a real cluster. With a selector an object is ADDED when it
+starts to match and DELETED when it stops.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Hub:
                 sleeper.set_result(None)
 
     async def sleep(self, resources: Collection[str], seconds: float | None = None) -> None:
-        """Until one of the resources changes, at most so long."""
+        """Until one of the resources changes, at most so many seconds."""
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for resource in resources:
             self._sleepers.setdefault(resource, set()).add(sleeper)
@@ -52,9 +52,9 @@ class Hub:
 
 
 class Watch:
-    """One watch. Making it raises 410 if the revision is too old; `lines()` is what goes over the wire.
+    """One watch. Making it raises 410 if the revision is too old. `lines()` is what is sent.
 
-    `show` makes what is sent of the stored bytes: the object as it is, or a row of a table.
+    `show` makes from the stored bytes what is sent: the whole object, or a row of a table.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Watch:
                 yield error_line(status.expired(TOO_OLD.format(asked=self._since, oldest=self._store.revision)))
                 return
             self._cursor += len(changes)
-            if lines := b"".join(line for change in changes for line in self._seen(change)):
+            if lines := b"".join(line for change in changes for line in self._lines_of(change)):
                 yield lines
             if clock() >= end:
                 return
@@ -104,8 +104,8 @@ class Watch:
                 yield self._bookmark()
             await self._hub.sleep([self._kind.resource], max(0.0, min(end, bookmark_at) - clock()))
 
-    def _seen(self, change: Change) -> Iterator[bytes]:
-        """What this watcher sees of a change: nothing, or one line."""
+    def _lines_of(self, change: Change) -> Iterator[bytes]:
+        """What this watcher gets of a change: nothing, or one line."""
         if change.revision <= self._since:
             return
         before, after = self._matches(change.before), self._matches(change.after)

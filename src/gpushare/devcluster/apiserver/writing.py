@@ -1,6 +1,6 @@
-"""What a writing request asks for: the verb and its arguments, handed to the registry.
+"""Turns a writing request into a verb of the registry with its arguments.
 
-Nothing here awaits: what is read is what is written over.
+Nothing here awaits, so nothing can change between a read and the write that follows.
 """
 
 from aiohttp import web
@@ -35,7 +35,7 @@ def write(registry: Registry, request: web.BaseRequest, target: Target, body: by
 
 
 def is_trial(request: web.BaseRequest, target: Target) -> bool:
-    """Whether somebody wants to know what would be created. Only creating can be tried here."""
+    """Whether it is a dry run. Only creating can be tried here."""
     return request.method == "POST" and not target.subresource and request.query.get("dryRun") == "All"
 
 

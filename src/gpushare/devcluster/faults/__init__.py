@@ -1,1 +1,1 @@
-"""A proxy that stands before an API server, embedded or real, and misbehaves by a seeded plan. A test double."""
+"""A proxy in front of an embedded or real API server that makes faults by a seeded plan. For tests."""

@@ -1,4 +1,4 @@
-"""What goes wrong, how often and to whom: the pure half of the fault proxy.
+"""What goes wrong, how often and for which requests: the pure half of the fault proxy.
 
 All chance comes from one seeded generator, so a run that failed can be run again. The faults are those of real
 clusters: a busy or restarting API server, a load balancer that drops a connection after the request got through, a
@@ -47,7 +47,7 @@ def writes(method: str, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """`rates` is a probability per kind: of a request, of a watch, or of an event, as above. Ranges are drawn from."""
+    """`rates`: a probability per kind of fault, for a request, a watch or an event as above. Ranges: a random value."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
     eligible: Callable[[str, str], bool] = everything  # method, path
@@ -68,7 +68,7 @@ class Plan:
                 raise ValueError(f"the rates of {', '.join(kinds)} add up to more than 1: one request has one fault")
 
     def choose(self, dice: random.Random, method: str, path: str, watch: bool) -> str | None:
-        """The fault of this request. One throw per request, so that equal runs stay equal."""
+        """The fault of this request. One random number per request, so that a run can be repeated."""
         throw = dice.random()
         if not self.eligible(method, path):
             return None
@@ -82,18 +82,18 @@ class Plan:
 class Disorder:
     """Repeats and delays the events of one watch.
 
-    Whatever is held back goes out before a bookmark and before the stream ends by our doing: a client that resumes from
-    a later version could never get it again, which no real server does to it.
+    Events that are held back are sent before a bookmark and before the proxy ends the stream. Otherwise a client that
+    resumes from a later version could never get them, and no real server does that.
     """
 
     def __init__(self, dice: random.Random, counts: Counter[str]) -> None:
         self._dice = dice
         self._counts = counts
         self._sent: deque[bytes] = deque(maxlen=16)
-        self._held: list[tuple[bytes, int, float]] = []  # the event, how many go first, its latest moment
+        self._held: list[tuple[bytes, int, float]] = []  # event, how many go first, latest time
 
     def feed(self, line: bytes, plan: Plan, now: float) -> list[bytes]:
-        """The lines to send now that this one has come."""
+        """The lines to send after this one arrived."""
         if line.startswith((b'{"type":"BOOKMARK"', b'{"type":"ERROR"')):
             return [*self.flush(), line]
         if self._dice.random() < plan.rates.get(WATCH_LATE, 0):
@@ -110,7 +110,7 @@ class Disorder:
         return out
 
     def due(self) -> float | None:
-        """When an event that is held back must go, however few came after it."""
+        """When the next event that is held back must be sent at the latest."""
         return min((due for _, _, due in self._held), default=None)
 
     def release(self, now: float) -> list[bytes]:

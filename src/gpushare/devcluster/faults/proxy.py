@@ -1,8 +1,8 @@
-"""The fault proxy: stands before an API server, embedded or real, and misbehaves by plan. A test double.
+"""The fault proxy: stands in front of an embedded or real API server and makes faults by plan. For tests.
 
 `async with FaultProxy(server.url, Plan(rates={LOST_REPLY: 0.1}), seed=1) as proxy` gives `proxy.url` to the component
-under test. What goes wrong is decided in `plan`; here it is done. Nothing is buffered in a watch. A dropped connection
-is dropped at the socket, so that the client sees what it would see of a broken load balancer.
+under test. `plan` decides what goes wrong. Nothing is buffered in a watch. A dropped connection is dropped at the
+socket, so that the client sees what a broken load balancer would show it.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class FaultProxy:
                 return await self._stream(request, fault)
             reply = await self._forward(request, body)
         except aiohttp.ClientError:
-            return _hang_up(request)  # the upstream is gone; so are we
+            return _hang_up(request)  # the upstream is gone
         return _hang_up(request) if fault == plan.LOST_REPLY else reply
 
     def _refuse(self, fault: str) -> web.Response:
@@ -146,7 +146,9 @@ class FaultProxy:
             response = web.StreamResponse(status=upstream.status, headers=_passed_on(upstream.headers))
             response.enable_chunked_encoding()
             await response.prepare(request)
-            dice = random.Random(self._dice.random())  # events come when they will; requests must not feel that
+            dice = random.Random(
+                self._dice.random()
+            )  # events come when they will; that must not change the faults of requests
             lines = _Lines(upstream.content)
             with contextlib.suppress(ConnectionError):
                 await self._pass_lines(lines, response, dice, fault in (plan.WATCH_CUT, plan.WATCH_SILENT))
@@ -160,7 +162,7 @@ class FaultProxy:
     async def _pass_lines(
         self, lines: "_Lines", response: web.StreamResponse, dice: random.Random, cutting: bool
     ) -> None:
-        """Passes events on, in disorder if planned, until the upstream ends or this watch is to be cut."""
+        """Passes events on, out of order if planned, until the upstream ends or this watch is to be cut."""
         clock = asyncio.get_running_loop().time
         left = dice.randint(*self.plan.watch_events) if cutting else -1
         end = clock() + dice.uniform(*self.plan.watch_seconds) if cutting else float("inf")
@@ -184,7 +186,7 @@ class FaultProxy:
 
 
 class _Lines:
-    """Whole lines of a stream, however long they are; giving up waiting for one loses nothing."""
+    """Whole lines of a stream, however long. A wait for a line can be given up without a loss."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self.broken = False
@@ -210,7 +212,7 @@ def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hang_up(request: web.BaseRequest) -> web.Response:
-    """Drops the connection without a word. What is returned reaches nobody."""
+    """Drops the connection without an answer. The returned response is not sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -1,8 +1,7 @@
-"""Which device each container gets: the rules of a kubelet's device manager, those of 1.36, its faults included.
+"""Which devices each container gets: the rules of the device manager of kubelet 1.36, with its faults.
 
-A simulated kubelet asks `admit` for every pod it takes; tests ask it for pods that were made to be difficult. What is
-chosen where kubelet's own choice is arbitrary, `dice` decide. How plugins are reached is not known here: `devicesocket`
-speaks gRPC to them as a kubelet does, and a test may call one directly.
+Where kubelet's choice is arbitrary, `dice` decide. How plugins are reached is not decided here: `sockets` speaks gRPC
+to them as kubelet does, and a test may call a plugin directly.
 """
 
 import random
@@ -25,11 +24,11 @@ REASON: Final = "UnexpectedAdmissionError"
 
 
 class PluginError(Exception):
-    """A plugin said no, or could not be reached."""
+    """A plugin refused, or could not be reached."""
 
 
 class Rejected(Exception):
-    """The pod is not taken: it fails with this message, and with the reason `REASON`."""
+    """The pod is not admitted: it fails with this message and the reason `REASON`."""
 
 
 class DevicePlugin(Protocol):
@@ -48,7 +47,7 @@ class Key(NamedTuple):
 
 
 class Devices(msgspec.Struct):
-    """What a container has of one resource, and what the plugin said when it gave it: kept for the container's life."""
+    """What a container has of one resource, and the env that the plugin answered."""
 
     ids: list[str]
     environment: dict[str, str]
@@ -67,7 +66,7 @@ class Checkpoint(msgspec.Struct):
 
 
 class DeviceManager:
-    """`active`: the uids of the pods that have not ended. `checkpoint`: what an earlier one left."""
+    """`active`: the uids of the pods that have not ended. `checkpoint`: of the kubelet before a restart."""
 
     def __init__(
         self, active: Callable[[], Collection[str]], dice: random.Random, checkpoint: bytes | None = None
@@ -78,8 +77,8 @@ class DeviceManager:
         self._prefers: dict[str, bool] = {}
         self._healthy: dict[str, set[str]] = {}
         self._unhealthy: dict[str, set[str]] = {}
-        self._marked: dict[str, set[str]] = {}  # devices in use, as far as it remembers
-        self._reusable: dict[str, set[str]] = {}  # by resource: what init containers of one pod leave behind
+        self._marked: dict[str, set[str]] = {}  # devices in use, by kubelet's own marks
+        self._reusable: dict[str, set[str]] = {}  # by resource: devices of finished init containers of one pod
         self._reusable_of = ""
         for entry in self._read(checkpoint):
             self.given[entry.key] = entry.devices
@@ -99,7 +98,7 @@ class DeviceManager:
         self._plugins[resource], self._prefers[resource] = plugin, prefers
 
     def disconnected(self, resource: str) -> None:
-        """Its devices are unhealthy at once."""
+        """All its devices become unhealthy."""
         if resource in self._plugins:
             self._unhealthy.setdefault(resource, set()).update(self._healthy.get(resource, ()))
             self._healthy[resource] = set()
@@ -110,10 +109,10 @@ class DeviceManager:
         self._unhealthy[resource] = {name for name, healthy in devices.items() if not healthy}
 
     def capacity(self) -> dict[str, int]:
-        return {name: len(well) + len(self._unhealthy[name]) for name, well in self._healthy.items()}
+        return {name: len(healthy) + len(self._unhealthy[name]) for name, healthy in self._healthy.items()}
 
     def allocatable(self) -> dict[str, int]:
-        return {name: len(well) for name, well in self._healthy.items()}
+        return {name: len(healthy) for name, healthy in self._healthy.items()}
 
     def checkpoint(self) -> bytes:
         entries = [Entry(key, devices) for key, devices in self.given.items()]
@@ -133,16 +132,16 @@ class DeviceManager:
             raise Rejected(UNEXPECTED.format(why=error)) from None
 
     def environment(self, uid: str, container: str) -> dict[str, str]:
-        """What plugins said to a container. What its own spec says comes after it, and wins."""
-        told: dict[str, str] = {}
+        """The env that plugins answered for a container. The env of its own spec wins over it."""
+        env: dict[str, str] = {}
         for key, devices in self.given.items():
             if key[:2] == (uid, container):
-                told |= devices.environment
-        return told
+                env |= devices.environment
+        return env
 
     def pod_resources(self, pods: Iterable[Object]) -> list[tuple[Object, str, dict[str, list[str]]]]:
-        """Of each pod and container, the devices by resource; ordinary init containers are left out. Looking has a
-        side effect: what an Allocate under way has been promised may be forgotten."""
+        """The devices of each pod and container, by resource, without ordinary init containers. This has a side effect,
+        as in kubelet: the devices of an Allocate that is under way may be handed out again."""
         self._collect_garbage()
         return [
             (pod, name, {key.resource: devices.ids for key, devices in self.given.items() if key[:2] == (uid, name)})
@@ -155,11 +154,11 @@ class DeviceManager:
         if self._reusable_of != uid:
             self._reusable, self._reusable_of = {}, uid
         await self._allocate(uid, container, running)
-        hands_on = init and container.get("restartPolicy") != "Always"
+        reusable = init and container.get("restartPolicy") != "Always"
         for key, devices in self.given.items():
             if key[:2] == (uid, container["name"]):
                 pool = self._reusable.setdefault(key.resource, set())
-                if hands_on:
+                if reusable:
                     pool.update(devices.ids)
                 else:
                     pool.difference_update(devices.ids)
@@ -179,14 +178,14 @@ class DeviceManager:
                 self._marked = self._in_use()
                 raise PluginError(f"unknown Device Plugin {resource}")
             try:
-                told = await self._plugins[resource].allocate(self._shuffled(chosen))
+                env = await self._plugins[resource].allocate(self._shuffled(chosen))
             except PluginError:
                 self._marked = self._in_use()
                 raise
-            self.given[key] = Devices(sorted(chosen), told)
+            self.given[key] = Devices(sorted(chosen), env)
 
     async def _choose(self, key: Key, size: int, running: Collection[str]) -> set[str]:
-        """The devices to ask the plugin for; none if the container has them already."""
+        """The devices to ask the plugin for; empty if the container has them already."""
         resource = key.resource
         before = self.given.get(key)
         if key.container in running:
@@ -214,7 +213,7 @@ class DeviceManager:
         return chosen
 
     def _take(self, resource: str, chosen: set[str], devices: set[str], size: int) -> bool:
-        """Takes and marks as many as are missing, in any order."""
+        """Takes and marks as many as are missing, in random order."""
         marked = self._marked.setdefault(resource, set())
         for name in self._shuffled(devices - chosen)[: size - len(chosen)]:
             marked.add(name)
@@ -222,8 +221,8 @@ class DeviceManager:
         return len(chosen) == size
 
     def _collect_garbage(self) -> None:
-        """Frees what ended pods had. Then all marks are made anew from what was given: those of an Allocate under
-        way, which is not given yet, are lost, and its devices may be handed out again."""
+        """Frees the devices of ended pods. Then all marks are made anew from what was given, as in kubelet. The marks
+        of an Allocate that is under way are lost, and its devices may be handed out again."""
         active = set(self._active())
         gone = [key for key in self.given if key.uid not in active]
         for key in gone:

@@ -1,7 +1,6 @@
-"""What a simulated kubelet does for device plugins: it asks them about every pod, and reports what they list.
+"""Device plugins of one simulated node: they are asked about every pod, and what they list is reported.
 
-One for each node where they may register, made by `kubelet`; `cluster` has it serve before anything else happens. The
-rules are those of `devices`, the sockets those of `devicesocket`, placed in kubelet's folder as a real one has them.
+`device_manager` has the rules, `sockets` the sockets, which are in kubelet's folder as on a real node.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from gpushare.devcluster.kubelet.device_manager import DeviceManager, Rejected
 from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.kubelet import paths
 
-REPORT_SECONDS: Final = 0.05  # a real one looks every 10 seconds
+REPORT_SECONDS: Final = 0.05  # a real kubelet reports every 10 seconds
 
 Report = Callable[[Mapping[str, int], Mapping[str, int]], None]  # capacity and allocatable, by resource
 
@@ -42,13 +41,13 @@ class DevicePlugins:
         await self._sockets.__aexit__(kind, error, trace)
 
     async def run(self, report: Report) -> None:
-        """Reports for ever what there is. Also when nothing changed: a node made anew says nothing of it."""
+        """Reports what the plugins list, again and again, because the node may have been created again."""
         while True:
             report(self._manager.capacity(), self._manager.allocatable())
             await asyncio.sleep(REPORT_SECONDS)
 
     async def admit(self, pod: Object) -> str:
-        """Gives each container its devices. Why the pod is not taken; empty if it is."""
+        """Gives each container its devices. Returns why the pod is not admitted; empty if it is."""
         async with self._one_at_a_time:
             try:
                 await self._manager.admit(pod)

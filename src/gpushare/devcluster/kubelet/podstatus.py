@@ -1,7 +1,6 @@
-"""What a kubelet says about a pod (containers, addresses, conditions, phase), and what it tells each container.
+"""A pod's status as kubelet writes it (containers, addresses, conditions, phase), and the env of its containers. Pure.
 
-Pure. A container is told its environment when it starts; of what Kubernetes can put there, plain values and references
-to the pod's own fields are known here.
+Of all that Kubernetes can put into an env, plain values and references to the pod's own fields are supported.
 """
 
 import re
@@ -15,8 +14,8 @@ CREATING: Final = "ContainerCreating"
 INITIALIZING: Final = "PodInitializing"
 CRASHED: Final = "CrashLoopBackOff"
 REJECTED: Final = "Pod was rejected: {why}"
-_NOTE: Final = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
-_NOT_KNOWN: Final = "<not simulated: {source}>"
+_ANNOTATION: Final = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
+_UNKNOWN: Final = "<not simulated: {source}>"
 
 
 @dataclass
@@ -24,14 +23,14 @@ class Run:
     """One container, over all its restarts."""
 
     spec: Object
-    field: str  # of the pod's spec, where it stands
+    field: str  # of the pod's spec
     state: str = "waiting"  # or running, terminated
     reason: str = CREATING
     started: str = ""
     ended: str = ""
     code: int = 0
     restarts: int = 0
-    last: Object | None = None  # how it ended before it was started again
+    last: Object | None = None  # how it ended before the last restart
 
     @property
     def name(self) -> str:
@@ -56,7 +55,7 @@ class Run:
         self.state, self.code, self.ended = "terminated", code, now
 
     def wait_again(self) -> None:
-        """After an end that was not the last one."""
+        """After an end that is followed by a restart."""
         self.last, self.state, self.reason = self._state()["terminated"], "waiting", CRASHED
         self.restarts += 1
 
@@ -117,7 +116,7 @@ def restarts(run: Run, policy: str) -> bool:
 
 
 def environment(pod: Object, run: Run) -> dict[str, str]:
-    """What the container is told; of two entries with one name the last one counts."""
+    """The env of the container. Of two entries with one name the last one counts."""
     return {entry["name"]: _value(pod, entry) for entry in run.spec.get("env") or []}
 
 
@@ -126,18 +125,18 @@ def _value(pod: Object, entry: Object) -> str:
     if not source:
         return str(entry.get("value") or "")
     if "fieldRef" not in source:
-        return _NOT_KNOWN.format(source=", ".join(source))
+        return _UNKNOWN.format(source=", ".join(source))
     path = source["fieldRef"].get("fieldPath", "")
-    if found := _NOTE.fullmatch(path):
-        return str((pod["metadata"].get(found[1]) or {}).get(found[2], ""))
+    if match := _ANNOTATION.fullmatch(path):
+        return str((pod["metadata"].get(match[1]) or {}).get(match[2], ""))
     value: Any = pod
     for step in path.split("."):
         value = value.get(step, "") if isinstance(value, dict) else ""
-    return str(value) if not isinstance(value, dict | list) else _NOT_KNOWN.format(source=path)
+    return str(value) if not isinstance(value, dict | list) else _UNKNOWN.format(source=path)
 
 
 def phase(runs: list[Run]) -> str:
-    """A sidecar has no say, but the pod has not ended before it has."""
+    """A sidecar does not decide it, but the pod ends only after its sidecars."""
     if any(run.init and not run.sidecar and run.state == "terminated" and run.code for run in runs):
         return "Failed"
     apps = [run for run in runs if not run.init]
@@ -155,24 +154,24 @@ def status(runs: list[Run], *, started: str, address: str, host: str) -> Object:
     if not ready:
         why = {"reason": "PodCompleted" if now == "Succeeded" else "ContainersNotReady"}
     conditions = [
-        {"type": "PodReadyToStartContainers", "status": _said(bool(address))},
-        {"type": "Initialized", "status": _said(initialized)},
-        {"type": "Ready", "status": _said(ready), **why},
-        {"type": "ContainersReady", "status": _said(ready), **why},
+        {"type": "PodReadyToStartContainers", "status": _word(bool(address))},
+        {"type": "Initialized", "status": _word(initialized)},
+        {"type": "Ready", "status": _word(ready), **why},
+        {"type": "ContainersReady", "status": _word(ready), **why},
     ]
-    found: Object = {"phase": now, "startTime": started, "hostIP": host, "hostIPs": [{"ip": host}]}
+    result: Object = {"phase": now, "startTime": started, "hostIP": host, "hostIPs": [{"ip": host}]}
     if address:
-        found |= {"podIP": address, "podIPs": [{"ip": address}]}
+        result |= {"podIP": address, "podIPs": [{"ip": address}]}
     inits = [run.status() for run in runs if run.init]
     return (
-        found
+        result
         | {"conditions": conditions, "containerStatuses": [run.status() for run in runs if not run.init]}
         | ({"initContainerStatuses": inits} if inits else {})
     )
 
 
 def rejected(why: str, *, started: str) -> Object:
-    """The status of a pod that is not taken. Nothing is said of its containers: none was made."""
+    """The status of a pod that is not admitted. It has no containers."""
     return {"phase": "Failed", "reason": REASON, "message": REJECTED.format(why=why), "startTime": started}
 
 
@@ -180,5 +179,5 @@ def _done(init: Run) -> bool:
     return bool(init.started) if init.sidecar else init.state == "terminated" and init.code == 0
 
 
-def _said(true: bool) -> str:
+def _word(true: bool) -> str:
     return "True" if true else "False"

@@ -1,8 +1,8 @@
-"""The sockets of a simulated kubelet: where device plugins register, and where it says who has which device.
+"""The sockets of a simulated kubelet: device plugins register at one, the other lists who has which device.
 
-Speaks the gRPC of a real one, to the same plugins, around the rules in `devices`. What a real kubelet does to plugins
-is done here as well: at its start it deletes every socket in the folder, a registration calls back before it is
-answered, and when a stream ends whatever plugin is registered by then is cut off.
+It speaks the gRPC of a real kubelet and does the same to plugins: at its start it deletes every socket in the folder,
+it calls a plugin back before it answers its registration, and when a stream ends it disconnects whichever plugin is
+registered then.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ DIAL_SECONDS: Final = 10.0
 
 
 class Remote:
-    """A plugin at the other end of a socket."""
+    """A plugin, asked through its socket."""
 
     def __init__(self, socket: Path) -> None:
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}")
@@ -69,7 +69,7 @@ class Remote:
         await self._channel.close()
 
     async def _call(self, method: str, request: Any, answer: Any, timeout: float | None = None) -> Any:
-        """kubelet sets no limit of its own to most of its questions."""
+        """Mostly without a timeout, as in kubelet."""
         call = self._channel.unary_unary(
             methods.path(methods.DEVICE_PLUGIN, method),
             request_serializer=type(request).SerializeToString,
@@ -147,7 +147,7 @@ class KubeletSockets:
         await self._disconnect(resource)
 
     async def _disconnect(self, resource: str) -> None:
-        """Whoever is registered now, not necessarily the one whose stream ended."""
+        """The plugin that is registered now, not necessarily the one whose stream ended."""
         plugin = self._registered.pop(resource, None)
         if plugin is not None:
             self._manager.disconnected(resource)

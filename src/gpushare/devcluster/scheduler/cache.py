@@ -1,7 +1,7 @@
-"""What the stand-in scheduler knows of nodes, and what is taken on each: bound pods, and those assumed to be soon.
+"""The nodes that the stand-in scheduler knows, and what is taken on each by bound and by assumed pods.
 
-Filled by `sinks` from the watches; `scheduler` assumes a pod on its node as soon as it was chosen, so that the next
-pod is not promised the same CPU, and forgets it if the binding fails. `placing` reads it.
+A pod is assumed on its node as soon as the node is chosen, so that the next pod is not promised the same CPU. It is
+dropped if the binding fails.
 """
 
 from collections import Counter
@@ -18,18 +18,18 @@ class Cache:
         self._taken: dict[str, Counter[str]] = {}
 
     def taken(self, node: str) -> Mapping[str, int]:
-        """As `intree.obstacles` wants it. Nodes that are not known may have pods, too."""
+        """As `intree.obstacles` takes it. A node that is not known may have pods, too."""
         return self._taken.get(node, {})
 
     def put(self, pod: Pod, node: str) -> None:
-        """The pod is on this node, or assumed to be; wherever it was thought to be, it is not."""
+        """The pod is on this node, or assumed there, and no longer on another one."""
         uid, amounts = pod.metadata.uid, Counter(intree.totals([pod]))
         self.drop(uid)
         self.pods[uid] = node, amounts
         self._taken.setdefault(node, Counter()).update(amounts)
 
     def drop(self, uid: str) -> bool:
-        """It is not there any more, or was never bound. False: nothing was known of it."""
+        """The pod is gone, or its binding failed. False if it was not known."""
         node, amounts = self.pods.pop(uid, ("", Counter()))
         if not node:
             return False

@@ -1,8 +1,7 @@
 """How kube-scheduler asks an extender: filter, prioritize and bind over HTTP, in Go's spelling, by names of nodes.
 
-Used by the stand-in scheduler. Whatever goes wrong (no connection, no answer in time, a status other than 200, an
-`Error`, a node that was not offered) is `Failed`, which the scheduler takes as an error and tries again; only a failed
-prioritize is no more than a missing opinion.
+Whatever goes wrong (no connection, no answer in time, a status other than 200, an `Error`, a node that was not
+offered) is `Failed`: the scheduler takes it as an error and tries again. A failed prioritize only leaves out scores.
 """
 
 from collections.abc import Sequence
@@ -63,7 +62,7 @@ class Settings(NamedTuple):
     filter_verb: str = CHOOSE
     weight: int = 1000
     timeout: float = 5.0  # seconds
-    managed: frozenset[str] = frozenset((names.GPU_MEM, names.GPU_COUNT))  # whose pods it is asked about
+    managed: frozenset[str] = frozenset((names.GPU_MEM, names.GPU_COUNT))  # it is asked about pods with these resources
 
 
 class Extender:
@@ -72,8 +71,8 @@ class Extender:
 
     def interested(self, pod: Pod) -> bool:
         """Whether any container names a managed resource, even with 0."""
-        given = (c.resources for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())))
-        return any(not self._settings.managed.isdisjoint({*(r.limits or ()), *(r.requests or ())}) for r in given if r)
+        needs = (c.resources for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())))
+        return any(not self._settings.managed.isdisjoint({*(r.limits or ()), *(r.requests or ())}) for r in needs if r)
 
     async def filter(self, pod: Pod, nodes: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Which of the nodes are left, and why others are not."""

@@ -1,8 +1,7 @@
-"""What may have changed the luck of a refused pod: which changes of a cluster make the stand-in scheduler try it again.
+"""Which changes of the cluster could help a refused pod, so that the stand-in scheduler tries it again. Pure.
 
-Pure. `sinks` says what changed, `queue` asks whether that could help. As in kube-scheduler, a pod that an extender
-refused is tried again after any change, one refused by a check of the scheduler's own only after one that could pass
-this check, and one that met an error by time alone.
+As in kube-scheduler a pod that an extender refused is tried again after any change, a pod that one of the scheduler's
+own checks refused after a change that could pass this check, and a pod that met an error only after some time.
 """
 
 from collections.abc import Set
@@ -21,12 +20,12 @@ class PodCame:
 
 @dataclass(frozen=True)
 class PodLeft:
-    """A pod that was on a node, or was about to be, has ended or is gone."""
+    """A pod that was bound or assumed has ended or is gone."""
 
 
 @dataclass(frozen=True)
 class PodEdited:
-    """The refused pod itself."""
+    """The refused pod itself was changed."""
 
     old: Pod
     new: Pod
@@ -44,7 +43,7 @@ Change = PodCame | PodLeft | PodEdited | NodeChanged
 
 
 def matters(old: Node, new: Node) -> bool:
-    """Whether a node changed in anything that decides where pods go. Its heartbeats do not count."""
+    """Whether the change of a node can decide where pods go. A heartbeat cannot."""
     lifted = old.spec.unschedulable and not new.spec.unschedulable
     return lifted or any(
         before != after
@@ -58,7 +57,7 @@ def matters(old: Node, new: Node) -> bool:
 
 
 def could_help(change: Change, pod: Pod, refused_by: Set[str]) -> bool:
-    """Whether a pod that was refused by these may be placed after this change."""
+    """Whether a pod that these refused may be placed after this change."""
     if EXTENDER in refused_by:
         return True
     match change:
@@ -79,8 +78,8 @@ def _passes_now(code: str, pod: Pod, old: Node | None, new: Node) -> bool:
     if old is None or code in _failing(pod, old):
         return True
     before, after = intree.offered(old), intree.offered(new)
-    asked = (*intree.needs(pod), intree.PODS)
-    return code == intree.INSUFFICIENT and any(after.get(name, 0) > before.get(name, 0) for name in asked)
+    resources = (*intree.needs(pod), intree.PODS)
+    return code == intree.INSUFFICIENT and any(after.get(name, 0) > before.get(name, 0) for name in resources)
 
 
 def _failing(pod: Pod, node: Node) -> set[str]:

@@ -1,7 +1,7 @@
 """One scheduling cycle of the stand-in scheduler: the node for a pod, or kube-scheduler's sentence why there is none.
 
-Own checks first, on every node; then the extender, which is offered only what passed them and is not asked at all when
-nothing did; then scores, unless a single node is left.
+First the scheduler's own checks, on every node. Then the extender is asked about the nodes that passed; if none did it
+is not asked. Then scores, unless a single node is left.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ NONE_FITS = "0/{nodes} nodes are available:"
 
 
 class Unfit(NamedTuple):
-    """Nothing fits. `refused_by` decides what could help: codes of intree's obstacles, and hints.EXTENDER."""
+    """No node fits. `refused_by`: codes of intree's obstacles, and hints.EXTENDER."""
 
     message: str
     refused_by: frozenset[str]
@@ -30,12 +30,12 @@ async def place(pod: Pod, cache: Cache, extender: Extender | None) -> str | Unfi
     if not cache.nodes:
         return Unfit(NO_NODES, frozenset())
     total, reasons, refused_by = len(cache.nodes), Counter[str](), set[str]()
-    needs, scores = intree.needs(pod), dict[str, int]()  # scores are of the nodes that are left
+    needs, scores = intree.needs(pod), dict[str, int]()  # scores of the nodes that are left
     for name, node in sorted(cache.nodes.items()):
-        found = intree.obstacles(pod, node, cache.taken(name))
-        reasons.update(intree.reasons(found))
-        if found:
-            refused_by.add(found[0].code)
+        obstacles = intree.obstacles(pod, node, cache.taken(name))
+        reasons.update(intree.reasons(obstacles))
+        if obstacles:
+            refused_by.add(obstacles[0].code)
         else:
             scores[name] = _free_share(needs, node, cache.taken(name))
     asked = extender if extender is not None and extender.interested(pod) else None
@@ -54,7 +54,7 @@ async def place(pod: Pod, cache: Cache, extender: Extender | None) -> str | Unfi
 
 
 def _free_share(needs: Mapping[str, int], node: Node, taken: Mapping[str, int]) -> int:
-    """How much of a node's CPU and memory would be left, 0 to 100: the one score of our own there is."""
+    """How much of a node's CPU and memory would be left, 0 to 100: the scheduler's only score of its own."""
     offers, shares = intree.offered(node), []
     for resource in (intree.CPU, intree.MEMORY):
         if offered := offers.get(resource):

@@ -1,9 +1,9 @@
 """The pods that wait to be scheduled, and when each is tried again: kube-scheduler's queue, in small.
 
-Pure: `scheduler` and `sinks` say what happened and what time it is. A pod is *active* (tried next: by priority, then by
-when it came to the queue), *backing off* after a failure (1 s, doubling to 10 s), *waiting* for a change that could
-help it, or *gated*. As in kube-scheduler from 1.33 on, who backs off from a refusal is tried at once while nobody is
-active; who met an error is not. What changes while a pod is being tried counts as soon as it has failed.
+Pure: the time comes in. A pod is *active* (tried next, by priority, then by when it came to the queue), *backing off*
+after a failure (1 s, doubling to 10 s), *waiting* for a change that could help it, or *gated*. As in kube-scheduler
+from 1.33 on, a pod that backs off after a refusal is tried at once while no pod is active; after an error it is not.
+A change that comes while a pod is tried counts as soon as the pod has failed.
 """
 
 import itertools
@@ -27,7 +27,7 @@ class Place(Enum):
 class Queued:
     """One pod of the queue."""
 
-    __slots__ = ("errors", "order", "place", "pod", "refusals", "refused_by", "said", "since", "until")
+    __slots__ = ("condition", "errors", "order", "place", "pod", "refusals", "refused_by", "since", "until")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -37,8 +37,8 @@ class Queued:
         self.until = 0.0  # when its back-off ends
         self.refusals = 0
         self.errors = 0  # in a row
-        self.refused_by: Set[str] = frozenset()  # after an error: nobody
-        self.said = _said(pod)  # reason and message of its condition
+        self.refused_by: Set[str] = frozenset()  # empty after an error
+        self.condition = _condition(pod)  # its reason and message
 
     def rank(self) -> tuple[int, int]:
         return -(self.pod.spec.priority or 0), self.order
@@ -51,10 +51,10 @@ class Queue:
         self.pods: dict[str, Queued] = {}  # by uid
         self._first, self._longest, self._at_most = first, longest, at_most
         self._order = itertools.count(1)
-        self._meanwhile: list[Change] | None = None  # while a pod is being tried: what has changed since
+        self._meanwhile: list[Change] | None = None  # changes since the pod that is tried was taken
 
     def put(self, pod: Pod, now: float) -> None:
-        """A pod that is to be scheduled is there, or has changed."""
+        """A pod to be scheduled is new, or has changed."""
         known = self.pods.get(pod.metadata.uid)
         if known is None:
             known = self.pods[pod.metadata.uid] = Queued(pod)
@@ -67,11 +67,11 @@ class Queue:
             self._again(known, now)
 
     def drop(self, uid: str) -> None:
-        """It is gone, or bound."""
+        """The pod is gone, or bound."""
         self.pods.pop(uid, None)
 
     def happened(self, change: Change, now: float) -> None:
-        """Something changed in the cluster: who waits for such a thing is tried again."""
+        """Something changed in the cluster: pods that it could help are tried again."""
         if self._meanwhile is not None:
             self._meanwhile.append(change)
         for queued in self.pods.values():
@@ -79,7 +79,7 @@ class Queue:
                 self._again(queued, now)
 
     def take(self, now: float) -> Queued | None:
-        """The next pod to try; it comes back with `failed`, or stays away with `binding` until it is dropped."""
+        """The next pod to try. Afterwards call `failed` or `binding`."""
         for queued in self.pods.values():
             if now >= self._ends(queued):
                 queued.place = Place.ACTIVE
@@ -96,12 +96,12 @@ class Queue:
         return min(map(self._ends, self.pods.values()), default=float("inf"))
 
     def binding(self, queued: Queued) -> bool:
-        """A node was found for it. False: it left meanwhile."""
+        """A node was found for it. False: the pod is gone meanwhile."""
         queued.place, self._meanwhile = Place.BINDING, None
         return self._knows(queued)
 
     def failed(self, queued: Queued, refused_by: Set[str], now: float) -> bool:
-        """It could not be placed (refused by these), or something went wrong (by nobody). False: it left meanwhile."""
+        """These refused it; after an error nobody did. False: the pod is gone meanwhile."""
         meanwhile: list[Change] = []
         if queued.place is Place.TRIED:
             meanwhile, self._meanwhile = self._meanwhile or [], None
@@ -130,7 +130,7 @@ class Queue:
         return queued.since + self._at_most if queued.place is Place.WAITING else float("inf")
 
 
-def _said(pod: Pod) -> tuple[str, str] | None:
+def _condition(pod: Pod) -> tuple[str, str] | None:
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason or "", condition.message or ""

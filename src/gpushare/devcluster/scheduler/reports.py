@@ -1,7 +1,7 @@
-"""What the stand-in scheduler says of pods: the condition PodScheduled=False, and the events of kube-scheduler.
+"""What the stand-in scheduler writes about pods: the condition PodScheduled=False, and the events of kube-scheduler.
 
-Neither may fail a cycle: a condition that could not be written is written at the next refusal, events are a courtesy.
-The condition goes out as kube-scheduler writes it, by a strategic merge patch of the status.
+Neither may fail a cycle: a condition that could not be written is written at the next refusal. It is written as
+kube-scheduler does, by a strategic merge patch of the status.
 """
 
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 logger = log.get(__name__)
 
 
-class Voice:
-    """`name`: of the scheduler in whose name it speaks."""
+class Reports:
+    """`name`: of the scheduler."""
 
     def __init__(self, api: client.Api, name: str) -> None:
         self._api = api
@@ -37,7 +37,7 @@ class Voice:
         self._record(pod, "Warning", "FailedScheduling", message)
 
     async def put_condition(self, pod: Pod, reason: str, message: str, *, first: bool) -> bool:
-        """Whether it was written. `first`: the pod was not refused before, so the condition is of now."""
+        """Whether it was written. `first`: the pod was not refused before, so the condition begins now."""
         condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
         if first:
             condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,7 +1,6 @@
-"""The watches of the stand-in scheduler: from pods and nodes as the API server shows them to its queue and its cache.
+"""The watches of the stand-in scheduler: they put pods and nodes into its queue and its cache (`kube.reflector.Sink`).
 
-Fed by the reflectors that `scheduler` runs; see `kube.reflector.Sink`. Every change is also told to the queue, which
-knows whom it could help.
+The queue also learns of every change, because it knows which pods the change could help.
 """
 
 from collections.abc import Callable, Collection, Set
@@ -14,40 +13,40 @@ from gpushare.devcluster.scheduler.hints import Change
 from gpushare.devcluster.scheduler.queue import Queue
 
 
-class Picture:
-    """The queue and the cache; `stirred` is called whenever somebody may have to be tried."""
+class Cluster:
+    """Queue and cache together. `changed` is called whenever a pod may have to be tried."""
 
-    def __init__(self, queue: Queue, cache: Cache, clock: Callable[[], float], stirred: Callable[[], None]) -> None:
+    def __init__(self, queue: Queue, cache: Cache, clock: Callable[[], float], changed: Callable[[], None]) -> None:
         self.queue, self.cache = queue, cache
-        self._clock, self._stirred = clock, stirred
+        self._clock, self._changed = clock, changed
 
-    def wants(self, pod: Pod) -> None:
-        """It is to be scheduled."""
+    def put(self, pod: Pod) -> None:
+        """A pod to be scheduled."""
         self.queue.put(pod, self._clock())
-        self._stirred()
+        self._changed()
 
     def happened(self, change: Change) -> None:
         self.queue.happened(change, self._clock())
-        self._stirred()
+        self._changed()
 
 
 class Pods:
-    """`schedulers`: the names we go by. Pods of others count only once they are bound."""
+    """`schedulers`: the scheduler's own names. Pods of other schedulers count once they are bound."""
 
-    def __init__(self, picture: Picture, schedulers: Collection[str]) -> None:
-        self._picture, self._queue, self._cache = picture, picture.queue, picture.cache
+    def __init__(self, cluster: Cluster, schedulers: Collection[str]) -> None:
+        self._cluster, self._queue, self._cache = cluster, cluster.queue, cluster.cache
         self._schedulers = schedulers
 
     def upsert(self, pod: Pod) -> None:
         node = pod.spec.node_name
         if pod.status.phase in FINISHED or (pod.metadata.deletion_timestamp and not node):
-            self._gone(pod.metadata.uid)  # one that ends unbound will not be bound any more
+            self._gone(pod.metadata.uid)  # a pod that ends unbound is never bound
         elif node:
             self._queue.drop(pod.metadata.uid)
             self._cache.put(pod, node)
-            self._picture.happened(hints.PodCame())
+            self._cluster.happened(hints.PodCame())
         elif pod.spec.scheduler_name in self._schedulers:
-            self._picture.wants(pod)
+            self._cluster.put(pod)
 
     def remove(self, pod: Pod) -> None:
         self._gone(pod.metadata.uid)
@@ -59,18 +58,18 @@ class Pods:
     def _gone(self, uid: str) -> None:
         self._queue.drop(uid)
         if self._cache.drop(uid):
-            self._picture.happened(hints.PodLeft())
+            self._cluster.happened(hints.PodLeft())
 
 
 class Nodes:
-    def __init__(self, picture: Picture) -> None:
-        self._picture, self._nodes = picture, picture.cache.nodes
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._nodes = cluster, cluster.cache.nodes
 
     def upsert(self, node: Node) -> None:
         old = self._nodes.get(node.metadata.name)
         self._nodes[node.metadata.name] = node
         if old is None or hints.matters(old, node):
-            self._picture.happened(hints.NodeChanged(old, node))
+            self._cluster.happened(hints.NodeChanged(old, node))
 
     def remove(self, node: Node) -> None:
         self._gone(node.metadata.name)
@@ -82,4 +81,4 @@ class Nodes:
     def _gone(self, name: str) -> None:
         old = self._nodes.pop(name, None)
         if old is not None:
-            self._picture.happened(hints.NodeChanged(old, None))
+            self._cluster.happened(hints.NodeChanged(old, None))

@@ -1,9 +1,8 @@
-"""What the shipped admission policies do to a new pod, without a policy engine.
+"""What the shipped admission policies do to a new pod, without a policy engine. Pure.
 
-Pure. It does exactly what the policies do, oddities included, so that a pod in the embedded cluster has the same
-containers as in a real one. deploy/admission.yaml (`pin`): a container that asks for GPU memory, or for whole GPUs, is
-told its GPUs by env entries that refer to annotations, and the binding writes those annotations. deploy/unasked.yaml
-(`void`): a container that asks for no GPU is told that it has none.
+It does exactly what the policies do, so that a pod in the embedded cluster has the same containers as in a real one.
+deploy/admission.yaml (`pin`): a container that asks for GPU memory or whole GPUs gets env entries that refer to
+annotations, which the binding writes. deploy/unasked.yaml (`void`): a container that asks for no GPU sees none.
 """
 
 from collections.abc import Mapping
@@ -13,19 +12,19 @@ from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.kinds import quantity
 from gpushare.devcluster.apiserver.status import Object
 
-NAMESPACES: Final = {"gpushare.io/pin": "direct"}  # the label of those that are meant, where not all are
-MOST_CONTAINERS: Final = 500  # of each list; a pod with more is left as it is
+NAMESPACES: Final = {"gpushare.io/pin": "direct"}  # label of the namespaces that the policy applies to, if not to all
+MOST_CONTAINERS: Final = 500  # of each list; a pod with more is not changed
 ASKS: Final = (names.GPU_MEM, names.GPU_COUNT)
 CONTAINER_MEMORY: Final = "ALIYUN_COM_GPU_MEM_CONTAINER"
 ALIYUN: Final = (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV)
-SECOND_RUN: Final = "1000"  # before the number of a container that somebody added after the first run
+SECOND_RUN: Final = "1000"  # prefix for a container that was added after the first run
 REFERENCE: Final = "metadata.annotations['{key}']"
 _PINNED: Final = f"metadata.annotations['{names.VISIBLE_PREFIX}"
 _LARGEST: Final = 2**63 - 1
 
-UNASKED: Final = "gpushare.io/unasked"  # the label of a namespace: void or leave
+UNASKED: Final = "gpushare.io/unasked"  # label of a namespace: void or leave
 LEFT: Final = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator")
-MOST_LIMITS: Final = 16  # of a container that are looked through for slices
+MOST_LIMITS: Final = 16  # limits of a container that are searched for slices
 VOID: Final = {"name": names.VISIBLE_DEVICES, "value": "void"}
 TOO_MANY: Final = (
     "ValidatingAdmissionPolicy 'gpushare-unasked' with binding 'gpushare-unasked' denied request: more than 500 "
@@ -48,7 +47,7 @@ def pin(pod: Object) -> None:
 
 
 def _entries(container: Object, key: str) -> list[Object]:
-    """The GPUs come last: of two entries with one name the last one counts, so a tenant's own loses."""
+    """The GPUs come last: of two entries with one name the last one counts, so it wins over a tenant's own."""
     memory = _limits(container).get(names.GPU_MEM)
     amount = None if memory is None else quantity.value(memory)
     entries: list[Object] = []
@@ -73,15 +72,15 @@ def _pinned(container: Object) -> bool:
 
 
 def void(pod: Object, namespace: str, labels: Mapping[str, str]) -> str:
-    """Adds the env entry, in place, where the namespace, which has these labels, is meant. Answers why the pod is
+    """Adds the env entry in place, if the policy applies to a namespace with these labels. Returns why the pod is
     refused; empty if it is not."""
-    said = labels.get(UNASKED)
-    if said == "leave":
+    label = labels.get(UNASKED)
+    if label == "leave":
         return ""
     lists = [pod["spec"].get("containers") or [], pod["spec"].get("initContainers") or []]
     if any(len(containers) > MOST_CONTAINERS for containers in lists):
         return TOO_MANY
-    if said == "void" or namespace not in LEFT:
+    if label == "void" or namespace not in LEFT:
         for container in (container for containers in lists for container in containers):
             _void(container, by_others=not pod["spec"].get("nodeName"))
     return ""
@@ -94,8 +93,8 @@ def _void(container: Object, *, by_others: bool) -> None:
 
 
 def _is_counted(container: Object, *, by_others: bool) -> bool:
-    """Somebody counts what it asks for. In a pod that names its node nobody but us does: kubelet does not look for
-    resources that its node does not have."""
+    """Whether it asks for GPUs that a scheduler or a device plugin counts. In a pod that names its node only gpushare
+    counts them: kubelet ignores resources that its node does not have."""
     limits, resources = _limits(container), list(ASKS)
     if by_others:
         resources += names.NVIDIA_GPUS

@@ -1,6 +1,6 @@
-"""The shape of what the stand-ins read of an object: lists are lists, names are strings. What is not is a bad request.
+"""The types of the fields that the stand-ins read. An object with other types is a bad request. Pure.
 
-Pure. What is not named here may be anything.
+Fields that are not named here may be anything.
 """
 
 from typing import Any, Literal
@@ -148,7 +148,7 @@ class Subject(Shape):
     field_path: str = ""
 
 
-class Speaker(Shape):
+class EventSource(Shape):
     component: str = ""
     host: str = ""
 
@@ -160,7 +160,7 @@ class Series(Shape):
 
 class Event(Shape):
     involved_object: Subject | None = None
-    source: Speaker | None = None
+    source: EventSource | None = None
     series: Series | None = None
     message: str | None = None
     count: int | None = None
@@ -220,7 +220,7 @@ class Workload(Shape):
 
 
 def check(obj: Object, shape: type[Shape]) -> None:
-    """A ValueError says where the object has another shape."""
+    """Raises a ValueError that says which field has another type."""
     try:
         msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
@@ -228,7 +228,7 @@ def check(obj: Object, shape: type[Shape]) -> None:
 
 
 def without_nulls(obj: Any) -> Any:
-    """The object without fields that are null: to a server that decodes into structs those are not there."""
+    """The object without null fields: a server that decodes into structs does not see them."""
     if isinstance(obj, dict):
         return {key: without_nulls(value) for key, value in obj.items() if value is not None}
     return [without_nulls(item) for item in obj] if isinstance(obj, list) else obj

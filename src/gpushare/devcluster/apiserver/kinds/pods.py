@@ -1,8 +1,7 @@
-"""The rules for pods: what is defaulted, what may never change, and how long a pod lingers after its deletion.
+"""The rules for pods: defaults, what may never change, and how long a deleted pod stays. Pure.
 
-Pure. In the table of `kinds`, called by `registry`. These are the rules that decide whether a scheduler works on a real
-cluster: amounts are whole numbers with request = limit, a spec does not change, status and spec have their own
-endpoints, and a binding is one update.
+These rules decide whether a scheduler works on a real cluster: amounts are whole numbers with request = limit, a spec
+does not change, status and spec have their own endpoints, and a binding is one update.
 """
 
 from typing import Any, Final
@@ -65,7 +64,7 @@ def read_spec(spec: Object) -> None:
 
 
 def create(pod: Object) -> list[Cause]:
-    """A new pod is pending whatever its author says; priority is what the admission plugin would set."""
+    """A new pod is Pending, whatever its author wrote. Priority is what the admission plugin sets."""
     pod["metadata"]["generation"] = 1
     pod["status"] = {"phase": "Pending"}
     if pod["spec"].get("schedulingGates"):
@@ -76,7 +75,7 @@ def create(pod: Object) -> list[Cause]:
 
 
 def update(new: Object, old: Object) -> list[Cause]:
-    """Through the main endpoint: metadata may change, status is ignored, the spec must stay as it is."""
+    """Through the main endpoint: metadata may change, status is ignored, the spec must not change."""
     new["status"] = old["status"]
     causes = rules.metadata(new, rules.subdomain_name)
     if new["spec"] == old["spec"]:
@@ -88,7 +87,7 @@ def update(new: Object, old: Object) -> list[Cause]:
 
 
 def update_status(new: Object, old: Object) -> list[Cause]:
-    """Through /status: the spec and the owners are ignored; labels and annotations are taken, as in the original."""
+    """Through /status: spec and owners are ignored; labels and annotations are stored, as in kube-apiserver."""
     new["spec"] = old["spec"]
     for field in ("ownerReferences", "deletionTimestamp"):
         new["metadata"].pop(field, None)
@@ -98,7 +97,7 @@ def update_status(new: Object, old: Object) -> list[Cause]:
 
 
 def grace(pod: Object, asked: int | None) -> int:
-    """How many seconds a pod stays after its deletion was asked for: none where no kubelet has it."""
+    """How many seconds a deleted pod stays: 0 if it is not on a node."""
     if not pod["spec"].get("nodeName") or pod.get("status", {}).get("phase") in _ENDED:
         return 0
     seconds: int = pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
@@ -106,7 +105,7 @@ def grace(pod: Object, asked: int | None) -> int:
 
 
 def bind(pod: Object, binding: Object, now: str) -> str | None:
-    """Sets the node, the binding's annotations and labels and the condition, or says why not."""
+    """Sets the node, the binding's annotations and labels, and the condition. Returns the refusal, if any."""
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
     if pod["metadata"].get("deletionTimestamp"):
         return BEING_DELETED.format(name=name)
@@ -119,7 +118,7 @@ def bind(pod: Object, binding: Object, now: str) -> str | None:
     for field in ("annotations", "labels"):
         if given := binding["metadata"].get(field):
             pod["metadata"][field] = (pod["metadata"].get(field) or {}) | given
-    conditions = [found for found in pod["status"].get("conditions") or [] if found.get("type") != "PodScheduled"]
+    conditions = [old for old in pod["status"].get("conditions") or [] if old.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
     pod["status"]["conditions"] = [*conditions, scheduled]
     return None
@@ -169,7 +168,7 @@ def _validate_needs(needs: Object, at: str) -> list[Cause]:
 
 
 def _frozen(spec: Object, old: Object) -> Object:
-    """A spec without what may change: images, added tolerations, removed gates."""
+    """A spec without the fields that may change: images, added tolerations, removed gates."""
     frozen: Object = {key: value for key, value in spec.items() if key != "schedulingGates"}
     for field in ("containers", "initContainers"):
         if spec.get(field):

@@ -1,8 +1,7 @@
 """Kubernetes quantities, rewritten as the API server rewrites them: `7000` is stored as `7k`, `4096Mi` as `4Gi`.
 
-Pure. A client that sends `7000` and compares what it gets back must survive this, which is why the double does it too,
-with the shortcuts of the original: a number that already looks canonical is kept as it was written (`1.500` stays
-`1.500`).
+Pure. A client that sends `7000` and gets `7k` back must be able to compare them, so the stand-in does it too, with
+kube-apiserver's shortcuts: a number that already looks canonical is kept as it was written (`1.500` stays `1.500`).
 """
 
 import functools
@@ -23,12 +22,12 @@ _MILLI: Final = 1000  # resource lists are counted in thousandths
 
 
 def canonical(text: object) -> str:
-    """The quantity as the API server would store it; what it cannot read is a ValueError."""
+    """The quantity as the API server stores it. A ValueError if it cannot be read."""
     return _parse(text)[1]
 
 
 def value(text: object) -> Fraction:
-    """The exact amount a quantity stands for."""
+    """The exact amount."""
     return _parse(text)[0]
 
 
@@ -42,10 +41,10 @@ def _parse(raw: object) -> tuple[Fraction, str]:
 def _read(text: str) -> tuple[Fraction, str]:
     if text == "0":
         return Fraction(0), "0"
-    found = _SPLIT.fullmatch(text)
-    if not text or found is None:
+    match = _SPLIT.fullmatch(text)
+    if not text or match is None:
         raise ValueError(FORMAT)
-    sign, whole, fraction, suffix = found.groups(default="")
+    sign, whole, fraction, suffix = match.groups(default="")
     binary = suffix in _BINARY
     if binary:
         exponent, factor = _BINARY[suffix], Fraction(2 ** _BINARY[suffix])
@@ -68,7 +67,7 @@ def _read(text: str) -> tuple[Fraction, str]:
 
 
 def _looks_canonical(digits: str, fraction: str, exponent: int, binary: bool) -> bool:
-    """The original keeps such numbers, if they are short enough, as they were written."""
+    """kube-apiserver keeps such numbers as they were written, if they are short enough."""
     if binary:
         return not fraction and int(digits) & 7 != 0 and len(digits) + exponent * 3 // 10 <= 14
     scale = exponent - len(fraction)
@@ -87,7 +86,7 @@ def _write(amount: Fraction, suffix: str, binary: bool) -> str:
     number, exponent = number * 10 ** (exponent % 3), exponent - exponent % 3
     if not binary and suffix[:1] in ("e", "E") and len(suffix) > 1:
         return f"{number}e{exponent}" if exponent else str(number)
-    return f"{number}{_DECIMAL_SUFFIX.get(exponent, '')}"  # beyond E the original has no suffix and loses the amount
+    return f"{number}{_DECIMAL_SUFFIX.get(exponent, '')}"  # beyond E kube-apiserver has no suffix and loses the amount
 
 
 def _divide_out(number: int, factor: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""What kube-apiserver demands of any object's metadata, and the rules of the smaller kinds.
+"""Rules of kube-apiserver for any kind: names, labels, annotations, amounts.
 
-Pure functions from object to causes (why it is refused); defaults are written into the object given. `kinds` puts them
-into its table, `registry` calls them. Only rules that gpushare can run into are here, in the original's words.
+Pure functions from an object to causes (why it is refused). Only rules that gpushare can run into are here, in
+kube-apiserver's words.
 """
 
 import re
@@ -45,7 +45,6 @@ EMPTY: Final = "must not be empty"
 NOT_WHOLE: Final = "must be an integer"
 NEGATIVE: Final = "must be greater than or equal to 0"
 ANNOTATIONS_LIMIT: Final = 262144
-OTHER_NAMESPACE: Final = "does not match event.namespace"
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
@@ -95,7 +94,7 @@ def metadata(obj: Object, name_rule: Callable[[str], str | None]) -> list[Cause]
 
 
 def read_metadata(obj: Object) -> None:
-    """Refuses what a real server could not even decode: names are strings, labels and annotations maps of them."""
+    """Refuses what a real server cannot decode: names must be strings, labels and annotations maps of strings."""
     meta = obj.get("metadata")
     if meta is None:
         obj["metadata"] = meta = {}
@@ -113,7 +112,7 @@ def read_metadata(obj: Object) -> None:
 
 
 def is_extended(resource: str) -> bool:
-    """A resource with a domain of its own, such as aliyun.com/gpu-mem: whole numbers only, never overcommitted."""
+    """A resource with its own domain, such as aliyun.com/gpu-mem: whole numbers only, never overcommitted."""
     return "/" in resource and not resource.startswith("requests.") and "kubernetes.io/" not in resource
 
 
@@ -124,80 +123,13 @@ def canonical_amounts(amounts: Any) -> None:
             amounts[resource] = quantity.canonical(amount)
 
 
-def amounts(found: Object, field: str) -> list[Cause]:
+def amounts(quantities: Object, field: str) -> list[Cause]:
     """Quantities are not negative; those of extended resources are whole."""
     causes: list[Cause] = []
-    for resource, amount in found.items():
+    for resource, amount in quantities.items():
         exact = quantity.value(amount)
         if exact < 0:
             causes.append(invalid(f"{field}[{resource}]", amount, NEGATIVE))
         if is_extended(resource) and exact.denominator != 1:
             causes.append(invalid(f"{field}[{resource}]", amount, NOT_WHOLE))
     return causes
-
-
-def read_node(node: Object) -> None:
-    """Quantities become canonical; a node that says no allocatable gets its capacity."""
-    decoding.check(node, decoding.Node)
-    found = node.setdefault("status", {})
-    node.setdefault("spec", {})
-    for field in ("capacity", "allocatable"):
-        canonical_amounts(found.get(field))
-    if found.get("allocatable") is None and found.get("capacity") is not None:
-        found["allocatable"] = dict(found["capacity"])
-
-
-def node(obj: Object) -> list[Cause]:
-    found = obj["status"]
-    return metadata(obj, subdomain_name) + [
-        cause for field in ("capacity", "allocatable") for cause in amounts(found.get(field) or {}, f"status.{field}")
-    ]
-
-
-def node_update(new: Object, old: Object) -> list[Cause]:
-    new["status"] = old["status"]  # status is written through its own endpoint only
-    return node(new)
-
-
-def node_status(new: Object, old: Object) -> list[Cause]:
-    new["spec"] = old["spec"]
-    return node(new)
-
-
-def config_map(obj: Object) -> list[Cause]:
-    return metadata(obj, subdomain_name)
-
-
-def read_event(obj: Object) -> None:
-    decoding.check(obj, decoding.Event)
-
-
-def event(obj: Object) -> list[Cause]:
-    """An event lives in the namespace of the object it is about; about a node, in `default`."""
-    causes = metadata(obj, path_name)
-    about = (obj.get("involvedObject") or {}).get("namespace", "")
-    namespace = obj["metadata"].get("namespace", "")
-    if obj.get("eventTime"):
-        wrong = not about and namespace not in ("default", "kube-system")
-        for field in ("reportingComponent", "reportingInstance", "action", "reason"):
-            if not obj.get(field):
-                causes.append((field, REQUIRED, "Required value"))
-    else:
-        wrong = about != namespace if about else namespace != "default"
-    if wrong:
-        causes.append(invalid("involvedObject.namespace", about, OTHER_NAMESPACE))
-    return causes
-
-
-def namespace(obj: Object) -> list[Cause]:
-    meta = obj["metadata"]
-    if meta.get("name"):
-        meta["labels"] = (meta.get("labels") or {}) | {"kubernetes.io/metadata.name": meta["name"]}
-    obj["spec"] = {"finalizers": ["kubernetes"]}
-    obj["status"] = {"phase": "Active"}
-    return metadata(obj, label_name)
-
-
-def namespace_update(new: Object, old: Object) -> list[Cause]:
-    new["spec"], new["status"] = old["spec"], old["status"]
-    return metadata(new, label_name)

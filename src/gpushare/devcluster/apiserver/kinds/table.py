@@ -1,14 +1,13 @@
-"""The kinds this API server knows, as a table: one entry is all that a kind needs.
+"""The kinds this API server knows, as a table: one entry is all that a kind needs. Data only.
 
-Data only; the functions it names are in `rules`, `pods` and `workloads`. Read by `registry` (what to do), `paths` and
-`discovery` (which paths exist) and `watching` (what a bookmark looks like).
+The functions in it are in `pods`, `workloads` and `small_kinds`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpushare.devcluster.apiserver.kinds import pods, rules, workloads
+from gpushare.devcluster.apiserver.kinds import pods, small_kinds, workloads
 from gpushare.devcluster.apiserver.kinds.rules import Cause
 from gpushare.devcluster.apiserver.status import Object
 
@@ -16,14 +15,14 @@ NAMED: Final = {"metadata.name": "", "metadata.namespace": ""}
 
 
 def _nothing(obj: Object) -> None:
-    """For kinds whose objects are stored as they come."""
+    """For kinds whose objects are stored as they are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """One kind. `resource` is its full name, as kubectl takes it: `pods`, `deployments.apps`.
 
-    `fields` are what a field selector may name, with the value that stands for "not set".
+    `fields`: what a field selector may name, with the value for "not set".
     """
 
     resource: str
@@ -37,14 +36,14 @@ class Kind:
     update: Callable[[Object, Object], list[Cause]]
     status: Callable[[Object, Object], list[Cause]] | None = None  # None: no /status
     scalable: bool = False  # has /scale
-    owns_pods: bool = False  # its deletion says what becomes of them
+    owns_pods: bool = False  # its deletion decides what happens to them
     grace: Callable[[Object, int | None], int] | None = None  # None: a deletion is immediate
     returns_deleted: bool = False  # DELETE answers with the object, not with a Status
-    bookmark: Mapping[str, Any] = field(default_factory=dict)  # what a bookmark carries besides metadata
+    bookmark: Mapping[str, Any] = field(default_factory=dict)  # content of a bookmark besides metadata
 
     @property
     def plural(self) -> str:
-        """What stands in a path."""
+        """Its name in a path."""
         return self.resource.partition(".")[0]
 
     @property
@@ -57,12 +56,12 @@ class Kind:
 
     @property
     def full_kind(self) -> str:
-        """How a refusal names it."""
+        """Its name in a refusal."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     @property
     def head(self) -> bytes:
-        """How an object starts where it stands alone; inside a list a real server leaves this out."""
+        """The first bytes of an object that is not in a list. In a list a real server leaves them out."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
 
@@ -96,18 +95,18 @@ KINDS: Final = (
         short=("no",),
         namespaced=False,
         fields={"metadata.name": "", "spec.unschedulable": "false"},
-        read=rules.read_node,
-        create=rules.node,
-        update=rules.node_update,
-        status=rules.node_status,
+        read=small_kinds.read_node,
+        create=small_kinds.node,
+        update=small_kinds.node_update,
+        status=small_kinds.node_status,
         bookmark={"spec": {}, "status": {}},
     ),
     Kind(
         resource="configmaps",
         kind="ConfigMap",
         short=("cm",),
-        create=rules.config_map,
-        update=lambda new, old: rules.config_map(new),
+        create=small_kinds.config_map,
+        update=lambda new, old: small_kinds.config_map(new),
     ),
     Kind(
         resource="events",
@@ -116,9 +115,9 @@ KINDS: Final = (
         fields=NAMED
         | dict.fromkeys((f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid", "fieldPath")), "")
         | {"reason": "", "reportingComponent": "", "type": ""},
-        read=rules.read_event,
-        create=rules.event,
-        update=lambda new, old: rules.event(new),
+        read=small_kinds.read_event,
+        create=small_kinds.event,
+        update=lambda new, old: small_kinds.event(new),
         bookmark={"involvedObject": {}, "source": {}},
     ),
     Kind(
@@ -127,9 +126,9 @@ KINDS: Final = (
         short=("ns",),
         namespaced=False,
         fields={"metadata.name": "", "status.phase": ""},
-        create=rules.namespace,
-        update=rules.namespace_update,
-        status=rules.namespace_update,
+        create=small_kinds.namespace,
+        update=small_kinds.namespace_update,
+        status=small_kinds.namespace_update,
         returns_deleted=True,
         bookmark={"spec": {}, "status": {}},
     ),
@@ -164,18 +163,18 @@ BY_KIND: Final = {kind.kind: kind for kind in KINDS}
 
 
 def key(kind: Kind, namespace: str, name: str) -> str:
-    """Where the store keeps an object; lists come in the order of these keys."""
+    """The key of an object in the store. Lists are sorted by it."""
     return f"{namespace}/{name}" if kind.namespaced else name
 
 
 def selectable(resource: str, obj: Object) -> dict[str, str]:
-    """The values a field selector can ask for, of one object."""
-    found: dict[str, str] = {}
+    """The values of one object for field selectors."""
+    values: dict[str, str] = {}
     for path, unset in BY_RESOURCE[resource].fields.items():
         value: Any = obj
         for step in path.split("."):
             value = value.get(step) if isinstance(value, dict) else None
         if isinstance(value, bool):
             value = "true" if value else "false"
-        found[path] = value if isinstance(value, str) and value else unset
-    return found
+        values[path] = value if isinstance(value, str) and value else unset
+    return values

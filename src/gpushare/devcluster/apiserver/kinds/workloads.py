@@ -1,7 +1,6 @@
-"""The rules for Deployments and Jobs: what is defaulted, what is refused, what may never change, and /scale.
+"""The rules for Deployments and Jobs: defaults, refusals, what may never change, and /scale. Pure.
 
-Pure. In the table of `kinds`, called by `registry`. What the controllers here do not do (pausing, indexed jobs, …) is
-refused when it is asked for, instead of being stored and ignored.
+What the controllers here cannot do (pausing, indexed jobs, …) is refused, not stored and ignored.
 """
 
 import re
@@ -22,7 +21,7 @@ ROLLING: Final = "RollingUpdate"
 RECREATE: Final = "Recreate"
 SHARE: Final = "25%"
 
-# What a real cluster does with these is not done here; any other value than one of those given is refused.
+# Fields that only a real cluster supports; other values than these are refused.
 _DEPLOYMENT_LIMITS: Final[dict[str, tuple[Any, ...]]] = {"paused": (None, False), "minReadySeconds": (None, 0)}
 _JOB_LIMITS: Final[dict[str, tuple[Any, ...]]] = {
     "activeDeadlineSeconds": (None,),
@@ -66,7 +65,7 @@ def create_deployment(deployment: Object) -> list[Cause]:
 
 
 def create_job(job: Object) -> list[Cause]:
-    """A job selects its pods by its own uid, so that no other pod is ever taken for one of them."""
+    """A job selects its pods by its own uid, so that it never selects another pod."""
     meta, spec = job["metadata"], job["spec"]
     meta["generation"] = 1
     job["status"] = {}
@@ -77,7 +76,7 @@ def create_job(job: Object) -> list[Cause]:
 
 
 def update_deployment(new: Object, old: Object) -> list[Cause]:
-    """Through the main endpoint: a changed spec, or annotation, is a new generation; the selector stays."""
+    """Through the main endpoint: a changed spec or annotation is a new generation; the selector cannot change."""
     _keep_status(new, old)
     if new["metadata"].get("annotations") != old["metadata"].get("annotations"):
         _count_generation(new, old)
@@ -102,7 +101,7 @@ def update_status(new: Object, old: Object) -> list[Cause]:
 
 
 def scale(deployment: Object) -> Object:
-    """What /scale shows of a Deployment, whatever else it is."""
+    """What /scale shows of a Deployment."""
     meta, spec = deployment["metadata"], deployment["spec"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
@@ -118,7 +117,7 @@ def scale(deployment: Object) -> Object:
 
 
 def rescale(deployment: Object, wanted: Object) -> None:
-    """Takes over what a changed Scale says."""
+    """Applies a changed Scale."""
     decoding.check(wanted, decoding.Workload)
     rules.read_metadata(wanted)
     deployment["spec"]["replicas"] = (wanted.get("spec") or {}).get("replicas") or 0
@@ -140,7 +139,7 @@ def _read(workload: Object, defaults: Object) -> Object:
 
 
 def _default(obj: Object, field: str, value: Any) -> Any:
-    """What a field has, or has from now on."""
+    """The value of a field; the default is set if it has none."""
     if obj.get(field) is None:
         obj[field] = value
     return obj[field]
@@ -148,7 +147,7 @@ def _default(obj: Object, field: str, value: Any) -> Any:
 
 def _deployment(deployment: Object) -> list[Cause]:
     spec = deployment["spec"]
-    _refuse_what_is_not_done("a Deployment", spec, _DEPLOYMENT_LIMITS)
+    _refuse_unsupported("a Deployment", spec, _DEPLOYMENT_LIMITS)
     causes = _workload(deployment, ("replicas",))
     causes += _one_of("spec.strategy", spec["strategy"]["type"], RECREATE, ROLLING)
     for field, value in (spec["strategy"].get("rollingUpdate") or {}).items():
@@ -174,7 +173,7 @@ def _selects(spec: Object) -> bool:
 
 
 def _job(job: Object) -> list[Cause]:
-    _refuse_what_is_not_done("a Job", job["spec"], _JOB_LIMITS)
+    _refuse_unsupported("a Job", job["spec"], _JOB_LIMITS)
     causes = _workload(job, ("parallelism", "completions", "backoffLimit"))
     if job["spec"]["template"]["spec"]["restartPolicy"] not in JOB_POLICIES:
         sentence = 'Required value: valid values: "OnFailure", "Never"'
@@ -208,7 +207,7 @@ def _count_generation(new: Object, old: Object) -> None:
     new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def _refuse_what_is_not_done(whose: str, spec: Object, limits: dict[str, tuple[Any, ...]]) -> None:
+def _refuse_unsupported(whose: str, spec: Object, limits: dict[str, tuple[Any, ...]]) -> None:
     for field, known in limits.items():
         if spec.get(field) not in known:
-            raise status.not_in_the_double(f"spec.{field} of {whose}")
+            raise status.not_supported(f"spec.{field} of {whose}")

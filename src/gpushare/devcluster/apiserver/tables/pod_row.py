@@ -1,7 +1,7 @@
 """One pod as a row of `kubectl get pods`: how many of its containers are ready, and its state in one word.
 
-Pure. The word is found as kube-apiserver finds it: what the containers do says more than the phase, a failing init
-container more than the others, a deletion most.
+Pure. kube-apiserver's rules for the word: containers count more than the phase, a failing init container more than
+other containers, a deletion most.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ NONE: Final = "<none>"
 
 
 def pod(pod: Object, now: float) -> list[Any]:
-    """The cells, the wide ones included."""
+    """All cells, also those of `-o wide`."""
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     addresses = status.get("podIPs") or [{}]
     sidecars = {init["name"] for init in spec.get("initContainers") or [] if init.get("restartPolicy") == "Always"}
@@ -22,7 +22,7 @@ def pod(pod: Object, now: float) -> list[Any]:
     if word is None or condition(status, "Initialized") == "True":
         running, word = _state(status)
         ready += running
-        restarted = [found for found in restarted if found["name"] in sidecars]
+        restarted = [container for container in restarted if container["name"] in sidecars]
         restarted += status.get("containerStatuses") or []
     if meta.get("deletionTimestamp") and status.get("phase") not in ("Succeeded", "Failed"):
         word = "Terminating"
@@ -35,20 +35,21 @@ def pod(pod: Object, now: float) -> list[Any]:
 
 
 def condition(status: Object, type_: str) -> str | None:
-    """What a condition says, None if it is not there."""
-    return next((found.get("status") for found in status.get("conditions") or [] if found.get("type") == type_), None)
+    """The status of a condition; None if there is no such condition."""
+    conditions = status.get("conditions") or []
+    return next((condition.get("status") for condition in conditions if condition.get("type") == type_), None)
 
 
 def _init_state(spec: Object, status: Object, sidecars: set[str]) -> tuple[int, str | None]:
-    """How many sidecars are ready, and what the init container says that is not done yet."""
+    """How many sidecars are ready, and the state of the first init container that is not done."""
     ready = 0
-    for i, found in enumerate(status.get("initContainerStatuses") or []):
-        state = found.get("state") or {}
+    for i, container in enumerate(status.get("initContainerStatuses") or []):
+        state = container.get("state") or {}
         waiting, ended = (state.get("waiting") or {}).get("reason"), state.get("terminated")
         if ended is not None and ended["exitCode"] == 0:
             continue
-        if found["name"] in sidecars and found.get("started"):
-            ready += bool(found.get("ready"))
+        if container["name"] in sidecars and container.get("started"):
+            ready += bool(container.get("ready"))
         elif ended is not None:
             return ready, f"Init:{_end(ended)}"
         elif waiting and waiting != "PodInitializing":
@@ -59,19 +60,19 @@ def _init_state(spec: Object, status: Object, sidecars: set[str]) -> tuple[int, 
 
 
 def _state(status: Object) -> tuple[int, str]:
-    """How many containers are ready, and what they say: the first of them has the last word."""
+    """How many containers are ready, and the state in one word, which the first container decides."""
     word = status.get("reason") or status.get("phase", "")
-    if any(found.get("reason") == "SchedulingGated" for found in status.get("conditions") or []):
+    if any(condition.get("reason") == "SchedulingGated" for condition in status.get("conditions") or []):
         word = "SchedulingGated"
     ready, failed = 0, ""
-    for found in reversed(status.get("containerStatuses") or []):
-        state = found.get("state") or {}
+    for container in reversed(status.get("containerStatuses") or []):
+        state = container.get("state") or {}
         if (state.get("waiting") or {}).get("reason"):
             word = state["waiting"]["reason"]
         elif state.get("terminated") is not None:
             word = _end(state["terminated"])
             failed = word if state["terminated"]["exitCode"] else failed
-        elif found.get("ready") and state.get("running") is not None:
+        elif container.get("ready") and state.get("running") is not None:
             ready += 1
     if word == "Completed" and (ready or failed):
         word = "Running" if ready and condition(status, "Ready") == "True" else failed or "NotReady"
@@ -83,8 +84,8 @@ def _end(terminated: Object) -> str:
 
 
 def _restarts(containers: list[Object], now: float) -> str:
-    count = sum(found.get("restartCount", 0) for found in containers)
-    ends = [(found.get("lastState") or {}).get("terminated") for found in containers]
+    count = sum(container.get("restartCount", 0) for container in containers)
+    ends = [(container.get("lastState") or {}).get("terminated") for container in containers]
     last = max((end["finishedAt"] for end in ends if end), default=None)
     if not count or last is None:
         return str(count)

@@ -1,7 +1,7 @@
-"""Objects as rows of a table: what `kubectl get` shows people, which is made by the server, not by kubectl.
+"""Objects as rows of a table: what `kubectl get` shows is made by the server, not by kubectl. Pure: the time comes in.
 
-Pure: the time comes in. Columns and their words are those of kube-apiserver 1.36; columns marked wide appear with `-o
-wide` only. How a pod's STATUS comes about is in `podcells`.
+Columns and words are those of kube-apiserver 1.36. Columns marked wide appear with `-o wide` only. `pod_row` makes the
+row of a pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ Cells = Callable[[Object, float], list[Any]]
 def table(
     kind: Kind, objects: Iterable[Object], now: float, *, metadata: Object, include: str = "", headers: bool = True
 ) -> Object:
-    """A Table. `include`: how much of each object goes with its row: None, Metadata (unless said) or Object."""
+    """A Table. `include`: how much of each object is in its row: None, Metadata (the default) or Object."""
     columns, cells = _TABLES[kind.resource]
     rows = [
         {"cells": _cells(cells, len(columns), obj, now)}
@@ -42,7 +42,7 @@ def table(
 def _cells(cells: Cells, count: int, obj: Object, now: float) -> list[Any]:
     try:
         return cells(obj, now)
-    except (AttributeError, KeyError, TypeError, ValueError):  # a status is stored as it came, whatever was in it
+    except (AttributeError, KeyError, TypeError, ValueError):  # a status is stored unchecked
         return [obj["metadata"].get("name"), *["<invalid>"] * (count - 1)]
 
 
@@ -72,7 +72,7 @@ def _node(node: Object, now: float) -> list[Any]:
         words.append("SchedulingDisabled")
     labels = meta.get("labels") or {}
     roles = sorted(key.removeprefix(ROLE) for key in labels if key.startswith(ROLE) and key != ROLE)
-    addresses = {found["type"]: found["address"] for found in reversed(status.get("addresses") or [])}
+    addresses = {address["type"]: address["address"] for address in reversed(status.get("addresses") or [])}
     kernel = info.get("kernelVersion") or UNKNOWN
     if info.get("architecture"):
         kernel += f" ({info['architecture']})"
@@ -131,7 +131,7 @@ def _job(job: Object, now: float) -> list[Any]:
 
 
 def _template(spec: Object) -> list[str]:
-    """Containers, images and selector, for who asks for more."""
+    """Containers, images and selector, for `-o wide`."""
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
     names = ",".join(container.get("name", "") for container in containers)
     images = ",".join(container.get("image", "") for container in containers)
