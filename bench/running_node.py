@@ -11,11 +11,11 @@ from pathlib import Path
 from gpushare.gpu.simulated import Simulated, device
 from gpushare.kube.auth import login
 from gpushare.node import app
-from gpushare.node.pinning import Asked
+from gpushare.node.pinning import Choice
 from gpushare.obs import log
 
 
-def main(kubeconfig: str, node: str, pin: Asked, kubelet: str, mib: str, *uuids: str) -> None:
+def main(kubeconfig: str, node: str, pin: Choice, kubelet: str, mib: str, *uuids: str) -> None:
     log.setup("info")
     access = login.load(kubeconfig, None, os.environ, Path.home())
     gpus = Simulated(device(i, uuid, int(mib)) for i, uuid in enumerate(uuids))

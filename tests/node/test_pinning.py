@@ -8,7 +8,7 @@ from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Pin
 from gpushare.kube.resources import MUTATING_POLICIES
 from gpushare.node import pinning
-from gpushare.node.pinning import Asked
+from gpushare.node.pinning import Choice
 from gpushare.obs.errors import BAD_INPUT, UserError
 from tests.support import manifests
 from tests.support.scripted_api import FakeTime, answer, cut, refuse, serve_api
@@ -36,10 +36,10 @@ async def test_the_policy_decides_and_is_asked_for_until_there_is_an_answer(answ
         assert bool(time.slept) is (len(answers) > 1)
 
 
-@pytest.mark.parametrize(("asked", "pin"), [("direct", Pin.DIRECT), ("plugin", Pin.PLUGIN)])
-async def test_what_was_said_is_done_without_asking(asked: Asked, pin: Pin) -> None:
+@pytest.mark.parametrize(("choice", "pin"), [("direct", Pin.DIRECT), ("plugin", Pin.PLUGIN)])
+async def test_an_explicit_choice_asks_nobody(choice: Choice, pin: Pin) -> None:
     async with serve_api() as (server, api_):
-        assert await pinning.decide(asked, api_) is pin
+        assert await pinning.decide(choice, api_) is pin
         assert server.asked == []
 
 

@@ -18,7 +18,7 @@ from gpushare.obs import errors
 
 if TYPE_CHECKING:
     from gpushare.node.deviceplugin.environment import Visible
-    from gpushare.node.pinning import Asked
+    from gpushare.node.pinning import Choice
 
 UNITS = ("MiB", "GiB")
 PINS = ("auto", "direct", "plugin")
@@ -110,7 +110,7 @@ def _node_parser(program: str) -> Parser:
 
 
 def _run_node(
-    args: argparse.Namespace, pin: "Asked", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
+    args: argparse.Namespace, pin: "Choice", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
 ) -> int:
     import asyncio
 

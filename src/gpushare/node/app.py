@@ -23,7 +23,7 @@ from gpushare.node.audit.auditor import Auditor
 from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
-from gpushare.node.pinning import Asked
+from gpushare.node.pinning import Choice
 from gpushare.node.publishing.assigned import Assigner
 from gpushare.node.publishing.desired import PublishConfig
 from gpushare.node.publishing.publisher import Publisher
@@ -52,7 +52,7 @@ class Config(NamedTuple):
 
     node: str
     unit: Unit = "GiB"
-    pin: Asked = "auto"
+    pin: Choice = "auto"
     reserve_mib: int = 0
     host: str = "127.0.0.1"
     port: int = 12346

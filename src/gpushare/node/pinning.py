@@ -19,14 +19,14 @@ from gpushare.obs import errors, log
 POLICY = "gpushare-pin"
 FORBIDDEN = 403
 
-Asked = Literal["auto", "direct", "plugin"]
+Choice = Literal["auto", "direct", "plugin"]
 
 logger = log.get(__name__)
 
 
-async def decide(asked: Asked, api: Api, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> Pin:
-    if asked != "auto":
-        return Pin(asked)
+async def decide(choice: Choice, api: Api, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> Pin:
+    if choice != "auto":
+        return Pin(choice)
     pin, why = await loop.until_done(lambda: _look(api), sleep=sleep)
     logger.info("pin", pin=pin.value, why=why)
     return pin

@@ -30,8 +30,8 @@ SOLD_TWICE: Final = (
     "Keep it off: label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator."
 )
 KEPT: Final = (
-    "Pods here were given memory in {unit}, so this node counts {unit} until they are gone, and {asked} from then on. "
-    "Drain it to change that now: docs/nodes.md."
+    "Pods here were given memory in {unit}, so this node counts {unit} until they are gone, and {configured} from then "
+    "on. Drain it to change that now: docs/nodes.md."
 )
 GIVEN_OTHERWISE: Final = (
     "It was given GPU memory in {given} on a node that now counts {unit}: {amount} {given} are charged as {charged} "
@@ -70,9 +70,9 @@ def findings(
     ]
 
 
-def _unit_kept(facts: NodeFacts, asked: Unit) -> list[Finding]:
+def _unit_kept(facts: NodeFacts, configured: Unit) -> list[Finding]:
     """One sentence as long as it lasts, without names of pods: else there would be an event for each pod."""
-    return [] if facts.unit == asked else [Finding(UNIT_KEPT, KEPT.format(unit=facts.unit, asked=asked))]
+    return [] if facts.unit == configured else [Finding(UNIT_KEPT, KEPT.format(unit=facts.unit, configured=configured))]
 
 
 def _other_units(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:

@@ -34,7 +34,7 @@ LONGEST_VALUE: Final = 24  # characters of a pod's own value
 ALL_GPUS: Final = "all"
 
 Starts = Mapping[str, tuple[str, str]]
-"""By container: which start of it is meant, and what its annotation said when that start was first node_pod."""
+"""By container: which start of it is meant, and what its annotation said when that start was first seen."""
 
 
 def wrong_gpus(facts: NodeFacts, node_pod: NodePod, starts: Starts) -> Iterable[Finding]:

@@ -32,10 +32,10 @@ GONE: Final = (404, 409, 422)
 logger = log.get(__name__)
 
 
-def is_admitted(seen: NodePod) -> bool:
-    """Whether kubelet has given the pod all it asks: it reports containers only of pods it has taken."""
-    facts = seen.facts
-    return bool(seen.pod.statuses()) or facts.running or facts.annotation(names.ALIYUN_ASSIGNED) == "true"
+def is_admitted(node_pod: NodePod) -> bool:
+    """Whether kubelet has admitted the pod: it reports containers only of pods it has admitted."""
+    facts = node_pod.facts
+    return bool(node_pod.pod.statuses()) or facts.running or facts.annotation(names.ALIYUN_ASSIGNED) == "true"
 
 
 class Calls:
@@ -76,7 +76,7 @@ class Reconciler:
         self._loop = Loop(self._update)
         self._loop.wake()
         self._uncertain = True
-        self._asked = calls.clock()  # kubelet, last
+        self._last_list = calls.clock()  # when kubelet was last asked
         self._one_at_a_time = asyncio.Lock()
         self._begun = False
         self._failures = 0
@@ -107,7 +107,7 @@ class Reconciler:
         """For a kubelet that is never quiet for a second. Safe only while kubelet waits for GetPreferredAllocation:
         then no Allocate is running that a list could make it lose. Not between two containers of a pod, because kubelet
         may not list that pod yet."""
-        if self._uncertain and self._calls.clock() - self._asked > OVERDUE_SECONDS:
+        if self._uncertain and self._calls.clock() - self._last_list > OVERDUE_SECONDS:
             await self.make_sure()
 
     async def make_sure(self) -> None:
@@ -124,7 +124,7 @@ class Reconciler:
             return await self._correct()
 
     async def _correct(self) -> bool:
-        self._asked = self._calls.clock()
+        self._last_list = self._calls.clock()
         upto, before = self._state.table.last, self._names()
         try:
             listed = await self.ask()
@@ -157,7 +157,9 @@ class Reconciler:
         return {(pod.namespace, pod.name): uid for uid, pod in self._state.plans.pods.items()}
 
     def _admitted(self) -> set[str]:
-        return {uid for uid, seen in self._pods.pods.items() if uid in self._state.plans.pods and is_admitted(seen)}
+        return {
+            uid for uid, node_pod in self._pods.pods.items() if uid in self._state.plans.pods and is_admitted(node_pod)
+        }
 
     async def _write(self) -> bool:
         """Patches all annotations that are wrong. True if none of the patches failed."""

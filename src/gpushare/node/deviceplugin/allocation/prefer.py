@@ -146,8 +146,8 @@ def _used(state: State, ask: Ask, uuid: str) -> int:
     """The units of a GPU that cannot be given now; 0 only if the whole GPU can be given."""
     total = state.table.gpus[uuid].total
     room = state.table.room(uuid, whole=False) if ask.whole else _free(state, ask, uuid)
-    wholly = _free(state, ask, uuid) if ask.whole else state.table.room(uuid, whole=True)
-    return total - room if room < total or wholly else 1
+    whole_free = _free(state, ask, uuid) if ask.whole else state.table.room(uuid, whole=True)
+    return total - room if room < total or whole_free else 1
 
 
 def _reopen(state: State, ask: Ask) -> bool:
