@@ -16,9 +16,9 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin
 from gpushare.devcluster.apiserver.server import ApiServer
-from gpushare.node import probe
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.publishing.desired import Wanted
+from gpushare.obs import http
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import capacity, said
@@ -78,23 +78,23 @@ async def test_sigterm_ends_it_while_it_still_waits(quick: None, tmp_path: Path)
     async with (
         ApiServer() as empty,  # no node at all
         process(empty, tmp_path) as (child, url),
-        aiohttp.ClientSession() as http,
+        aiohttp.ClientSession() as session,
     ):
-        assert await _get(http, f"{url}/healthz") == (200, "ok\n")
-        code, text = await _get(http, f"{url}/readyz")
+        assert await _get(session, f"{url}/healthz") == (200, "ok\n")
+        code, text = await _get(session, f"{url}/readyz")
         assert (code, text.startswith("starting: waiting for")) == (503, True)
         child.send_signal(signal.SIGTERM)
         assert await ended(child) == 0
 
 
 async def test_kubelet_and_prometheus_are_answered(server: ApiServer, tmp_path: Path) -> None:
-    async with process(server, tmp_path) as (_, url), aiohttp.ClientSession() as http:
+    async with process(server, tmp_path) as (_, url), aiohttp.ClientSession() as session:
         await until(server, lambda: capacity(server) == FULL)
-        assert await _get(http, f"{url}/healthz") == (200, "ok\n")
+        assert await _get(session, f"{url}/healthz") == (200, "ok\n")
         async with asyncio.timeout(PATIENCE):
-            while await _get(http, f"{url}/readyz") != (200, "ok\n"):  # our own watch is behind the store
+            while await _get(session, f"{url}/readyz") != (200, "ok\n"):  # our own watch is behind the store
                 pass
-        _, page = await _get(http, f"{url}/metrics")
+        _, page = await _get(session, f"{url}/metrics")
         assert 'gpushare_gpu_memory_total{gpu="1",unit="MiB",uuid="GPU-1"} 11178.0' in page
         assert 'gpushare_gpu_healthy{gpu="0",uuid="GPU-0"} 1.0' in page
         assert 'gpushare_node_writes_total{of="node"} 2.0' in page
@@ -105,16 +105,18 @@ async def test_kubelet_and_prometheus_are_answered(server: ApiServer, tmp_path: 
 async def test_trouble_is_answered_with_its_sentence() -> None:
     trouble = {"dead": "the driver has not answered for 301 s", "not ready": ""}
     sight = Sight()
-    runner = await probe.listen("127.0.0.1", 0, lambda: trouble["dead"], lambda: trouble["not ready"], Metrics(sight))
+    runner = await http.serve_probes(
+        "127.0.0.1", 0, lambda: trouble["dead"], lambda: trouble["not ready"], Metrics(sight).registry
+    )
     try:
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with aiohttp.ClientSession() as http:
-            assert await _get(http, f"{url}/healthz") == (503, "the driver has not answered for 301 s\n")
-            assert await _get(http, f"{url}/readyz") == (200, "ok\n")
+        async with aiohttp.ClientSession() as session:
+            assert await _get(session, f"{url}/healthz") == (503, "the driver has not answered for 301 s\n")
+            assert await _get(session, f"{url}/readyz") == (200, "ok\n")
             gpu = Gpu(3, "GPU-3", 8000, False, "Xid 79")
             facts = NodeFacts("n", "MiB", Pin.DIRECT, (gpu,))
             sight.wants = lambda: Wanted(facts, "", {names.GPU_MEM: 500}, {"GPU-3": 500})
-            page = (await _get(http, f"{url}/metrics"))[1]
+            page = (await _get(session, f"{url}/metrics"))[1]
             assert 'gpushare_gpu_memory_held{gpu="3",unit="MiB",uuid="GPU-3"} 500.0' in page
             assert 'gpushare_gpu_healthy{gpu="3",uuid="GPU-3"} 0.0' in page
     finally:
@@ -127,11 +129,11 @@ async def test_a_port_that_is_taken_is_named() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UserError) as caught:
-            await probe.listen("127.0.0.1", port, lambda: "", lambda: "", Metrics(Sight()))
+            await http.serve_probes("127.0.0.1", port, lambda: "", lambda: "", Metrics(Sight()).registry)
     assert caught.value.what == f"port {port} on 127.0.0.1 is in use"
     assert "--port" in caught.value.way
 
 
-async def _get(http: aiohttp.ClientSession, url: str) -> tuple[int, str]:
-    async with http.get(url) as response:
+async def _get(session: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+    async with session.get(url) as response:
         return response.status, await response.text()

@@ -47,9 +47,9 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
 
     import asyncio
 
-    from gpushare.extender import app, listen
+    from gpushare.extender import app
     from gpushare.kube.auth import login
-    from gpushare.obs import log
+    from gpushare.obs import http, log
 
     log.setup((os.environ.get("LOG_LEVEL") or args.log_level).lower())
     if args.policy not in policies.POLICIES:
@@ -57,7 +57,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     if args.memory_unit not in (None, *UNITS):
         raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
     patience = _seconds(args.patience)
-    tls = listen.certificates(args.tls_cert, args.tls_key, args.client_ca)
+    tls = http.certificates(args.tls_cert, args.tls_key, args.client_ca)
     config = app.Config(_address(args.listen), _ports(args.port), args.policy, args.memory_unit, tls, patience)
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access))

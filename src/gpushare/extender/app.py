@@ -20,7 +20,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.pending import Reach
-from gpushare.extender import listen, server, watches
+from gpushare.extender import server, watches
 from gpushare.extender.binder import Binder
 from gpushare.extender.events import Announcer
 from gpushare.extender.kept_annotation import GONE, Notes
@@ -216,7 +216,7 @@ async def run(config: Config, access: Access) -> signal.Signals:
     async with client.connect(access) as api:
         extender = Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
-        listening = await listen.listen(handlers.application(), config.host, config.ports, config.tls)
+        listening = await server.serve(handlers.application(), config.host, config.ports, config.tls)
         logger.info("listening", host=config.host, ports=config.ports, policy=config.policy, unit=config.unit or "any")
         tasks, stop = extender.start(), asyncio.create_task(signals.get())
         try:

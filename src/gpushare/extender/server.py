@@ -20,26 +20,18 @@ from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.slices import by_and_by
 from gpushare.extender.verbs import Verbs
-from gpushare.obs import log
-from gpushare.obs import metrics as exposition
+from gpushare.obs import http, log
 
 PREFIX = "/gpushare-scheduler"
 LARGEST_BODY = 256 << 20  # 5,000 whole nodes of 30 KB are 150 MB
 BODY_SECONDS = 10.0
 KEEP_ALIVE = 150.0  # longer than Go's 90 s, so that we never close a connection the scheduler is about to use
 JSON = "application/json"
+OTHER_PORT = "--port N (and change urlPrefix in the scheduler's configuration)"
 OUR_FAULT = "an error inside gpushare; see its log"
 
 logger = log.get(__name__)
 Answer = Callable[[bytes], bytes]
-
-
-class CannotListen(Exception):
-    """In the system's words; `number` is its errno."""
-
-    def __init__(self, port: int, error: OSError) -> None:
-        super().__init__((error.strerror or str(error)).rpartition(": ")[2])  # asyncio says the address before it
-        self.port, self.number = port, error.errno
 
 
 class Handlers:
@@ -60,9 +52,7 @@ class Handlers:
                 web.get(f"{PREFIX}/explain", self._explain),
                 web.post(f"{PREFIX}/explain", self._explain_pod),
                 web.get("/version", self._version),
-                web.get("/healthz", self._healthy),
-                web.get("/readyz", self._ready),
-                web.get("/metrics", self._scrape),
+                *http.probes(lambda: "", self._not_ready, self._metrics.registry),
             ]
         )
         return app
@@ -133,17 +123,6 @@ class Handlers:
     async def _version(self, _: web.Request) -> web.Response:
         return web.Response(text=gpushare.__version__)
 
-    async def _healthy(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def _ready(self, _: web.Request) -> web.Response:
-        problem = self._not_ready()
-        return web.Response(text=problem or "ok", status=503 if problem else 200)
-
-    async def _scrape(self, _: web.Request) -> web.Response:
-        body, content_type = exposition.exposition(self._metrics.registry)
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
 
 async def serve(app: web.Application, host: str, ports: list[int], tls: SSLContext | None) -> web.AppRunner:
     """Starts listening. Stop with `cleanup()`, which lets requests under way finish."""
@@ -155,15 +134,7 @@ async def serve(app: web.Application, host: str, ports: list[int], tls: SSLConte
         shutdown_timeout=4.5,
         auto_decompress=False,  # no scheduler packs its requests, and what others send may unpack to anything
     )
-    await runner.setup()
-    listening: list[int] = []
-    try:
-        for port in ports:
-            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, reuse_address=True).start()
-            listening.append(port)
-    except OSError as error:
-        await runner.cleanup()
-        raise CannotListen(ports[len(listening)], error) from error
+    await http.listen(runner, host, ports, tls=tls, other_port=OTHER_PORT)
     return runner
 
 

@@ -18,7 +18,7 @@ from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.kube.events import Recorder
 from gpushare.kubelet import paths
-from gpushare.node import pinning, probe
+from gpushare.node import pinning
 from gpushare.node.audit.auditor import Auditor
 from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.node.gpus import Gpus
@@ -29,7 +29,7 @@ from gpushare.node.publishing.desired import PublishConfig
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.publishing.unhealthy_configmap import UnhealthyConfigMap
 from gpushare.node.watches import Watches
-from gpushare.obs import log
+from gpushare.obs import http, log
 from gpushare.obs.signals import ending
 
 if TYPE_CHECKING:
@@ -172,7 +172,9 @@ async def run(config: Config, access: Access, backend: Backend) -> signal.Signal
     signals = ending()
     async with client.connect(access) as api:
         node = Node(config, api, backend)
-        listening = await probe.listen(config.host, config.port, node.dead, node.not_ready, Metrics(node.sight))
+        listening = await http.serve_probes(
+            config.host, config.port, node.dead, node.not_ready, Metrics(node.sight).registry
+        )
         logger.info("listening", **config._asdict() | {"port": listening.addresses[0][1]})
         work, stop = asyncio.create_task(node.run()), asyncio.create_task(signals.get())
         try:

@@ -1,0 +1,124 @@
+"""The HTTP side of a component: listening, TLS for its clients, probes and the metrics page.
+
+Asked by kubelet and Prometheus; what else a component answers is its own. Who holds a port that is in use is looked up
+where the system tells (Linux, and processes we may look at): usually it is a component that was forgotten.
+"""
+
+import contextlib
+import errno
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from gpushare.obs import errors, metrics
+
+LISTENS: Final = "0A"  # a socket's state in /proc/net/tcp
+OTHER_PORT: Final = "--port N"
+BACKLOG: Final = 1024  # connections that wait to be accepted
+
+Problem = Callable[[], str]  # empty: none
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+async def listen(
+    runner: web.AppRunner,
+    host: str,
+    ports: Sequence[int],
+    *,
+    tls: ssl.SSLContext | None = None,
+    other_port: str = OTHER_PORT,
+) -> None:
+    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port."""
+    await runner.setup()
+    for port in ports:
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=BACKLOG, reuse_address=True).start()
+        except (OSError, UnicodeError) as error:
+            await runner.cleanup()
+            raise _cannot_listen(host, port, error, other_port) from error
+
+
+async def serve_probes(
+    host: str, port: int, dead: Problem, not_ready: Problem, registry: CollectorRegistry
+) -> web.AppRunner:
+    """For a component that answers nothing else."""
+    app = web.Application()
+    app.add_routes(probes(dead, not_ready, registry))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    await listen(runner, host, [port])
+    return runner
+
+
+def probes(dead: Problem, not_ready: Problem, registry: CollectorRegistry) -> list[web.RouteDef]:
+    """Dead: kubelet should start it again. Not ready: it cannot do its work at the moment."""
+    return [
+        web.get("/healthz", _probe(dead)),
+        web.get("/readyz", _probe(not_ready)),
+        web.get("/metrics", _scrape(registry)),
+    ]
+
+
+def certificates(cert: str | None, key: str | None, client_ca: str | None) -> ssl.SSLContext | None:
+    """HTTPS for clients of one authority, or None: no files, no TLS."""
+    if not (cert or key or client_ca):
+        return None
+    if not (cert and key and client_ca):
+        raise errors.UserError(
+            "TLS needs three files", "--tls-cert, --tls-key and --client-ca go together", "give all three, or none"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(cert, key, password="")  # else a locked key would be asked for on the terminal
+        context.load_verify_locations(client_ca)
+    except OSError as error:  # ssl's own errors are such
+        way = "check --tls-cert, --tls-key and --client-ca: PEM, and a matching pair"
+        raise errors.UserError("the TLS files cannot be used", str(error), way) from error
+    return context
+
+
+def _probe(problem: Problem) -> Handler:
+    async def handler(_: web.Request) -> web.Response:
+        sentence = problem()
+        return web.Response(status=503 if sentence else 200, text=f"{sentence or 'ok'}\n")
+
+    return handler
+
+
+def _scrape(registry: CollectorRegistry) -> Handler:
+    async def handler(_: web.Request) -> web.Response:
+        body, content_type = metrics.exposition(registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return handler
+
+
+def _cannot_listen(host: str, port: int, error: OSError | UnicodeError, other_port: str) -> errors.UserError:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return errors.UserError(
+            f"port {port} on {host} is in use", _holder(port), f"stop that one, or {other_port}"
+        )  # fmt: skip
+    why = (getattr(error, "strerror", None) or str(error)).rpartition(": ")[2]  # asyncio says the address before it
+    return errors.UserError(f"cannot listen on {host}, port {port}", why, f"--listen 127.0.0.1, or {other_port}")
+
+
+def _holder(port: int) -> str:
+    sockets = set(_listening(port))
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # another user's, or gone
+            if any(str(file.readlink()) in sockets for file in (process / "fd").iterdir()):
+                return f"by process {process.name} ({(process / 'comm').read_text().strip()})"
+    return "another process listens there"
+
+
+def _listening(port: int) -> Iterator[str]:
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            _, address, _, state, *rest = line.split()
+            if state == LISTENS and int(address.rpartition(":")[2], 16) == port:
+                yield f"socket:[{rest[5]}]"
