@@ -12,7 +12,7 @@ from gpushare.core.explain import views
 from gpushare.core.explain.report import ROOM, Way
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request
-from gpushare.core.ledger.holding import Holding, State
+from gpushare.core.ledger.holding import EVERY_GPU_WHOLLY, Holding, State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import gpu_choice
@@ -24,7 +24,6 @@ from gpushare.core.scheduling import preempt
 MOST_PODS = 16  # named in one way out
 MOST_NODES = 3  # on which pods that could end are looked for
 MOST_SPLIT = 16  # GPUs that a container's memory is tried on
-MOST_FREED = 8  # GPUs on which memory is thought of as freed
 _ABOUT_ONE_GPU = ("NoSingleGpu", "NoHealthyGpu", "KeptForOther", "TooLarge")
 
 Refusing = Sequence[tuple[NodeState, Refusal]]
@@ -54,7 +53,7 @@ def ways(
         result += next(filter(None, further), [])
     enough = any(way.way in ("end", "wait") for way in result)  # whether it may evict others is not known here
     if request.one_share and (nodes[0][1].code == "NoHealthyGpu" or not enough):
-        result += _free(pod, request, nodes, budget)
+        result += _free(request, nodes)
     return result
 
 
@@ -69,20 +68,19 @@ def _on_node(state: NodeState, refusal: Refusal, pod: PodFacts, budget: Budget) 
 
 
 def _shrink(pod: PodFacts, nodes: Refusing) -> list[Way]:
-    """The most it could ask: what the emptiest healthy GPU has free. If it asks more than any GPU has: the size of the
-    largest healthy one."""
+    """The most it could ask: what the emptiest healthy GPU has free, or what the node allows one container. If it asks
+    more than any GPU has: the same once all is free."""
     first, too_large = nodes[0][1], nodes[0][1].code == "TooLarge"
-    rooms = [
-        state.room if too_large else state.room_for(pod)
-        for state, refusal in nodes
-        if (refusal == first if too_large else refusal.code in _ABOUT_ONE_GPU)
-    ]
     best, place = 0, None
-    for room in rooms:
+    for state, refusal in nodes:
+        about_amount = refusal == first if too_large else refusal.code in _ABOUT_ONE_GPU
+        room = state.room_for(pod) if about_amount or refusal.code == "OverLimit" else None
         for gpu, free in zip(room.facts.gpus, room.free, strict=True) if room is not None else ():
             amount = gpu.total if too_large else free
-            if gpu.healthy and amount > best and room is not None:
-                best, place = amount, (room.facts.name, gpu.index)
+            if room is not None and room.facts.limit:
+                amount = min(amount, room.facts.limit)
+            if gpu.healthy and amount > best:
+                best, place = amount, (state.name, gpu.index)
     return [Way("shrink", node=place[0], gpu=place[1], units=best)] if place is not None else []
 
 
@@ -110,7 +108,7 @@ def _heal(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     unhealthy = [i for i, gpu in enumerate(facts.gpus) if not gpu.healthy]
 
     def enough(healed: Collection[int]) -> bool:
-        return preempt.would_fit(state.imagined(_healed(facts, healed), state.used), pod, (), budget)
+        return preempt.would_fit(state.imagined(_healed(facts, healed)), pod, (), budget)
 
     alone = [facts.gpus[i] for i in unhealthy if enough([i])]
     if alone:
@@ -159,26 +157,18 @@ def _evict(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     return [_with_pods("evict", state, [bound[uid] for uid in uids], _gpu_of(state, pod, uids))]
 
 
-def _free(pod: PodFacts, request: Request, nodes: Refusing, budget: Budget) -> list[Way]:
-    """The least that has to come free on one GPU. What is kept for others is not free for this pod, and pods that come
-    before it may take what comes free: so it is tried."""
+def _free(request: Request, nodes: Refusing) -> list[Way]:
+    """The least that has to come free on one GPU. Not where something is kept or nominated: who gets the freed memory
+    depends there on the pod that frees it. Nor where unlocated whole GPUs count on every GPU: no amount is enough."""
     need, rows = request.shares[0].units, []
     for order, (state, refusal) in enumerate(nodes):
-        room = state.room_for(pod) if refusal.code in ROOM else None
-        if room is None:
+        if state.facts is None or refusal.code not in ROOM or state.promised or state.unlocated >= EVERY_GPU_WHOLLY:
             continue
-        over = views.overcommitted(state)
-        for i, gpu in enumerate(room.facts.gpus):
-            short = need - room.free[i] + over[i]
-            if gpu.healthy and gpu.total >= need and short > 0:
-                rows.append((short, order, -room.free[i], i, state))
-    for short, _, _, position, state in sorted(rows, key=lambda row: row[:4])[:MOST_FREED]:
-        facts, used = state.facts, list(state.used)
-        assert facts is not None
-        used[position] -= short
-        if short <= state.effective()[position] and preempt.would_fit(state.imagined(facts, used), pod, (), budget):
-            return [Way("free", node=state.name, gpu=facts.gpus[position].index, units=short)]
-    return []
+        for gpu, used in zip(state.facts.gpus, state.effective(), strict=True):
+            if gpu.healthy and gpu.total >= need:
+                rows.append((need + used - gpu.total, order, used - gpu.total, gpu.index, state.name))
+    units, _, _, index, node = min(rows, default=(0, 0, 0, 0, ""))
+    return [Way("free", node=node, gpu=index, units=units)] if rows else []
 
 
 def _able(state: NodeState, pod: PodFacts, gone: Collection[str]) -> set[int]:

@@ -113,10 +113,10 @@ class NodeState:
             room = self._rooms[asker] = Room.of(self.facts, self.taken_for(pod, self.facts, kept=kept))
         return room
 
-    def imagined(self, facts: NodeFacts, used: Sequence[int]) -> "NodeState":
-        """A copy of this node with other GPUs, or other amounts in use: to ask what would be free then."""
+    def imagined(self, facts: NodeFacts) -> "NodeState":
+        """A copy of this node with the same GPUs in another state: to ask what would be free then."""
         other = copy(self)
-        other.facts, other._used, other._taken_by_asker, other._rooms = facts, list(used), {}, {}
+        other.facts, other._taken_by_asker, other._rooms = facts, {}, {}
         other.room = Room.of(facts, other.effective())
         return other
 

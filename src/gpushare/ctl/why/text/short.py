@@ -66,15 +66,14 @@ def too_large(explanation: Explanation, verdict: str) -> list[str]:
         return [f"{verdict}: {explanation.message}. {hint}"]
     split = next((way for way in explanation.ways if way.way == "split"), None)
     more = f", or {ways.split(split, explanation)}" if split is not None else ""
-    nodes = [
-        view for view in explanation.nodes if view.gpushare is not None and view.gpushare.message == explanation.message
-    ]
-    sizes = [gpu.total for view in nodes for gpu in view.gpus]
-    largest = "largest healthy one" if max(sizes, default=0) > (shrink.units or 0) else "largest"
-    return [
-        f"{verdict}: {explanation.message}. The {largest} is {shrink.units} {unit} ({shrink.node}).",
-        f"  It would fit if it asked {shrink.units} {unit} or less{more}.",
-    ]
+    shrunk = f"  It would fit if it asked {shrink.units} {unit} or less{more}."
+    sizes = {(view.name, gpu.index): gpu.total for view in explanation.nodes for gpu in view.gpus if gpu.healthy}
+    if sizes.get((shrink.node or "", shrink.gpu or 0)) != shrink.units:  # the node allows one container less than that
+        return [f"{verdict}: {explanation.message}.", shrunk]
+    refused = [view for view in explanation.nodes if view.gpushare and view.gpushare.message == explanation.message]
+    larger = any(gpu.total > (shrink.units or 0) for view in refused for gpu in view.gpus)
+    largest = f"The largest{' healthy one' if larger else ''} is {shrink.units} {unit} ({shrink.node})."
+    return [f"{verdict}: {explanation.message}. {largest}", shrunk]
 
 
 def no_healthy(explanation: Explanation, verdict: str) -> list[str]:
