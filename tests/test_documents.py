@@ -37,6 +37,10 @@ def test_every_path_in_the_source_exists() -> None:
     assert missing == set()
 
 
+def test_the_readme_has_at_most_150_lines() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+
+
 def test_headings_become_anchors_as_on_github() -> None:
     text = "# Is the `extender` asked?\n\n## A & B\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n"
     assert links.anchors(text) == {"is-the-extender-asked", "a--b", "twice", "twice-1"}

@@ -1,6 +1,7 @@
-"""From the few words of a scenario to the objects an API server would keep, as plain JSON.
+"""The one builder of pods and nodes in tests: from a few words to the JSON that an API server keeps.
 
-A word nobody knows is an error: a misspelt `prioirty` must not make a scenario pass.
+The words are those of a scenario: `pod({"name": "p", "containers": {"main": 6000}})`. An unknown word is an error,
+so that a misspelt `prioirty` does not make a test pass. `tests.support.builders` has the same as facts of the core.
 """
 
 import json
@@ -72,6 +73,14 @@ def pod(given: Object) -> Object:
     if "created" in given:
         metadata["creationTimestamp"] = given["created"]
     change(made, given)
+    return made
+
+
+def new(made: Object) -> Object:
+    """The pod as somebody creates it: with an image, without what only the API server writes."""
+    del made["status"], made["metadata"]["uid"]
+    for container in (*made["spec"]["containers"], *made["spec"]["initContainers"]):
+        container["image"] = "busybox"
     return made
 
 

@@ -1,7 +1,7 @@
-"""What the tests of the extender have in common: objects in a few words, and an extender as a process of its own.
+"""The extender as a process, a client that asks it as kube-scheduler does, and the objects such tests need.
 
-Objects are plain JSON, as `kubectl create` would send it. The process is the command line that people start; a test
-that cannot wait as long as people do changes a constant in it by name.
+Objects are plain JSON, as `kubectl create` sends it. The process is the real command line; a test that cannot wait as
+long as people do changes a constant in it by name.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender.server import PREFIX
+from tests.support import objects
 from tests.support.wait import PATIENCE
 
 Object = dict[str, Any]
@@ -51,16 +52,8 @@ def command(settings: Mapping[str, object] | None = None) -> list[str]:
 
 
 def node(name: str, *totals: int, pin: str = "direct", unit: str = "MiB") -> Object:
-    """A node whose component has published GPUs of these sizes."""
-    gpus = [{"i": i, "uuid": uuid(name, i), "total": total, "ok": True} for i, total in enumerate(totals)]
-    published = {"v": 1, "unit": unit, "pin": pin, "state": "ready", "gpus": gpus}
-    resources = {names.GPU_MEM: str(sum(totals)), names.GPU_COUNT: str(len(totals)), "cpu": "64"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "annotations": {names.NODE_GPUS: json.dumps(published)}},
-        "status": {"capacity": resources, "allocatable": resources},
-    }
+    """A node that has published GPUs of these sizes."""
+    return {"apiVersion": "v1", "kind": "Node"} | objects.node(name, {"gpus": totals, "pin": pin, "unit": unit})
 
 
 def uuid(node: str, gpu: int) -> str:
@@ -77,31 +70,14 @@ def pod(
     direct: bool = True,
     priority: int = 0,
 ) -> Object:
-    """One container per amount, and one for `whole` GPUs. `direct`: the admission policy saw it."""
-    apps = [_container(f"c{i}", {names.GPU_MEM: str(amount)}) for i, amount in enumerate(memory)]
+    """One container per amount, and one for `whole` GPUs. `direct`: the admission policy has changed it."""
+    containers: Object = {f"c{i}": amount for i, amount in enumerate(memory)}
     if whole:
-        apps.append(_container("whole", {names.GPU_COUNT: str(whole)}))
-    before = [_container(f"i{i}", {names.GPU_MEM: str(amount)}) for i, amount in enumerate(init)]
-    before += [
-        _container(f"s{i}", {names.GPU_MEM: str(amount)}) | {"restartPolicy": "Always"}
-        for i, amount in enumerate(sidecars)
-    ]
-    if direct:
-        for prefix, containers in (("", apps), ("init-", before)):
-            for i, container in enumerate(containers):
-                container["env"] = [_env(f"{names.VISIBLE_PREFIX}{prefix}{i}")]
-    annotations = {names.GPU_COUNT: str(split)} if split > 1 else {}
-    spec: Object = {"containers": apps, "initContainers": before, "priority": priority}
-    return {"metadata": {"name": name, "namespace": "default", "annotations": annotations}, "spec": spec}
-
-
-def _container(name: str, limits: Mapping[str, str]) -> Object:
-    return {"name": name, "image": "busybox", "resources": {"limits": dict(limits)}}
-
-
-def _env(key: str) -> Object:
-    path = f"metadata.annotations['{key}']"
-    return {"name": names.VISIBLE_DEVICES, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+        containers["whole"] = {"count": whole}
+    inits: Object = {f"i{i}": amount for i, amount in enumerate(init)}
+    inits |= {f"s{i}": {"mem": amount, "sidecar": True} for i, amount in enumerate(sidecars)}
+    words = {"name": name, "containers": containers, "init": inits, "direct": direct, "priority": priority}
+    return objects.new(objects.pod(words | ({"split": split} if split > 1 else {})))
 
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}

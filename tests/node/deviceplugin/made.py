@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
+from tests.support import objects
 
 Object = dict[str, Any]
 NODE = "gpu-a"
@@ -29,20 +29,13 @@ def pod(
     name: str = "",
 ) -> Object:
     """Init containers first, then sidecars, then a container for each amount, then one for whole GPUs."""
-    before = [_container(f"init-{i}", names.GPU_MEM, n) for i, n in enumerate(inits)]
-    before += [_container(f"whole-init-{i}", names.GPU_COUNT, n) for i, n in enumerate(whole_inits)]
-    before += [_container(f"side-{i}", names.GPU_MEM, n) | {"restartPolicy": "Always"} for i, n in enumerate(sidecars)]
-    apps = [_container(f"main-{i}", names.GPU_MEM, n) for i, n in enumerate(memory)]
+    before: Object = {f"init-{i}": amount for i, amount in enumerate(inits)}
+    before |= {f"whole-init-{i}": {"count": amount} for i, amount in enumerate(whole_inits)}
+    before |= {f"side-{i}": {"mem": amount, "sidecar": True} for i, amount in enumerate(sidecars)}
+    apps: Object = {f"main-{i}": amount for i, amount in enumerate(memory)}
     if whole:
-        apps.append(_container("whole", names.GPU_COUNT, whole))
-    return {
-        "metadata": {
-            "name": name, "namespace": "default", "annotations": {names.GPU_COUNT: str(split)} if split > 1 else {}
-        },
-        "spec": {"initContainers": before, "containers": apps or [{"name": "plain"}]},
-        "status": {"phase": "Pending"},
-    }  # fmt: skip
-
-
-def _container(name: str, resource: str, amount: int) -> Object:
-    return {"name": name, "resources": {"limits": {resource: str(amount)}}}
+        apps["whole"] = {"count": whole}
+    words = {"name": name, "init": before, "containers": apps or {"plain": None}}
+    pod = objects.pod(words | ({"split": split} if split > 1 else {}))
+    del pod["metadata"]["uid"]
+    return pod
