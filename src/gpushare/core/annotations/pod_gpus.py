@@ -1,9 +1,9 @@
-"""Annotations: what nodes say about their GPUs, and which GPUs a pod has.
+"""Which GPUs a pod has: the annotations of a binding, written and read.
 
-Reads every variant there is (the original's index, the allocation of its successor, our own by uuid) and writes what
-all of their readers understand. Annotations only *choose* GPUs: amounts come from the spec, and one that does not match
-the spec, names no GPU of the node or contradicts another means nothing. A pod that was bound while its node counted in
-another unit is charged by what it really holds.
+Three forms are read: the GPU index of Aliyun's gpushare, the allocation of its later versions, and our own by uuid. A
+binding writes all of them. Annotations only *choose* GPUs: amounts come from the spec. An annotation is ignored if it
+does not match the spec, if it names a GPU that the node does not have, or if it contradicts another one. A pod that was
+bound while its node counted in another unit is charged by what it really holds.
 """
 
 import msgspec
@@ -16,29 +16,28 @@ from gpushare.core.placement import gpu_choice
 Charges = tuple[tuple[int, int], ...]
 Allocation = dict[str, dict[str, int]]
 
-OTHER_UNIT = 32  # times larger or smaller: a GPU's size is off by 1024 in the other unit, by far less for other reasons
-
+OTHER_UNIT = 32  # times larger or smaller: in the other unit a size differs by 1024, for other reasons by far less
 
 _allocation = msgspec.json.Decoder(Allocation)
 
 
 def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:
-    """What a bound pod holds on each GPU of its node, or None if nothing usable says which GPUs."""
+    """What a bound pod holds on each GPU of its node, or None if no usable annotation names its GPUs."""
     if sees_nothing(pod, facts):
         return ()
-    found = planned(pod, facts)
-    return None if found is None else charges(found[0], facts, found[1], counted_in(pod, facts))
+    plan = planned(pod, facts)
+    return None if plan is None else charges(plan[0], facts, plan[1], counted_in(pod, facts))
 
 
 def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
-    """Whether a pod was bound to a directly pinned node by somebody who wrote none of the annotations its containers
-    learn their GPUs from. If any annotation of ours is there, we did bind it: then its containers may have started
-    with others than there are now, and it counts."""
+    """Whether a pod is on a directly pinned node without any annotation of ours: somebody else bound it, and its
+    containers see no GPU. With any annotation of ours, gpushare bound it: its containers may have started with other
+    annotations than it has now, so it counts."""
     return facts.pin is Pin.DIRECT and pod.pinned and not pod.annotations
 
 
 def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: Unit) -> Charges:
-    """What shares that were given in that unit hold in the node's. Only the sum on a GPU is rounded."""
+    """What shares counted in that unit hold, in the node's unit. Only the sum on each GPU is rounded."""
     if unit == facts.unit:
         return gpu_choice.charges(shares, facts.gpus, places)
     if unit == "GiB":
@@ -50,23 +49,23 @@ def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: U
 
 
 def counted_in(pod: PodFacts, facts: NodeFacts) -> Unit:
-    """The unit of a bound pod's amounts: the node's, unless it was surely bound in the other."""
+    """The unit of a bound pod's amounts: the node's, unless the pod was certainly bound in the other."""
     unit = written_in(pod, facts) or facts.unit
     if unit == "GiB" or unit == facts.unit:
         return unit
-    # Read as MiB it counts as less, so its amount must say so as well: no GPU here has that many GiB.
-    asked = max([share.each for share in pod.request.shares]) if isinstance(pod.request, Request) else pod.spec_units
-    return unit if asked > max([gpu.total for gpu in facts.gpus], default=0) else facts.unit
+    # In MiB it would be charged less. So its amount must prove it too: no GPU here has that many GiB.
+    each = max([share.each for share in pod.request.shares]) if isinstance(pod.request, Request) else pod.spec_units
+    return unit if each > max([gpu.total for gpu in facts.gpus], default=0) else facts.unit
 
 
 def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
-    """The unit that the node counted in when a pod was bound, as far as its annotations tell: they say how large its
-    first GPU was. None if they do not."""
-    said = pod.annotation(names.ALIYUN_DEV)
-    if said is None or not (said.isascii() and said.isdigit() and len(said) < 10):
+    """The unit of the node when a pod was bound. The annotations tell it: they have the size of its first GPU. None if
+    they have not."""
+    written = pod.annotation(names.ALIYUN_DEV)
+    if written is None or not (written.isascii() and written.isdigit() and len(written) < 10):
         return None
     first = _position(pod.annotation(names.ALIYUN_IDX), facts)
-    size, now = int(said), facts.gpus[first].total if first is not None else 0
+    size, now = int(written), facts.gpus[first].total if first is not None else 0
     now = now or max([gpu.total for gpu in facts.gpus], default=0)
     if not size or not now:
         return None
@@ -76,7 +75,7 @@ def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
 
 
 def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places] | None:
-    """The GPUs of each share of a bound pod, and its shares as they are placed: the original splits none."""
+    """The GPUs of each share of a bound pod, and its shares as they were placed: Aliyun's extender splits none."""
     if not isinstance(pod.request, Request):
         return None
     shares = pod.request.shares
@@ -94,7 +93,7 @@ def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places]
 
 
 def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, nanoseconds: int) -> dict[str, str]:
-    """The annotations a binding carries. The first GPU stands alone in the original's, which knows no other."""
+    """The annotations of a binding. Those of Aliyun's gpushare name one GPU only: the first."""
     first = facts.gpus[places[_first(request.shares)][0]]
     held = sum(amount for _, amount in gpu_choice.charges(request.shares, facts.gpus, places))
     annotations = {
@@ -113,8 +112,8 @@ def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, 
 
 
 def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> Allocation:
-    """`{"<container>": {"<gpu index>": units}}`: containers that stay carry their own amounts; what the init
-    containers hold beyond that stands under the largest of them."""
+    """`{"<container>": {"<gpu index>": units}}`. Containers that stay have their own amounts. What init containers hold
+    beyond that is written under the largest of them."""
     result: dict[int, dict[str, int]] = {}
     beyond = dict(gpu_choice.charges(shares, facts.gpus, places))
     for share, chosen in zip(shares, places, strict=True):
@@ -136,7 +135,7 @@ def _first(shares: tuple[Share, ...]) -> int:
 
 
 def _position(index: str | None, facts: NodeFacts) -> int | None:
-    """Where the GPU of that index stands in the node's list."""
+    """The position of the GPU with that index in the node's list."""
     if index is not None and index.isascii() and index.isdigit() and len(index) < 6:
         for position, gpu in enumerate(facts.gpus):
             if gpu.index == int(index):
@@ -145,7 +144,7 @@ def _position(index: str | None, facts: NodeFacts) -> int | None:
 
 
 def _all_on_one(shares: tuple[Share, ...], gpu: int) -> tuple[tuple[Share, ...], Places] | None:
-    """The original puts all containers of a pod on one GPU, whatever else the pod says."""
+    """Aliyun's extender puts all containers of a pod on one GPU, whatever else the pod says."""
     if any(share.kind.exclusive and share.gpus > 1 for share in shares):
         return None
     together = tuple([Share(s.container, s.position, s.role, s.kind, s.units) for s in shares])
@@ -165,12 +164,12 @@ def _from_visible(pod: PodFacts, shares: tuple[Share, ...], facts: NodeFacts) ->
 
 def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:
     try:
-        said = _allocation.decode(text)
+        written = _allocation.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     places: list[tuple[int, ...]] = []
     for share in shares:
-        entry = said.get(str(share.position), {})
+        entry = written.get(str(share.position), {})
         chosen = [_position(index, facts) for index in entry]
         known = tuple([gpu for gpu in chosen if gpu is not None])
         stays = share.role is not Role.INIT
@@ -179,14 +178,14 @@ def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> 
             return None
         places.append(known)
     placed = _with_inits(tuple(places), shares)
-    if placed is None or not _same(allocation(shares, facts, placed), said, shares):
+    if placed is None or not _same(allocation(shares, facts, placed), written, shares):
         return None
     return placed
 
 
 def _with_inits(places: Places, shares: tuple[Share, ...]) -> Places | None:
-    """Init containers that hold nothing beyond the others are not written down: put them back where that is true,
-    on what the containers after them draw from their pool, and on what is left of it."""
+    """The places with those of init containers that are not written down, because they hold nothing beyond the others:
+    they were on the GPUs of the pool that later containers use too, or on the rest of the pool."""
     result = list(places)
     for kind in kinds.KINDS:
         alike = [i for i, share in enumerate(shares) if share.kind is kind]
@@ -199,13 +198,13 @@ def _with_inits(places: Places, shares: tuple[Share, ...]) -> Places | None:
                 if len(result[i]) < shares[i].gpus:
                     return None
             elif kind.exclusive:
-                pool = [gpu for gpu in pool if gpu not in places[i]]  # kept by that container from here on
+                pool = [gpu for gpu in pool if gpu not in places[i]]  # that container keeps them
     return tuple(result)
 
 
-def _same(ours: Allocation, said: Allocation, shares: tuple[Share, ...]) -> bool:
-    """Equal but for the size of whole GPUs, which may have been written when the node counted otherwise."""
+def _same(ours: Allocation, written: Allocation, shares: tuple[Share, ...]) -> bool:
+    """Equal, except for the size of whole GPUs: the node may have counted in another unit then."""
     whole = {str(share.position) for share in shares if share.kind.exclusive}
-    return ours.keys() == said.keys() and all(
-        ours[key] == said[key] or (key in whole and ours[key].keys() == said[key].keys()) for key in ours
+    return ours.keys() == written.keys() and all(
+        ours[key] == written[key] or (key in whole and ours[key].keys() == written[key].keys()) for key in ours
     )

@@ -1,6 +1,6 @@
-"""Required node affinity: is a condition on a node's labels or name met, and how is it written?
+"""Required node affinity: does a node meet a condition on its labels or its name, and how is a condition written?
 
-Pure. Terms and their conditions mean what kube-scheduler takes them to mean.
+Pure. Terms and conditions have the same meaning as in kube-scheduler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from gpushare.core.facts.objects import Expression, Term
 
 NODE_NAME = "metadata.name"  # the only field that `matchFields` may name
-MOST_SHOWN = 3  # values of one condition
+MOST_SHOWN = 3  # values that are written of one condition
 _INT64 = 1 << 63
 
 
 def meets(term: Term, labels: Mapping[str, str], name: str) -> bool:
-    """Whether all conditions are met and there is one: a term without any matches nothing."""
+    """Whether all conditions are met. A term without any condition matches nothing."""
     expressions, fields = term.match_expressions or (), term.match_fields or ()
     if not expressions and not fields:
         return False
@@ -29,10 +29,10 @@ def missed(term: Term, labels: Mapping[str, str], name: str) -> list[Expression]
 
 
 def names_others(terms: Sequence[Term], name: str) -> bool:
-    """Whether each term asks for nodes by name, and none for this one."""
+    """Whether each term asks for nodes by name, and none of them for this one."""
     for term in terms:
-        asked = [e for e in term.match_fields or () if e.key == NODE_NAME and e.operator == "In"]
-        if not asked or all(name in (expression.values or ()) for expression in asked):
+        by_name = [e for e in term.match_fields or () if e.key == NODE_NAME and e.operator == "In"]
+        if not by_name or all(name in (expression.values or ()) for expression in by_name):
             return False
     return bool(terms)
 
@@ -56,7 +56,7 @@ def _field(expression: Expression, name: str) -> str | None:
 
 
 def _holds(expression: Expression, has: str | None) -> bool:
-    """Whether a condition is met by what a node has. One that no API server lets pass never is."""
+    """Whether a value of a node meets a condition. A condition that no API server accepts is never met."""
     values = expression.values or ()
     match expression.operator:
         case "In":

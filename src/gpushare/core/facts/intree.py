@@ -1,9 +1,9 @@
-"""What kube-scheduler itself checks before it asks anybody: may this pod go to this node, GPU memory aside?
+"""What kube-scheduler checks by itself before it asks an extender: may this pod go to this node, GPU memory aside?
 
-Of all it checks only what mostly keeps a pod away: cordon, taints, `nodeSelector`, required node affinity and the
-totals of CPU, memory, pods and extended resources. Affinity to other pods, volumes, ports, spreading and pod overhead
-are not looked at. Pure. `gpushare why` and the stand-in scheduler ask for `obstacles`, in kube-scheduler's own words
-(from 1.34 on); the extender asks which nodes admit a pod, from its own memory of both.
+Only the checks that most often keep a pod away: cordon, taints, `nodeSelector`, required node affinity, and the totals
+of CPU, memory, pods and extended resources. Affinity to other pods, volumes, ports, spreading and pod overhead are not
+checked. Pure. `gpushare why` and the stand-in scheduler ask for `obstacles`, in the words of kube-scheduler 1.34 and
+later; the extender asks which nodes admit a pod.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ Node = objects.Node
 
 
 class NodeRules(Data, frozen=True):
-    """What of a node decides which pods may go there, GPUs and totals aside."""
+    """The part of a node that decides which pods may go there, GPUs and totals aside."""
 
     name: str
     labels: dict[str, str]
@@ -67,20 +67,20 @@ class Obstacle(Data, frozen=True):
 
     code: str
     message: str  # kube-scheduler's words in the pod's condition
-    detail: str  # for the person who wonders
+    detail: str  # for people who read `why`
     subject: str  # which taint, label or resource
 
 
 def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
-    """All that is in the way, in kube-scheduler's order; `taken` is what `totals` says of the node's pods."""
-    tolerations, there, terms = pod.spec.tolerations or (), node_rules(node), pod.spec.required_terms
-    by_name = terms is not None and affinity.names_others(terms, there.name)  # kube-scheduler looks at no other node
+    """Everything that keeps the pod off the node, in kube-scheduler's order. `taken`: `totals` of the node's pods."""
+    tolerations, rules, terms = pod.spec.tolerations or (), node_rules(node), pod.spec.required_terms
+    by_name = terms is not None and affinity.names_others(terms, rules.name)  # kube-scheduler looks at no other node
     return [
-        *(_affinity(terms, there, NOT_NAMED) if by_name else ()),
-        *_cordon(tolerations, there),
-        *_taints(tolerations, there),
-        *_selector(pod.spec.node_selector or {}, there),
-        *(() if by_name else _affinity(terms, there, NOT_SELECTED)),
+        *(_affinity(terms, rules, NOT_NAMED) if by_name else ()),
+        *_cordon(tolerations, rules),
+        *_taints(tolerations, rules),
+        *_selector(pod.spec.node_selector or {}, rules),
+        *(() if by_name else _affinity(terms, rules, NOT_SELECTED)),
         *_shortages(needs(pod), node, taken),
     ]
 
@@ -91,8 +91,8 @@ def node_rules(node: Node) -> NodeRules:
 
 
 def admits(rules: Rules | None, node: NodeRules) -> bool:
-    """Whether a pod may go to a node as far as cordon, taints, `nodeSelector` and required node affinity decide. No
-    rules: the pod asks for no certain nodes, and tolerates nothing."""
+    """Whether cordon, taints, `nodeSelector` and required node affinity let a pod go to a node. `rules` None: the pod
+    may use any node, and tolerates nothing."""
     rules = rules or _NO_RULES
     if rules.selector and any(node.labels.get(key) != value for key, value in rules.selector):
         return False
@@ -103,16 +103,16 @@ def admits(rules: Rules | None, node: NodeRules) -> bool:
     return not any((*_cordon(rules.tolerations, node), *_taints(rules.tolerations, node)))
 
 
-def reasons(found: list[Obstacle]) -> list[str]:
-    """What kube-scheduler says of a node with these obstacles: the first check that fails ends its look at the node."""
-    return list(dict.fromkeys(obstacle.message for obstacle in found if obstacle.code == found[0].code))
+def reasons(obstacles: list[Obstacle]) -> list[str]:
+    """What kube-scheduler says of a node with these obstacles: it stops at the first check that fails."""
+    return list(dict.fromkeys(obstacle.message for obstacle in obstacles if obstacle.code == obstacles[0].code))
 
 
 def needs(pod: objects.Pod) -> dict[str, int]:
     """What a pod counts for in a node's totals: CPU in thousandths, the rest in whole units.
 
-    Init containers run one after the other beside the sidecars started before them, and then all others together: the
-    larger counts.
+    Init containers run one after the other, beside the sidecars started before them. Then all other containers run
+    together. The larger of the two counts.
     """
     first: dict[str, int] = {}
     beside: dict[str, int] = {}
@@ -130,7 +130,7 @@ def needs(pod: objects.Pod) -> dict[str, int]:
 
 
 def totals(pods: Iterable[objects.Pod]) -> dict[str, int]:
-    """What the pods of a node take together, and under `pods` how many they are. Those that have ended take nothing."""
+    """What the pods of a node take together, and their number under `pods`. Pods that have ended take nothing."""
     taken = {PODS: 0}
     for pod in pods:
         if pod.status.phase not in FINISHED:
@@ -152,7 +152,7 @@ def _cordon(tolerations: Sequence[Toleration], node: NodeRules) -> Iterator[Obst
 def _taints(tolerations: Sequence[Toleration], node: NodeRules) -> Iterator[Obstacle]:
     for taint in node.taints:
         if node.unschedulable and taint.key == _CORDON.key:
-            continue  # set by a controller on every cordoned node; the cordon was looked at
+            continue  # a controller sets it on every cordoned node; `_cordon` has checked that
         if not any(toleration.covers(taint) for toleration in tolerations):
             yield Obstacle(TAINT, UNTOLERATED, f"taint {taint} not tolerated", str(taint))
 
@@ -194,12 +194,13 @@ def _rank(resource: str) -> tuple[int, str]:
 
 def _asked(container: objects.Container) -> dict[str, int]:
     """Requests; where one is missing, the limit, as the API server fills it in."""
-    given = container.resources or objects.ResourceNeeds()
-    return {name: _whole(name, amount) for name, amount in ((given.limits or {}) | (given.requests or {})).items()}
+    resources = container.resources or objects.ResourceNeeds()
+    amounts = (resources.limits or {}) | (resources.requests or {})
+    return {name: _whole(name, amount) for name, amount in amounts.items()}
 
 
 def _whole(resource: str, quantity: objects.Quantity) -> int:
-    """Rounded up, as kube-scheduler counts; what cannot be read is nothing: no API server lets it pass."""
+    """Rounded up, as kube-scheduler counts. An unreadable amount is 0: no API server accepts one."""
     amount = units.exact(quantity) or 0
     return ceil(amount * _MILLI if resource == CPU else amount)
 
@@ -214,7 +215,7 @@ def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def _shortage(resource: str, asked: int, free: int, total: int) -> str:
-    """`cpu: asks 4, 1.5 of 8 free`. What is asked is rounded up, what is free down: the one stays above the other."""
+    """`cpu: asks 4, 1.5 of 8 free`. The request is rounded up and the rest down, so that the request stays larger."""
     if resource == CPU:
         size, unit = _MILLI, ""
     elif resource in (MEMORY, STORAGE) or resource.startswith("hugepages-"):
@@ -226,5 +227,5 @@ def _shortage(resource: str, asked: int, free: int, total: int) -> str:
 
 
 def _decimal(amount: Fraction, to: Callable[[Fraction], int]) -> str:
-    """In thousandths, without what says nothing: `1.5`, `8`."""
+    """With up to three decimals, without zeros at the end: `1.5`, `8`."""
     return f"{to(amount * 1000) / 1000:.3f}".rstrip("0").rstrip(".")

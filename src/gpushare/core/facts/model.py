@@ -1,6 +1,6 @@
-"""The words the core thinks in: a GPU, what a node offers, what a pod asks, a refusal.
+"""The words of the core: a GPU, what a node offers, what a pod asks, a refusal.
 
-All of it frozen data. The one thing that changes over time is the `ledger`, which is made of these.
+All of it is frozen data. Only the `ledger` changes over time, and it is made of these.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Unit = Literal["MiB", "GiB"]
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
-    """Immutable and compared by value; holds no cycles, so the collector need not look at it."""
+    """Immutable, compared by value, and without cycles, so that the garbage collector can skip it."""
 
 
 class Refusal(Data, frozen=True):
@@ -23,8 +23,8 @@ class Refusal(Data, frozen=True):
 
     code: str
     message: str
-    forever: bool = False  # can never fit there, whatever ends or is freed
-    detail: str = ""  # what the person who wrote the request should know, beyond the reason
+    forever: bool = False  # it can never fit there, whatever ends or is freed
+    detail: str = ""  # more for the person who wrote the request
 
 
 class Pin(StrEnum):
@@ -36,7 +36,7 @@ class Pin(StrEnum):
 
 
 class Gpu(Data, frozen=True):
-    """One GPU as its node publishes it. `uuid` is empty on nodes of the original plugin, which names none."""
+    """One GPU as its node publishes it. `uuid` is empty on nodes of Aliyun's plugin, which publishes none."""
 
     index: int
     uuid: str
@@ -47,12 +47,12 @@ class Gpu(Data, frozen=True):
 
     @property
     def key(self) -> str:
-        """What the GPU is known by while indices may shift: its uuid, or its index where there is none."""
+        """What identifies the GPU although indices may change: its uuid, or its index if it has none."""
         return self.uuid or str(self.index)
 
 
 class NodeFacts(Data, frozen=True):
-    """What a node offers, and `blocked`: why nothing new may go there at all."""
+    """What a node offers. `blocked`: why no new pod may go there at all."""
 
     name: str
     unit: Unit
@@ -75,8 +75,8 @@ class Role(StrEnum):
 
 
 class Kind:
-    """What sort of thing a container asks for. `kinds` has one object for each kind, so they are compared by identity:
-    that is also what makes them cheap parts of a key."""
+    """What a container asks for: memory, or whole GPUs. `kinds` has one object for each kind, so kinds are compared by
+    identity, and cost little as part of a key."""
 
     __slots__ = ("exclusive", "in_words", "name", "parse")
 
@@ -124,10 +124,10 @@ class Share(Data, frozen=True):
 
 
 class Request(Data, frozen=True):
-    """What a pod asks, parsed once. `shares` in the order in which kubelet starts the containers."""
+    """What a pod asks. `shares` are in the order in which kubelet starts the containers."""
 
     shares: tuple[Share, ...]
-    pin: Pin | None  # DIRECT or PLUGIN: nodes that can serve it; None: its containers contradict each other
+    pin: Pin | None  # DIRECT or PLUGIN: which nodes can serve it; None: its containers contradict each other
     unit: Unit | None = None
     policy: str | None = None
 
@@ -138,7 +138,7 @@ class Request(Data, frozen=True):
 
     @property
     def shape(self) -> "Shape":
-        """All that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
+        """Everything that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
         return (self.pin, self.unit, tuple([(s.role, s.kind, s.units, s.gpus) for s in self.shares]))
 
     @property
@@ -154,8 +154,8 @@ Places = tuple[tuple[int, ...], ...]
 
 
 class Rules(Data, frozen=True):
-    """What a pod's spec says about the nodes it may use: `intree.admits` knows what it means. A pod that says nothing
-    has no rules, and may go wherever no cordon and no taint keeps it off."""
+    """What a pod's spec says about the nodes it may use; `intree.admits` compares it with a node. A pod without rules
+    may use every node that has no cordon and no taint."""
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[objects.Term, ...] | None = None  # required node affinity: one of them must be met; None: it has none
@@ -163,8 +163,8 @@ class Rules(Data, frozen=True):
 
 
 class PodFacts(Data, frozen=True):
-    """A pod as the API server shows it, reduced to what counts. `request` is what it asks: the
-    request, why there can be none, or None for a pod that asks no GPU."""
+    """A pod as the API server shows it, reduced to what counts. `request` is a refusal if the request is invalid, and
+    None if the pod asks for no GPU."""
 
     uid: str
     namespace: str
@@ -176,16 +176,16 @@ class PodFacts(Data, frozen=True):
     finished: bool = False
     terminating: bool = False
     nominated: str = ""
-    unschedulable: str = ""  # kube-scheduler's words, while its condition says so
-    waits_since: str = ""  # when that condition became so
+    unschedulable: str = ""  # kube-scheduler's words, while the pod's condition is Unschedulable
+    waits_since: str = ""  # since when it is
     phase: str = "Pending"
     failed_reason: str = ""
     slow_volumes: bool = False
-    spec_units: int = 0  # gpu-mem of all containers, whatever is wrong with the request
-    spec_exclusive: bool = False  # a container asks for whole GPUs, whatever is wrong with the request
-    pinned: bool = False  # every container that asks learns its GPUs from an annotation of ours, and from nothing else
-    annotations: tuple[tuple[str, str], ...] = ()  # the annotations only gpushare writes, as they stand
-    rules: Rules | None = None  # of a pod that is not bound: what keeps it to some nodes; None: it says nothing
+    spec_units: int = 0  # gpu-mem of all containers, also of an invalid request
+    spec_exclusive: bool = False  # a container asks for whole GPUs, also in an invalid request
+    pinned: bool = False  # every container that asks for GPUs learns them from an annotation of ours
+    annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
+    rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules
 
     @property
     def running(self) -> bool:

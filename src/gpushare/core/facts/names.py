@@ -1,6 +1,6 @@
 """Every name that two components, or we and somebody else's component, must agree on.
 
-Nothing here is computed: a reader who wonders what a key means finds it in this file, and only here.
+Nothing here is computed. Every key is explained in this file, and only here.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ GPU_MEM: Final = "aliyun.com/gpu-mem"
 GPU_COUNT: Final = "aliyun.com/gpu-count"  # a limit: whole GPUs; a pod annotation or label: split over that many
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 
-# Who asks for one of these is counted by NVIDIA's device plugin; deploy/unasked.yaml has the same list.
+# NVIDIA's device plugin serves pods that ask for one of these; deploy/unasked.yaml has the same list.
 NVIDIA_GPUS: Final = (NVIDIA_GPU, "nvidia.com/gpu.shared")
 NVIDIA_SLICES: Final = "nvidia.com/mig-"  # how the names of slices begin: there is one for each size
 
@@ -30,7 +30,7 @@ ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
 VISIBLE_PREFIX: Final = "gpushare.io/visible-"
 EXTENDER: Final = "gpushare.io/extender"
 WOKEN: Final = "gpushare.io/woken"
-KEPT: Final = "gpushare.io/kept"  # the GPUs that are kept for a pod which has waited long
+KEPT: Final = "gpushare.io/kept"  # the GPUs that are kept for a pod that has waited too long
 
 # The env a directly pinned container learns its GPUs from.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -47,5 +47,5 @@ MIB: Final = "MiB"
 GIB: Final = "GiB"
 UNITS: Final = (MIB, GIB)
 
-# Who speaks in our events.
+# The component named in our events.
 COMPONENT: Final = "gpushare"

@@ -1,22 +1,22 @@
-"""What looking for a place may cost: counted in GPUs looked at, so that it is the same on every machine.
+"""What a search may cost, counted in GPUs looked at: so it is the same on every machine.
 
-Pure. A pod may be made hard to place, or be so by chance, and everybody else waits meanwhile. Whoever looks spends from
-a budget; where it is used up, the answer is that it was too hard.
+Pure. Some pods are hard to place, by chance or on purpose, and all other pods wait meanwhile. So every search spends
+from a budget. When the budget is used up, the answer is "too hard".
 """
 
 SEARCH_LOOKS = 8_000  # GPUs looked at in one search: about 2 ms
-CALL_LOOKS = 20_000  # for everything that one call of a scheduler asks: about 8 ms
+CALL_LOOKS = 20_000  # for all searches of one call of a scheduler: about 8 ms
 UNHURRIED_LOOKS = 2_000_000  # where nobody else waits: about half a second
 NEVER_LOOKS = 1_000  # to find out whether a request could never fit a node: enough for all that people write
-NODE_LOOKS = 8  # what looking at a node costs besides
+NODE_LOOKS = 8  # the cost of looking at a node, besides its GPUs
 
 
 class TooHard(Exception):
-    """The search was given up: it would cost more than it may."""
+    """The search was given up because its budget is used up."""
 
 
 class Budget:
-    """How many GPUs may still be looked at, in all that uses this budget."""
+    """How many GPUs may still be looked at, by all searches that share this budget."""
 
     __slots__ = ("left",)
 

@@ -1,8 +1,7 @@
 """Does a request fit a node, and if not, why.
 
-Pure. A `Question` is prepared once per request and asked of many nodes: by the ledger for a scheduler's call, by
-`explain` for one pod. The words below are what people see in `kubectl describe pod`: kube-scheduler counts equal
-strings, so they name the request, never the node.
+Pure. A `Question` is prepared once per request and asked of many nodes. People see the sentences below in `kubectl
+describe pod`. kube-scheduler counts equal strings, so a sentence names the request, never the node.
 """
 
 from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
@@ -34,12 +33,12 @@ NO_GPUS_FOR = "no GPUs for containers of {parts}"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
 TOO_HARD = "placing {containers} containers takes too long to work out"
 KEPT_FOR_OTHER = "{reason} besides what is kept for a pod that has waited too long"
-FEW_PIECES = 8  # of a request: what their plan leaves free is found out exactly
+FEW_PIECES = 8  # of a request; for so few it is found exactly what their plan leaves free
 MOST_PARTS = 4  # containers named in one sentence
 
 
 class Question:
-    """One request, with everything about it that does not depend on the node worked out beforehand."""
+    """One request, with everything that does not depend on the node worked out in advance."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -47,12 +46,12 @@ class Question:
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._largest = max(share.units for share in request.shares)  # of one container, over all its GPUs
         self._tasks: dict[Pin, Task | None] = {}
-        self._most: dict[Pin, tuple[int, int]] = {}  # the most GPUs, and the most units on one, that a part of it needs
+        self._most: dict[Pin, tuple[int, int]] = {}  # of any of its parts: the most GPUs, the most units on one
         self._never: dict[tuple[Pin, tuple[int, ...]], bool] = {}  # by the sizes of a node's GPUs
         self._sentences: dict[tuple[str, Unit, int, int, bool], Refusal] = {}
 
     def off_limits(self, facts: NodeFacts) -> Refusal | None:
-        """Why this request may not go to such a node at all, however much is free."""
+        """Why this request may never use such a node, however much is free there."""
         if facts.blocked is not None:
             return facts.blocked
         if self.request.pin is not Pin.DIRECT and facts.pin is Pin.DIRECT:
@@ -69,9 +68,9 @@ class Question:
 
     def refusal(self, room: Room, budget: Budget | None = None) -> Refusal | None:
         """The reason why the node cannot take the request, or None if it can."""
-        refused = self.off_limits(room.facts)
-        if refused is not None:
-            return refused
+        refusal = self.off_limits(room.facts)
+        if refusal is not None:
+            return refusal
         if len(self.request.shares) > gpu_choice.MOST_SHARES:
             return self.too_hard
         budget = budget or Budget(cost.SEARCH_LOOKS)
@@ -82,22 +81,22 @@ class Question:
 
     @property
     def too_hard(self) -> Refusal:
-        """Whether a node can take it was not found out in time."""
+        """The search for a place was given up."""
         return self._say("TooHard", TOO_HARD, "MiB", forever=len(self.request.shares) > gpu_choice.MOST_SHARES)
 
     def places(self, room: Room, policy: str, budget: Budget) -> Places | None:
-        """The GPUs it would get there, if that can be found out."""
+        """The GPUs it would get there; None if it does not fit, or if the search was given up."""
         try:
             return gpu_choice.search(self.request, room, policy, budget, self._task(room.facts.pin))
         except TooHard:
             return None
 
     def left_after(self, room: Room, policy: str, budget: Budget) -> int | None:
-        """What the GPUs it would get there keep free together, if that can be found out."""
+        """The sum of what stays free on the GPUs it would get there; None as for `places`."""
         task = self._task(room.facts.pin)
         try:
-            # Of GPUs with as much left another may be taken than by a plan: for many containers that is near enough.
-            # An init container may cost more than those that stay.
+            # Between GPUs with equal room this may choose otherwise than a plan: for many containers that is near
+            # enough. Not with init containers: they may cost more than the containers that stay.
             if task is not None and len(task.pieces) > FEW_PIECES and not task.inits:
                 left = task.greedy(room, budget, emptiest_first=POLICIES[policy].emptiest_first)
                 if left is not None:
@@ -120,7 +119,7 @@ class Question:
             return False
         if len(self._plain) == 1:
             return True
-        # Either on two GPUs, or both on the largest: nothing else can be better than that.
+        # Either on two GPUs, or both on the largest: no other way can be better.
         first, second = self._plain
         two = len(room.rising) > 1 and room.rising[-2] >= second
         return two or room.rising[-1] >= first + second
@@ -137,8 +136,8 @@ class Question:
             return self._say("TooLarge", TOO_LARGE, facts.unit, each=each, forever=True)
         if self._can_never_fit(room, budget):
             return self._full(facts, heals=False, forever=True)
-        sick = len(room.rising) < len(facts.gpus)
-        return self._full(facts, heals=sick and self._has_room(room.healed(), budget))
+        some_unhealthy = len(room.rising) < len(facts.gpus)
+        return self._full(facts, heals=some_unhealthy and self._has_room(room.healed(), budget))
 
     def _can_never_fit(self, room: Room, budget: Budget) -> bool:
         """Whether the node could not take it even if all its GPUs were healthy and free. No, if that takes too long to
@@ -161,12 +160,12 @@ class Question:
         return never
 
     def _task(self, pin: Pin) -> Task | None:
-        """What has to be placed on nodes that pin so; None if that can never be done there."""
+        """What has to be placed on nodes with this pin; None if it can never be placed there."""
         if pin not in self._tasks:
             task = self._tasks[pin] = gpu_choice.task_of(self.request, pin)
-            asked = [(share.gpus, share.each) for share in self.request.shares]
-            asked += [(piece.gpus, piece.each) for piece in task.pieces] if task is not None else []
-            self._most[pin] = (max(gpus for gpus, _ in asked), max(each for _, each in asked))
+            needs = [(share.gpus, share.each) for share in self.request.shares]
+            needs += [(piece.gpus, piece.each) for piece in task.pieces] if task is not None else []
+            self._most[pin] = (max(gpus for gpus, _ in needs), max(each for _, each in needs))
         return self._tasks[pin]
 
     def _full(self, facts: NodeFacts, *, heals: bool, forever: bool = False) -> Refusal:
@@ -191,19 +190,19 @@ class Question:
     def _say(
         self, code: str, template: str, unit: Unit, *, each: int = 0, gpus: int = 0, forever: bool = False
     ) -> Refusal:
-        """One object per sentence, however many nodes it is said of."""
-        said = (template, unit, each, gpus, forever)
-        refused = self._sentences.get(said)
-        if refused is None:
+        """One object per sentence, for any number of nodes."""
+        key = (template, unit, each, gpus, forever)
+        refusal = self._sentences.get(key)
+        if refusal is None:
             words = {"each": each, "gpus": gpus, "unit": unit, "containers": len(self.request.shares)}
             message = template.format(**words, parts=parts(self.request, unit))
-            refused = self._sentences[said] = Refusal(code, message, forever)
-        return refused
+            refusal = self._sentences[key] = Refusal(code, message, forever)
+        return refusal
 
 
-def kept_for_other(refused: Refusal) -> Refusal:
-    """The same refusal, where only what is kept for somebody else is in the way."""
-    return Refusal("KeptForOther", KEPT_FOR_OTHER.format(reason=refused.message))
+def kept_for_other(refusal: Refusal) -> Refusal:
+    """The refusal of a request that would fit if nothing were kept for another pod."""
+    return Refusal("KeptForOther", KEPT_FOR_OTHER.format(reason=refusal.message))
 
 
 def parts(request: Request, unit: Unit) -> str:
@@ -217,12 +216,12 @@ def parts(request: Request, unit: Unit) -> str:
 
 
 def _is_plain(request: Request) -> bool:
-    """Containers that each want memory on one GPU and run side by side: no search is needed for one or two."""
+    """Containers that run side by side and ask for memory on one GPU each: one or two of them need no search."""
     return all(
         share.gpus == 1 and not share.kind.exclusive and share.role is not Role.INIT for share in request.shares
     ) or (request.one_share)
 
 
 def _healthy(template: str, heals: bool) -> str:
-    """`no 2 GPUs ...` said of the well ones only."""
+    """`no 2 healthy GPUs ...` out of `no 2 GPUs ...`."""
     return template.replace("GPU", "healthy GPU", 1) if heals else template

@@ -1,7 +1,7 @@
 """Which GPUs of a node a request gets: the plan.
 
-Pure. A request is cut into pieces that must sit together: a container, or kubelet's pool of init units. One `search`
-serves all shapes, on the GPUs in the policy's order.
+Pure. A request is cut into pieces. The shares of a piece must be on the same GPUs: one container, or the containers
+that use kubelet's pool of init units. One `search` serves all shapes, with the GPUs in the policy's order.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
 from gpushare.core.placement.search import Piece, Search, Task
 
-MOST_SHARES = 200  # of one pod; the search goes one call deeper for each, and a pod may be made to cost time
+MOST_SHARES = 200  # of one pod; the search goes one call deeper for each
 
 
 def fits(task: Task, room: Room, budget: Budget) -> bool:
-    """Whether there is a plan at all; else TooHard. Which one is only found out by a search."""
+    """Whether there is a plan at all. Raises TooHard if that takes too long to find out."""
     if task.cannot_fit(room, budget):
         return False
     if task.leaves_alike and task.greedy(room, budget, emptiest_first=False) is not None:
@@ -27,7 +27,7 @@ def fits(task: Task, room: Room, budget: Budget) -> bool:
 
 
 def plan(request: Request, room: Room, policy: str, budget: Budget | None = None) -> Places | None:
-    """The GPUs of each share, or None if no way to place them all was found."""
+    """The GPUs of each share, or None if no plan was found."""
     try:
         return search(request, room, policy, budget or Budget(cost.SEARCH_LOOKS))
     except TooHard:
@@ -35,7 +35,7 @@ def plan(request: Request, room: Room, policy: str, budget: Budget | None = None
 
 
 def search(request: Request, room: Room, policy: str, budget: Budget, task: Task | None = None) -> Places | None:
-    """The GPUs of each share, or None if there surely is no way to place them all; else TooHard."""
+    """The GPUs of each share, or None if there is no plan. Raises TooHard if that takes too long to find out."""
     if request.one_share:
         best = _best_gpu(request.shares[0].units, room, policy)
         return None if best is None else ((best,),)
@@ -48,16 +48,16 @@ def search(request: Request, room: Room, policy: str, budget: Budget, task: Task
 
 
 def task_of(request: Request, pin: Pin) -> Task | None:
-    """What has to be placed on such a node; None if kubelet's way with init containers allows no plan at all."""
+    """What has to be placed on nodes with this pin; None if kubelet's pool of init units allows no plan there."""
     pieces = pieces_of(request, pin)
     return None if pieces is None else Task(request, pieces)
 
 
 def charges(shares: Sequence[Share], gpus: Sequence[Gpu], places: Places) -> tuple[tuple[int, int], ...]:
-    """What a pod holds on each GPU for its whole life: the most its containers need there at any time.
+    """What a pod holds on each GPU for its whole life: the most that its containers need there at any time.
 
-    Init containers run one after the other before the app containers; sidecars stay. This is also exactly what
-    kubelet's pool of init units comes to.
+    Init containers run one after the other before the app containers; sidecars stay. kubelet's pool of init units
+    comes to exactly the same.
     """
     now: dict[int, int] = {}
     most: dict[int, int] = {}
@@ -71,7 +71,7 @@ def charges(shares: Sequence[Share], gpus: Sequence[Gpu], places: Places) -> tup
 
 
 def pieces_of(request: Request, pin: Pin) -> tuple[Piece, ...] | None:
-    """What must be placed, the hardest first; None if kubelet's way with init containers allows no plan at all."""
+    """The pieces to be placed, the hardest first; None if kubelet's pool of init units allows no plan."""
     shares = request.shares
     alone = [i for i, share in enumerate(shares) if share.role is not Role.INIT]
     pooled: list[Piece] = []
@@ -90,7 +90,7 @@ def pieces_of(request: Request, pin: Pin) -> tuple[Piece, ...] | None:
 
 
 def _pool(shares: Sequence[Share], kind: Kind) -> tuple[int, ...] | None:
-    """Ordinary init containers, and every later container that draws from the units they leave behind."""
+    """Ordinary init containers, and every later container that gets units which they leave behind."""
     left, drawing = 0, []
     for i, share in enumerate(shares):
         if share.kind is not kind:
@@ -125,5 +125,5 @@ def _best_gpu(units: int, room: Room, policy: str) -> int | None:
 
 
 def _rank(emptiest_first: bool, free: int, empty: bool) -> tuple[int, bool]:
-    """Smaller is better. Between GPUs with as much free, one in use goes first: it leaves a whole one to others."""
+    """Smaller is better. With equal room, fullest first takes a GPU in use: the other one stays whole."""
     return (-free, not empty) if emptiest_first else (free, empty)

@@ -1,6 +1,6 @@
 """A node at one instant: what is free on each of its GPUs.
 
-Pure. The ledger makes one whenever something changes; everybody who asks whether something fits looks at it.
+Pure. The ledger makes a new room whenever something changes. Whether a request fits is decided on rooms.
 The free units of an unhealthy GPU are in `free`, but not in `rising` and `sum_free`, by which `fit` answers.
 """
 
@@ -10,28 +10,28 @@ from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin
 
 
 class Room(Data, frozen=True):
-    """A node at one instant: what is free on each GPU. Made anew whenever something changes, never changed."""
+    """A node at one instant: what is free on each GPU. Never changed."""
 
     facts: NodeFacts
-    free: tuple[int, ...]  # by position, never negative; sick GPUs included
-    empty: tuple[bool, ...]  # nobody holds anything there
-    rising: tuple[int, ...]  # free units of the well GPUs, smallest first
+    free: tuple[int, ...]  # by position, never negative; unhealthy GPUs included
+    empty: tuple[bool, ...]  # no pod holds anything there
+    rising: tuple[int, ...]  # free units of the healthy GPUs, smallest first
     sum_free: int
-    largest: int  # the size of the largest GPU, well or not
-    picture: tuple[int, ...]  # all that decides what fits, whatever node and GPUs are called: equal ones answer alike
+    largest: int  # the size of the largest GPU, healthy or not
+    picture: tuple[int, ...]  # everything that decides what fits, without names: equal pictures, equal answers
 
     @staticmethod
     def of(facts: NodeFacts, used: Sequence[int]) -> "Room":
         gpus = facts.gpus
         free = tuple([max(gpu.total - taken, 0) for gpu, taken in zip(gpus, used, strict=True)])
-        well = [amount for gpu, amount in zip(gpus, free, strict=True) if gpu.healthy]
-        well.sort()
+        healthy = [amount for gpu, amount in zip(gpus, free, strict=True) if gpu.healthy]
+        healthy.sort()
         empty = tuple([not taken for taken in used])
         largest = max([gpu.total for gpu in gpus], default=0)
-        return Room(facts, free, empty, tuple(well), sum(well), largest, _picture(facts, free, empty))
+        return Room(facts, free, empty, tuple(healthy), sum(healthy), largest, _picture(facts, free, empty))
 
     def healed(self) -> "Room":
-        """The same node if all its GPUs were well."""
+        """The same node if all its GPUs were healthy."""
         gpus = tuple(Gpu(g.index, g.uuid, g.total) for g in self.facts.gpus)
         facts = NodeFacts(self.facts.name, self.facts.unit, self.facts.pin, gpus, limit=self.facts.limit)
         picture = _picture(facts, self.free, self.empty)
@@ -43,7 +43,7 @@ class Room(Data, frozen=True):
 
 
 def _picture(facts: NodeFacts, free: Sequence[int], empty: Sequence[bool]) -> tuple[int, ...]:
-    """One number per GPU, in order of size, after one for the kind of node."""
+    """One number for the sort of node, then one per GPU in rising order."""
     rows = zip(facts.gpus, free, empty, strict=True)
     gpus = [(units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy for gpu, units, unused in rows]
     gpus.sort()

@@ -1,8 +1,8 @@
 """The search for a plan: which pieces of a request go to which GPUs of a node.
 
-Pure. `choose` cuts a request into pieces that must sit together. What surely cannot fit is found by sums and counts.
-The first way down is best fit, and finds nearly every plan there is. Only then everything is tried, the largest piece
-first, undone where the rest does not fit. A search that would cost too much is given up.
+Pure. `gpu_choice` cuts a request into pieces. Sums and counts find most requests that cannot fit. The first try is best
+fit, which finds nearly every plan. Only then all ways are tried, the largest piece first; a step is undone where the
+rest does not fit. A search that would cost too much is given up.
 """
 
 from bisect import bisect_left, insort
@@ -15,7 +15,7 @@ from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
 
 GPU_BITS = 10  # a node has at most 1024 GPUs
-MOST_SIZES = 6  # of pieces that are counted before a search
+MOST_SIZES = 6  # sizes of pieces that are counted before a search
 
 
 class Piece(Data, frozen=True):
@@ -28,7 +28,7 @@ class Piece(Data, frozen=True):
 
 
 class Task:
-    """A request on one kind of node, with all that does not depend on the node worked out beforehand."""
+    """A request on nodes with one pin, with everything that does not depend on the node worked out in advance."""
 
     def __init__(self, request: Request, pieces: tuple[Piece, ...]) -> None:
         self.shares = request.shares
@@ -51,11 +51,11 @@ class Task:
         self.most_whole = max(
             [self.whole_gpus, *[self.shares[i].gpus for i in self.inits if self.shares[i].kind.exclusive]]
         )
-        # Without sidecars an init container has a GPU to itself while it runs: where the others are does not matter.
+        # Without sidecars an init container runs alone, so it does not matter where the other containers will be.
         self.leaves_alike = not any(self.sidecars_before.values())
 
     def cannot_fit(self, room: Room, budget: Budget) -> bool:
-        """Whether sums and counts alone say that there is no plan. Cheap, and never wrong."""
+        """Whether sums and counts alone prove that there is no plan. Cheap, and never wrong."""
         rising = room.rising
         budget.spend(cost.NODE_LOOKS + len(rising))
         if room.sum_free < self.rest[0]:
@@ -72,10 +72,10 @@ class Task:
         return False
 
     def greedy(self, room: Room, budget: Budget, *, emptiest_first: bool) -> int | None:
-        """What the GPUs that the pod gets keep free together, if putting each piece on the next best GPU places them
-        all: the fullest one or, if `emptiest_first`, the emptiest. None says nothing: there may be another way."""
+        """Puts each piece on the next best GPU, and returns the sum of what stays free on the GPUs that the pod gets.
+        None if that places not all of them: there may still be another way."""
         budget.spend(2 * (len(self.pieces) + len(room.rising)))
-        # Twice what is left, and one more on GPUs that the pod has got nothing on.
+        # Twice what is left, plus one on GPUs that the pod does not use.
         left = [2 * free + 1 for free in room.rising]
         unused = self._unused(room)
         for total in unused[len(unused) - self.whole_gpus :] if emptiest_first else unused[: self.whole_gpus]:
@@ -91,12 +91,12 @@ class Task:
         return sum([amount >> 1 for amount in left if not amount & 1])
 
     def _too_few_whole(self, room: Room) -> bool:
-        """Whole GPUs are taken from those nobody uses; the smallest of them leave most to the other containers."""
+        """Whole GPUs come from those that nobody uses. Taking the smallest leaves most to the other containers."""
         unused = self._unused(room)
         return len(unused) < self.most_whole or room.sum_free - sum(unused[: self.whole_gpus]) < self.rest[0]
 
     def _unused(self, room: Room) -> list[int]:
-        """The sizes of the GPUs that nobody uses, the smallest first; not looked for if nobody wants a whole one."""
+        """The sizes of the GPUs that nobody uses, the smallest first; empty if no whole GPU is asked for."""
         if not self.most_whole:
             return []
         rows = zip(room.facts.gpus, room.empty, strict=True)
@@ -104,7 +104,7 @@ class Task:
 
 
 def _sums(amounts: Sequence[int]) -> list[int]:
-    """What is still to be placed from each depth on."""
+    """By depth, the sum of what is still to be placed."""
     sums = [0]
     for amount in reversed(amounts):
         sums.append(sums[-1] + amount)
@@ -112,8 +112,8 @@ def _sums(amounts: Sequence[int]) -> list[int]:
 
 
 def _counts(memory: Sequence[Piece]) -> list[tuple[int, int]]:
-    """Of some sizes, how many parts are at least as large: no GPU holds more of them than its free memory divided by
-    that size. The sizes that say most are the smallest and those in the middle."""
+    """For some sizes, how many parts are at least as large. A GPU holds at most its free memory divided by that size of
+    them. The smallest sizes and those in the middle prove most."""
     sizes = sorted({piece.each for piece in memory})
     if len(memory) < 2 or not sizes:
         return []
@@ -122,7 +122,7 @@ def _counts(memory: Sequence[Piece]) -> list[tuple[int, int]]:
 
 
 class Search:
-    """One depth-first search; `left` is what remains of each GPU on the way down, -1 of a sick one."""
+    """One depth-first search. `left`: what remains of each GPU on the way down, -1 of an unhealthy one."""
 
     def __init__(self, task: Task, room: Room, budget: Budget, *, emptiest_first: bool) -> None:
         self.task = task
@@ -133,7 +133,7 @@ class Search:
         self.untouched = list(self.left)
         self.healthy = [position for position, left in enumerate(self.left) if left >= 0]
         self.places: list[tuple[int, ...]] = [()] * len(self.shares)
-        # Of an order key the highest part is what is left, or by how much that is less than the most there can be.
+        # The high bits of an order key are what is left or, with the emptiest first, what is missing to the maximum.
         self.emptiest_first = emptiest_first
         self.ties = [((empty is not emptiest_first) << (GPU_BITS + 1)) + gpu for gpu, empty in enumerate(self.empty)]
         self.budget, self.looks = budget, 0
@@ -170,7 +170,7 @@ class Search:
         return False
 
     def _may_go_on(self, depth: int) -> bool:
-        """Whether the rest may fit into what is left. Not asked before something has failed: most plans are found on
+        """Whether the rest may fit into what is left. Checked only after something has failed: most plans are found on
         the first way down."""
         if not self.dead_ends:
             return True
@@ -181,7 +181,7 @@ class Search:
         return not self.task.leaves_alike or self._state(depth) not in self.dead_ends
 
     def _remember_dead_end(self, depth: int) -> None:
-        """GPUs with as much left lead to the same end, whichever they are, once all whole GPUs are placed."""
+        """Once all whole GPUs are placed, GPUs with equal room are interchangeable."""
         self.dead_ends.add(self._state(depth))
 
     def _state(self, depth: int) -> tuple[int, ...]:
@@ -202,19 +202,19 @@ class Search:
         tried = set()
         for gpu in able:
             alike = (self.left[gpu], self.untouched[gpu], self.empty[gpu])
-            if alike not in tried:  # GPUs alike in all that matters lead to the same end
+            if alike not in tried:  # such GPUs are interchangeable
                 tried.add(alike)
                 yield (gpu,)
 
     def _able(self, piece: Piece) -> list[int]:
-        """The GPUs that can take a piece, the best first: one number each is sorted faster than a row of figures."""
+        """The GPUs that can take a piece, the best first. One number per GPU is sorted faster than a tuple."""
         left, ties = self.left, self.ties
         if piece.kind.exclusive:
             able = [gpu for gpu in self.healthy if self.empty[gpu] and left[gpu] == self.gpus[gpu].total]
         else:
             able = [gpu for gpu in self.healthy if left[gpu] >= piece.each]
         most, emptiest_first, before = 1 << 30 if self.emptiest_first else 0, self.emptiest_first, self.untouched
-        # Of two that are alike the pod's own goes first or, where it is to be spread, last: never mind their numbers.
+        # Of two GPUs with equal room, one that the pod uses already goes first, or last with the emptiest first.
         own = [((left[gpu] == before[gpu]) is not emptiest_first) << GPU_BITS for gpu in able]
         keys = [(abs(most - left[gpu]) << (GPU_BITS + 2)) + ties[gpu] + tie for gpu, tie in zip(able, own, strict=True)]
         keys.sort()
@@ -232,8 +232,8 @@ class Search:
                     del pool[: share.gpus]
 
     def _place_inits(self) -> bool:
-        """Directly pinned init containers, each where it costs least: on GPUs the pod has anyway, if it fits there.
-        They run one at a time, so none of them takes anything from another."""
+        """Directly pinned init containers, each where it costs least: on GPUs of the pod, if there is room.
+        They run one at a time, so they take nothing from each other."""
         if not self.task.inits:
             return True
         held = self._held()
@@ -245,7 +245,7 @@ class Search:
         return True
 
     def _held(self) -> list[int]:
-        """What the containers that stay have on each GPU."""
+        """By GPU, what the containers hold that stay."""
         held = [0] * len(self.left)
         for share, chosen in zip(self.shares, self.places, strict=True):
             if share.role is not Role.INIT:
@@ -254,8 +254,8 @@ class Search:
         return held
 
     def _cheapest(self, init: int, held: list[int]) -> tuple[int, ...]:
-        """The GPUs where an init container adds least to what is held; that is added there."""
-        share, found = self.shares[init], []
+        """The GPUs where an init container adds least to what the pod holds. What it adds is added to `held`."""
+        share, costs = self.shares[init], []
         beside = [0] * len(self.left)
         for i in self.task.sidecars_before[init]:
             for gpu in self.places[i]:
@@ -264,12 +264,12 @@ class Search:
             need = beside[gpu] + share.on(self.gpus[gpu])
             if need <= self.untouched[gpu] and (self.empty[gpu] or not share.kind.exclusive):
                 left = -self.left[gpu] if self.emptiest_first else self.left[gpu]
-                found.append((max(need - held[gpu], 0), left, self.ties[gpu], need))
-        if len(found) < share.gpus:
+                costs.append((max(need - held[gpu], 0), left, self.ties[gpu], need))
+        if len(costs) < share.gpus:
             return ()
-        found.sort()
+        costs.sort()
         chosen = []
-        for _, _, tie, need in found[: share.gpus]:
+        for _, _, tie, need in costs[: share.gpus]:
             gpu = tie & ((1 << GPU_BITS) - 1)
             held[gpu] = max(held[gpu], need)
             chosen.append(gpu)
