@@ -59,7 +59,7 @@ def why(words: list[str], program: str, plugin: bool) -> int:
         extender=args.extender,
         program=program.removesuffix(" why"),
     )
-    return command.run(options, source, screen, now=time.time(), stdin=sys.stdin)
+    return command.run(options, source, screen, now=time.time(), stdin=sys.stdin.buffer)
 
 
 def demo(words: list[str], program: str, plugin: bool) -> int:

@@ -328,6 +328,21 @@ def test_our_words_are_found_in_kube_schedulers(code: str) -> None:
     assert not condition.only_totals(f"0/5 nodes are available: 3 Insufficient aliyun.com/gpu-mem, 2 {message}.")
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "node(s) that count in GiB",
+        "node(s) that NVIDIA's plugin also hands out",
+        "node(s) with a like request under way",
+        "no single GPU has 4 MiB free beside what is kept for a pod whose turn it is",
+        "aliyun.com/gpu-mem and aliyun.com/gpu-count on one container",
+        "gpushare.io/policy is not binpack or spread",
+    ],
+)
+def test_the_words_of_an_older_extender_are_found_too(message: str) -> None:
+    assert condition.refusal_in(f"0/5 nodes are available: 2 {message}, 3 Insufficient cpu.") == message
+
+
 def test_other_words_are_not_ours() -> None:
     for text in (
         "",

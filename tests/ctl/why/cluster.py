@@ -6,7 +6,7 @@ Words of `tests.support.objects`, and those that only `why` looks at: taints, la
 import copy
 import json
 from collections.abc import Iterable
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -213,5 +213,5 @@ def ask(cluster: Cluster, pod: str = "", *, width: int | None = None, stdin: str
     """`gpushare why`, as the command line would call it."""
     out, err = StringIO(), StringIO()
     screen = Screen(out, err, width=width)
-    code = command.run(command.Options(pod=pod, **options), cluster, screen, now=NOW, stdin=StringIO(stdin))
+    code = command.run(command.Options(pod=pod, **options), cluster, screen, now=NOW, stdin=BytesIO(stdin.encode()))
     return Answer(out.getvalue(), err.getvalue(), code)

@@ -1,17 +1,20 @@
 """`gpushare why -f FILE`: every kind that holds pods, replicas one by one, and files that are no good."""
 
 import re
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gpushare.ctl.screen import Screen
+from gpushare.ctl.why import command
 from gpushare.ctl.why.files import manifests
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view.source import Forbidden
-from tests.ctl.why.cluster import HERE, Cluster, ask, world
+from tests.ctl.why.cluster import HERE, NOW, Cluster, ask, world
 
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "files.yaml").read_text())
 WORDS = {"name", "only", "file", "text", "exit", "says", "begins", "has", "not", "notes", "classes", "hidden",
@@ -227,6 +230,42 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(UserError) as raised:
             ask(world(), filename=name)
         assert (raised.value.why, raised.value.code) == (why, 2)
+
+
+class Endless(BytesIO):
+    """A stream that goes on as long as somebody reads, and counts what it gave."""
+
+    given = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        assert size is not None
+        assert size >= 0, "it has no end"
+        self.given += size
+        return bytes(size)
+
+
+@pytest.mark.parametrize("filename", ["-", "large.yaml", "/dev/zero"])
+def test_no_more_than_1_mib_is_read_and_that_is_said(filename: str) -> None:
+    Path("large.yaml").write_text(f"{POD}\n# {'x' * (1 << 20)}")
+    cluster, stdin = world(), Endless()
+    options = command.Options(filename=filename)
+    with pytest.raises(UserError) as raised:
+        command.run(options, cluster, Screen(StringIO(), StringIO()), now=NOW, stdin=stdin)
+    name = "stdin" if filename == "-" else filename
+    assert raised.value.render() == (
+        f"error: {name} is larger than 1 MiB\n"
+        "  why: gpushare why reads at most 1 MiB of a file or of stdin\n"
+        "  try: -f FILE with the pods alone, or in several files"
+    )
+    assert raised.value.code == 2
+    assert stdin.given == ((1 << 20) + 1 if filename == "-" else 0)
+    assert cluster.asked == []
+
+
+def test_a_file_of_1_mib_is_read() -> None:
+    text = f"{POD}\n# "
+    Path("large.yaml").write_text(text + "x" * ((1 << 20) - len(text)))
+    assert ask(world(), filename="large.yaml").code == 0
 
 
 def test_json_is_yaml() -> None:

@@ -18,7 +18,7 @@ from gpushare.ctl.why import command
 from gpushare.view import kubectl
 where = screen.Screen.of(sys.stdout, sys.stderr, os.environ)
 options = command.Options(**{options!r})
-command.run(options, kubectl.Kubectl(None, None, where.waiting), where, now=0.0, stdin=sys.stdin)
+command.run(options, kubectl.Kubectl(None, None, where.waiting), where, now=0.0, stdin=sys.stdin.buffer)
 print(*sorted(name.split(".")[0] for name in sys.modules), file=sys.stderr)
 """
 CONTAINER = "{name: main, resources: {limits: {aliyun.com/gpu-mem: 3000}}}"

@@ -1,7 +1,7 @@
-"""Our own words in kube-scheduler's: did it refuse a pod for GPU memory?
+"""Our refusals in kube-scheduler's message: did it refuse a pod for GPU memory?
 
-Pure. kube-scheduler puts what we told it into the pod's condition, counted by node: `2 no single GPU has 7000 MiB
-free`.
+Pure. kube-scheduler writes our refusals into the pod's condition, each with the number of nodes: `2 no single GPU has
+7000 MiB free`.
 """
 
 import re
@@ -17,7 +17,14 @@ _REFUSALS = (
     fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.LIKE_UNDER_WAY.message, fit.TOO_HARD, kinds.NOT_MEMORY,
     kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, options.UNKNOWN_POLICY, options.UNKNOWN_UNIT,
 )  # fmt: skip
-_PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # of a template, once that is escaped
+# As an older extender wrote them: they stand in conditions until kube-scheduler looks at the pod again.
+_OLD_REFUSALS = (
+    "node(s) that count in {unit}",
+    "node(s) that NVIDIA's plugin also hands out",
+    "node(s) with a like request under way",
+)
+_OLD_KEPT = " beside what is kept for a pod whose turn it is"
+_PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # in an escaped template
 _VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+",
            "resources": r"\S+ and \S+"}  # fmt: skip
 _NUMBER = r"\d+"
@@ -26,22 +33,23 @@ _BY_TOTALS = tuple(f"Insufficient {resource}" for resource in (names.GPU_MEM, na
 
 
 def refusal_in(message: str) -> str:
-    """The first refusal of ours that is quoted; empty if there is none."""
-    found = _ours.search(message)
-    return found[1] if found else ""
+    """The first refusal of ours in a message; empty if there is none."""
+    match = _ours.search(message)
+    return match[1] if match else ""
 
 
 def only_totals(message: str) -> bool:
-    """Whether it says nothing but that each node has too little GPU memory in all, which it counts by itself."""
-    found = _NODES.match(message)
-    reasons = [reason.lstrip("0123456789 ") for reason in found["reasons"].split(", ")] if found else []
+    """Whether kube-scheduler's own count of GPU memory is the only reason: each node has too little of it in all."""
+    match = _NODES.match(message)
+    reasons = [reason.lstrip("0123456789 ") for reason in match["reasons"].split(", ")] if match else []
     return bool(reasons) and all(reason in _BY_TOTALS for reason in reasons)
 
 
 def _pattern(template: str) -> str:
-    with_values = _PLACEHOLDER.sub(lambda found: _VALUES.get(found[1], _NUMBER), re.escape(template))
+    with_values = _PLACEHOLDER.sub(lambda match: _VALUES.get(match[1], _NUMBER), re.escape(template))
     return with_values.replace("GPU", "(?:healthy )?GPU", 1)
 
 
-_KEPT = re.escape(fit.KEPT_FOR_OTHER.removeprefix("{reason}"))
-_ours = re.compile(rf"(?:^|\d )((?:{'|'.join(map(_pattern, _REFUSALS))})(?:{_KEPT})?)(?=[.,]|$)")
+_sentences = "|".join(map(_pattern, _REFUSALS + _OLD_REFUSALS))
+_kept = "|".join(map(re.escape, (fit.KEPT_FOR_OTHER.removeprefix("{reason}"), _OLD_KEPT)))
+_ours = re.compile(rf"(?:^|\d )((?:{_sentences})(?:{_kept})?)(?=[.,]|$)")

@@ -4,7 +4,7 @@ It reads the pod and then the cluster, gathers the `evidence` (the core decides,
 the `explanation` and shows it. Who may read only their own namespace gets what the pod itself tells.
 """
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
     lacking: Forbidden | None = None
 
 
-def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin: TextIO) -> int:
+def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin: BinaryIO) -> int:
     """Answers and returns the exit code. A UserError says what went wrong; stdout is empty then."""
     extender = _extender(options.extender, screen) if options.extender else None
     if options.filename:

@@ -6,7 +6,7 @@ places them one by one. A running extender can be asked about a single pod only:
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import msgspec
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from gpushare.ctl.why.extender_client import Extender
 
 STDIN = "stdin"
+MOST_BYTES = 1 << 20  # of one file: manifests are much smaller
+TOO_LARGE = "gpushare why reads at most 1 MiB of a file or of stdin"
 TWO_ANSWERS = (
     "whether gpushare's admission policy will change {name} cannot be known here. The answer is what happens {this}; "
     "{that}: {other} For one answer: {way}"
@@ -57,11 +59,16 @@ class Placing(Protocol):
 TellBoth = Callable[[str, str, Explanation], None]
 
 
-def read(filename: str, namespace: str, stdin: TextIO) -> File:
+def read(filename: str, namespace: str, stdin: BinaryIO) -> File:
     """The pods of a file; "-" is stdin."""
     name = STDIN if filename == "-" else filename
     try:
-        text = stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
+        start = _start(filename, stdin)
+        if len(start) > MOST_BYTES:
+            raise UserError(
+                f"{name} is larger than 1 MiB", TOO_LARGE, "-f FILE with the pods alone, or in several files"
+            )
+        text = start.decode()
     except UnicodeDecodeError:
         raise UserError(f"{name} is no text", "it is not UTF-8", "a file of YAML or JSON, or - for stdin") from None
     except (OSError, ValueError) as error:
@@ -69,6 +76,14 @@ def read(filename: str, namespace: str, stdin: TextIO) -> File:
         raise UserError(f"{name} cannot be read", why, "-f FILE, or -f - for stdin") from None
     manifest = manifests.read(text, name, namespace)
     return File(name, manifest.items, manifest.notes, manifest.namespaces)
+
+
+def _start(filename: str, stdin: BinaryIO) -> bytes:
+    """All of it, or one byte more than is allowed: what never ends, like /dev/zero, is not read any further."""
+    if filename == "-":
+        return stdin.read(MOST_BYTES + 1)
+    with Path(filename).open("rb") as file:
+        return file.read(MOST_BYTES + 1)
 
 
 def explain(
