@@ -6,7 +6,7 @@ Pure. kube-scheduler writes our refusals into the pod's condition, each with the
 
 import re
 
-from gpushare.core.facts import kinds, names, options, request
+from gpushare.core.facts import kinds, options, request
 from gpushare.core.placement import fit
 
 _REFUSALS = (
@@ -29,7 +29,7 @@ _VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]
            "resources": r"\S+ and \S+"}  # fmt: skip
 _NUMBER = r"\d+"
 _NODES = re.compile(r"\d+/\d+ nodes are available: (?P<reasons>.*?)\.(?: |$)")
-_BY_TOTALS = tuple(f"Insufficient {resource}" for resource in (names.GPU_MEM, names.GPU_COUNT))
+_BY_TOTALS = tuple(f"Insufficient {resource}" for resource in kinds.BY_RESOURCE)
 
 
 def refusal_in(message: str) -> str:

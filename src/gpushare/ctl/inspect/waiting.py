@@ -10,7 +10,7 @@ import msgspec
 
 from gpushare.core.explain import event_texts, kept_view, survey
 from gpushare.core.explain.report import KeptView
-from gpushare.core.facts import names, objects, units
+from gpushare.core.facts import kinds, names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
@@ -170,7 +170,7 @@ def _invalid(request: Refusal, pod: objects.Pod) -> Answer:
     """An invalid request: as it was written, and what to write instead."""
     containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
     limits = [container.resources.limits or {} for container in containers if container.resources]
-    written = [limit[name] for limit in limits for name in (names.GPU_MEM, names.GPU_COUNT) if name in limit]
+    written = [limit[name] for limit in limits for name in kinds.BY_RESOURCE if name in limit]
     hint = request.detail.removesuffix(".")
     if request.code == "NotMemory":
         unit = (pod.metadata.annotations or {}).get(names.MEMORY_UNIT, names.MIB)

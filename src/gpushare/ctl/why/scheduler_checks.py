@@ -7,14 +7,14 @@ gpushare's sentence says what it means, and this check does not count. It counts
 from collections.abc import Collection, Mapping
 
 from gpushare.core.explain.report import NodeView, Reason, Way
-from gpushare.core.facts import intree, names, objects, units
+from gpushare.core.facts import intree, kinds, names, objects, units
 from gpushare.core.facts.intree import Obstacle
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.placement import fit
 from gpushare.core.placement.fit import Question
 from gpushare.view.snapshot import Snapshot
 
-GPU_TOTALS = (names.GPU_MEM, names.GPU_COUNT)
+GPU_TOTALS = tuple(kinds.BY_RESOURCE)
 NVIDIA_ONLY = f"{names.NVIDIA_GPU} only"
 LABEL = ("gpushare", "true")  # where the device plugin runs
 

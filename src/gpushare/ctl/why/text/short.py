@@ -7,14 +7,14 @@ import re
 
 from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import Explanation
-from gpushare.core.facts import names, units
+from gpushare.core.facts import names, policies, units
 from gpushare.ctl.why.text import phrases, ways
 
 AGAIN = "A pod cannot be changed: delete it and create it again."
 ANNOTATE = "kubectl annotate pod {name} -n {namespace} --overwrite {key}"
 # Unlike the requests of its containers, the annotations of a pod can be changed.
 _ANNOTATIONS = {
-    "UnknownPolicy": f"{names.POLICY}=binpack",
+    "UnknownPolicy": f"{names.POLICY}={policies.DEFAULT}",
     "UnknownUnit": f"{names.MEMORY_UNIT}=MiB",
     "CountNotWhole": f"{names.GPU_COUNT}=NUMBER",
 }
