@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpushare.obs.errors import UserError
-from tests.e2e.harness import binaries, containers_images
+from tests.e2e.harness import binaries, images
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT, URL, Cluster, Failed, NotReady, say
+from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation
 from tests.e2e.harness.kubelet import Node
-from tests.e2e.harness.kubelet_stage import GUARD, OWN_NODE, PIN, Stage
 from tests.e2e.harness.processes import Ended
 
 GPUS = [16276, 16276, 40536, 40536]
@@ -41,7 +41,7 @@ def main() -> int:
         binaries.check()
         binaries.ensure_all(say)
         say("making the image of gpushare, unless nothing has changed")
-        containers_images.product()
+        images.product()
     except UserError as error:
         print(error.render(), file=sys.stderr)
         return error.code
@@ -68,7 +68,7 @@ async def _play(door: socket.socket) -> None:
             await node.start()
             say("installing gpushare")
             await stack.enter_async_context(cluster.scheduler())
-            await Stage(node, COMPONENT, (PIN, GUARD, OWN_NODE), "MiB").start(GPUS)  # it ends with the node
+            await Installation(node, COMPONENT, (PIN, GUARD, OWN_NODE), "MiB").start(GPUS)  # it ends with the node
             await stack.enter_async_context(await asyncio.start_server(_pass_on, sock=door))
             print(_told(cluster, door.getsockname()[1]), flush=True)
             await asyncio.get_running_loop().create_future()  # for ever
@@ -95,7 +95,7 @@ def _told(cluster: Cluster, port: int) -> str:
     path = f"{shlex.quote(str(Path(sys.executable).parent))}:{shlex.quote(str(binaries.folder()))}"
     return READY.format(
         version=binaries.VERSION, node=NODE, count=len(GPUS), kubeconfig=shlex.quote(str(kubeconfig)), path=path,
-        examples=shlex.quote(str(ROOT / "examples")), small=containers_images.SMALL, logs=cluster.logs,
+        examples=shlex.quote(str(ROOT / "examples")), small=images.SMALL, logs=cluster.logs,
     )  # fmt: skip
 
 

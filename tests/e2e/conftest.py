@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gpushare.obs.errors import UserError
-from tests.e2e.harness import binaries, containers_images, figures, kubelet, versions
+from tests.e2e.harness import binaries, figures, images, kubelet, versions
 from tests.e2e.harness.cluster import Cluster, say
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.world import World, connected, opened
@@ -41,7 +41,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     except UserError as error:
         pytest.exit(error.render(), error.code)
     if any("node" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        containers_images.product()  # while there is a network to fetch packages from
+        images.product()  # while there is a network to fetch packages from
     running = Cluster()
     request.config.stash[CLUSTER] = running
     with asyncio.Runner() as runner:

@@ -11,9 +11,10 @@ import aiohttp
 import pytest
 
 from gpushare.core.facts import names
-from tests.e2e.harness import objects, people, shipped, sight
+from tests.e2e.harness import objects, shipped, users
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
+from tests.support import pod_watch
 from tests.support.api_client import Answer, Api
 from tests.support.objects import Object
 
@@ -83,8 +84,8 @@ async def pin(world: World) -> AsyncIterator[None]:
 @pytest.fixture
 async def tenant(world: World) -> AsyncIterator[Api]:
     """Somebody who may do everything with pods, but is not gpushare."""
-    await people.let(world, TENANT, "pods", "pods/status", "pods/binding", "bindings")
-    async with people.acting_as(world, TENANT) as person:
+    await users.allow(world, TENANT, "pods", "pods/status", "pods/binding", "bindings")
+    async with users.acting_as(world, TENANT) as person:
         yield person
 
 
@@ -105,15 +106,15 @@ async def test_every_container_that_asks_is_told_its_gpus_and_a_tenants_own_word
     async with world.cluster.extender(), world.cluster.scheduler():
         for pod in (whole, shared):
             await tenant.create(tenant.pods, pod)
-        await world.sight.until_bound("whole", "shared", seconds=20)
+        await world.watch.until_bound("whole", "shared", seconds=20)
 
-    told = {name: _environments(world.sight.pods[name]) for name in ("shared", "whole")}
+    told = {name: _environments(world.watch.pods[name]) for name in ("shared", "whole")}
     assert told["shared"].pop("plain") == {}
     amounts = {"fetch": 2000, "proxy": 1000, "main": 3000, "helper": 7000}
     for container, amount in amounts.items():
         assert told["shared"][container]["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(amount)
-        _check_original(told["shared"][container], world.sight.pods["shared"])
-    _check_original(told["whole"]["main"], world.sight.pods["whole"])
+        _check_original(told["shared"][container], world.watch.pods["shared"])
+    _check_original(told["whole"]["main"], world.watch.pods["whole"])
 
     of_whole = _gpus(world, told["whole"]["main"])
     assert len(of_whole) == 2
@@ -137,7 +138,7 @@ async def test_nobody_but_gpushare_writes_its_annotations(world: World, tenant: 
     for name in ("bound", "waits"):
         await tenant.create(tenant.pods, objects.pod(scheduler="nobody", name=name, containers={"main": 1000}))
     bound, waits = f"{tenant.pods}/bound", f"{tenant.pods}/waits"
-    async with people.acting_as(world, shipped.EXTENDER_USER) as extender:
+    async with users.acting_as(world, shipped.EXTENDER_USER) as extender:
         assert (await extender.bind("bound", node, annotations=dict.fromkeys(OURS, "ours"))).code == 201
         assert (await extender.patch(waits, _notes({names.WOKEN: "now"}))).code == 200
 
@@ -227,14 +228,16 @@ async def test_what_is_forged_before_the_binding_is_overwritten_by_it(
         for asked in words:
             world.asked[asked["name"]] = asked
             await tenant.create(tenant.pods, objects.pod(**asked))
-        pods = world.sight.pods
-        await world.sight.until(
+        pods = world.watch.pods
+        await world.watch.until(
             "four bound and two refused",
-            lambda: sum(bool(sight.node_of(p)) for p in pods.values()) == 4 and sum(map(_waits, pods.values())) == 2,
+            lambda: (
+                sum(bool(pod_watch.node_of(p)) for p in pods.values()) == 4 and sum(map(_waits, pods.values())) == 2
+            ),
             20,
         )
     world.check_capacity()
-    bound = [pod for pod in pods.values() if sight.node_of(pod)]
+    bound = [pod for pod in pods.values() if pod_watch.node_of(pod)]
     for pod in bound:
         notes = pod["metadata"]["annotations"]
         ((gpu, units),) = json.loads(notes[names.ALLOCATION])["0"].items()
@@ -251,7 +254,7 @@ async def test_what_is_forged_before_the_binding_is_overwritten_by_it(
 
 
 def _waits(pod: Object) -> bool:
-    return not sight.node_of(pod) and bool(sight.refusal(pod))
+    return not pod_watch.node_of(pod) and bool(pod_watch.refusal(pod))
 
 
 def _forgeries(theirs: int) -> dict[str, Object]:
@@ -282,10 +285,10 @@ async def test_what_is_forged_after_the_binding_frees_nothing(
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         for name, units in (("liar", 5000), ("honest", 5000), ("third", 4000)):
             await world.make_pods({"name": name, "containers": {"main": units}, "direct": direct})
-            await (world.sight.until_refused if name == "third" else world.sight.until_bound)(name, seconds=20)
+            await (world.watch.until_refused if name == "third" else world.watch.until_bound)(name, seconds=20)
         assert await _used(node) == [5000, 5000]
-        theirs = int(world.sight.pods["honest"]["metadata"]["annotations"][names.ALIYUN_IDX])
-        truth = world.sight.pods["liar"]["metadata"]["annotations"]
+        theirs = int(world.watch.pods["honest"]["metadata"]["annotations"][names.ALIYUN_IDX])
+        truth = world.watch.pods["liar"]["metadata"]["annotations"]
         said: dict[str, list[int]] = {}
         for lie, notes in _forgeries(theirs).items():
             assert (await tenant.patch(f"{tenant.pods}/liar", _notes(truth | notes))).code == 200
@@ -302,7 +305,7 @@ async def test_what_is_forged_after_the_binding_frees_nothing(
         await _until_seen(world, "after-all")
         both = await _used(node)
         assert all(units >= 5000 for units in both), both
-    assert not sight.node_of(world.sight.pods["third"])
+    assert not pod_watch.node_of(world.watch.pods["third"])
     figures.say(
         f"annotations forged after the binding, pinned by {pinned}",
         f"{len(said)} lies, none frees anything; used of 2 × 8000 (true: 5000, 5000): "

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts import names
-from tests.e2e.harness import objects, shipped, sight, typed
+from tests.e2e.harness import command_line, objects, shipped
 from tests.e2e.harness.cluster import ADMIN
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
+from tests.support import pod_watch
 
 LABEL = {"gpushare.io/pin": "direct"}
 PLUGIN, DIRECT = 11441, 40536  # MiB of the largest GPU of each node
@@ -82,14 +83,14 @@ def _file(folder: Path, name: str, amount: int, **spec: str) -> Path:
 
 async def _why(config: Path, file: Path, namespace: str, *words: str) -> Said:
     """What is said alone, which must be what is said as kubectl's plugin."""
-    alone = await typed.piped(config, "gpushare", "why", "-f", str(file), "-n", namespace, *words)
-    plugin = await typed.piped(config, "kubectl", "gpushare", "why", "-f", str(file), "-n", namespace, *words)
+    alone = await command_line.piped(config, "gpushare", "why", "-f", str(file), "-n", namespace, *words)
+    plugin = await command_line.piped(config, "kubectl", "gpushare", "why", "-f", str(file), "-n", namespace, *words)
     assert alone == plugin
     return alone
 
 
 async def _is_bound(world: World, path: str) -> bool:
-    return bool(sight.node_of((await world.api.get(path)).body))
+    return bool(pod_watch.node_of((await world.api.get(path)).body))
 
 
 async def test_with_both_pins_what_is_said_before_is_what_happens_then(
@@ -100,18 +101,18 @@ async def test_with_both_pins_what_is_said_before_is_what_happens_then(
     giant, small = _file(tmp_path, "giant", 50000), _file(tmp_path, "small", 3000)
     async with _another_namespace(world) as other, world.cluster.extender(), world.cluster.scheduler():
         too_large = {name: await _why(config, giant, name) for name in (mine, other)}
-        await world.sight.until_bound(*await world.make_pods({"name": "fills", "containers": {"main": DIRECT - 1000}}))
+        await world.watch.until_bound(*await world.make_pods({"name": "fills", "containers": {"main": DIRECT - 1000}}))
         waits, fits = await _why(config, small, mine), await _why(config, small, other)
         url = "http://127.0.0.1:12345"
-        told = [await typed.piped(config, "gpushare", "why", "-f", str(small), "-n", name, "--extender", url)
+        told = [await command_line.piped(config, "gpushare", "why", "-f", str(small), "-n", name, "--extender", url)
                 for name in (mine, other)]  # fmt: skip
         await world.make_pods({"name": "small", "containers": {"main": 3000}})
-        await world.sight.until_refused("small")
-        refused = sight.refusal(world.sight.pods["small"])
+        await world.watch.until_refused("small")
+        refused = pod_watch.refusal(world.watch.pods["small"])
         theirs = f"/api/v1/namespaces/{other}/pods"
         await world.api.create(theirs, objects.pod(name="small", containers={"main": 3000}))
         await _until(lambda: _is_bound(world, f"{theirs}/small"))
-        placed = sight.node_of((await world.api.get(f"{theirs}/small")).body)
+        placed = pod_watch.node_of((await world.api.get(f"{theirs}/small")).body)
         there = (await world.api.get(theirs)).names()
 
     assert f"The largest is {DIRECT} MiB ({direct})." in too_large[mine][1]

@@ -15,12 +15,13 @@ from contextlib import asynccontextmanager
 
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
-from tests.e2e.harness import audit, shipped, sight
+from tests.e2e.harness import audit, shipped
 from tests.e2e.harness.cluster import URL
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.processes import Process
 from tests.e2e.harness.world import World, gpus_of
 from tests.e2e.test_placing import mixed_pods
+from tests.support import pod_watch
 from tests.support.objects import Object
 
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "36"))
@@ -60,10 +61,10 @@ class Count:
         self.wrongs: list[str] = []
         self.bound: dict[str, str] = {}  # by uid, the node
         self.fullest, self.events = 0.0, 0
-        world.sight.listeners.append(self._show)
+        world.watch.listeners.append(self._show)
 
     def _show(self, type_: str, pod: Object) -> None:
-        uid, name, node = pod["metadata"]["uid"], pod["metadata"]["name"], sight.node_of(pod)
+        uid, name, node = pod["metadata"]["uid"], pod["metadata"]["name"], pod_watch.node_of(pod)
         self.events += 1
         over = type_ == "DELETED" or pod["status"]["phase"] in ("Succeeded", "Failed")
         if node and self.bound.setdefault(uid, node) != node:
@@ -89,7 +90,7 @@ class Lives:
         self._world, self._tasks, self._staying = world, tasks, staying
         self._begun: set[str] = set()
         self._dice = random.Random(SEED)
-        world.sight.listeners.append(self._show)
+        world.watch.listeners.append(self._show)
 
     def _show(self, type_: str, pod: Object) -> None:
         name = pod["metadata"]["name"]
@@ -173,17 +174,17 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(world: World, f
             async with asyncio.TaskGroup() as works:
                 works.create_task(_arrive(world, pods, count))
                 works.create_task(_kill_now_and_then(extender, count, dice))
-            await world.sight.until("every pod bound", lambda: len(count.bound) >= PODS, ALL_BOUND_SECONDS)
+            await world.watch.until("every pod bound", lambda: len(count.bound) >= PODS, ALL_BOUND_SECONDS)
         took = time.monotonic() - began
         faults, proxy.plan = collections.Counter(proxy.counts), plan.Plan()
         await proxy.settle()
-        await world.sight.until("only those that stay", lambda: len(world.sight.pods) == STAYING + len(NEVER), 60)
+        await world.watch.until("only those that stay", lambda: len(world.watch.pods) == STAYING + len(NEVER), 60)
         with_pods = await _settled(world, count)
         world.check_capacity()
         for words in NEVER:
-            assert not sight.node_of(world.sight.pods[words["name"]]), words
+            assert not pod_watch.node_of(world.watch.pods[words["name"]]), words
         await world.api.call("DELETE", world.api.pods, {"gracePeriodSeconds": 0})
-        await world.sight.until("no pods", lambda: not world.sight.pods, 60)
+        await world.watch.until("no pods", lambda: not world.watch.pods, 60)
         assert not any(count.used.values())
         empty = await _settled(world, count)
         metrics = await world.metrics()

@@ -36,13 +36,13 @@ async def test_other_pods_do_not_wait_for_one_that_is_hard_to_place(world: World
     await world.make_various_nodes(different)
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         await world.make_pods({"name": "hard", "direct": direct, **hard})
-        await world.sight.until_refused("hard", seconds=60)
+        await world.watch.until_refused("hard", seconds=60)
         waits, healthy = [], []
         for i in range(OTHERS):
             begun = time.monotonic()
             (other,) = await world.make_pods({"name": f"other-{i}", "direct": direct, "containers": {"main": 100}})
-            await world.sight.until_bound(other, seconds=90)
-            waits.append(world.sight.bound_at[other] - begun)
+            await world.watch.until_bound(other, seconds=90)
+            waits.append(world.watch.bound_at[other] - begun)
             begun = time.monotonic()
             await world.metrics()
             healthy.append(time.monotonic() - begun)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import containers, containers_images, processes
+from tests.e2e.harness import containers, images, processes
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.containers import Machine
 from tests.e2e.harness.kubelet import Node
@@ -31,7 +31,7 @@ async def pod(cluster: Cluster, node: Node, api: api_client.Api) -> list[str]:
 
 def _pod(name: str) -> Object:
     command = ["sh", "-c", "echo up; sleep infinity"]
-    container = {"name": "main", "image": containers_images.EXAMPLES, "command": command}
+    container = {"name": "main", "image": images.EXAMPLES, "command": command}
     return {"metadata": {"name": name}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
 
 
@@ -49,7 +49,7 @@ async def test_a_restart_of_kubelet_leaves_its_pods_alone(cluster: Cluster, node
 
 async def test_nothing_of_a_machine_is_left_when_it_has_ended(tmp_path: Path) -> None:
     for _ in range(2):  # the second finds no trace of the first
-        machine = Machine(tmp_path / "node", Processes(tmp_path, tmp_path / "state.json"), containers_images.SMALL)
+        machine = Machine(tmp_path / "node", Processes(tmp_path, tmp_path / "state.json"), images.SMALL)
         await machine.start()
         first = machine.first
         await machine.stop()
@@ -67,14 +67,14 @@ def test_a_killed_run_takes_its_machine_with_it_and_the_next_removes_the_rest(tm
     while any(map(processes.start_time, pids)) and time.monotonic() < ends:
         time.sleep(0.02)
     assert [pid for pid in pids if processes.start_time(pid)] == []
-    next_one = Machine(tmp_path / "node", Processes(tmp_path, tmp_path / "state.json"), containers_images.SMALL)
+    next_one = Machine(tmp_path / "node", Processes(tmp_path, tmp_path / "state.json"), images.SMALL)
     asyncio.run(next_one.stop())
     assert _traces(next_one) == []
 
 
 KILLED = """
 import asyncio, pathlib, sys, time
-from tests.e2e import containers, processes
+from tests.e2e.harness import containers, processes
 
 async def main():
     place = pathlib.Path(sys.argv[1])

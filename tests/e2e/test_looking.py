@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.e2e.harness import objects, typed
+from tests.e2e.harness import command_line, objects
 from tests.e2e.harness.cluster import ADMIN
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
@@ -18,16 +18,16 @@ async def test_a_real_cluster_is_shown_piped_and_on_a_terminal(world: World, fig
     admin = world.cluster.kubeconfig(ADMIN, world.cluster.tokens[ADMIN])
     namespace = world.api.namespace
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
-        await world.sight.until_bound(*await world.make_pods(*HOLDERS))
+        await world.watch.until_bound(*await world.make_pods(*HOLDERS))
         await world.make_pods(WAITER)
-        await world.sight.until_refused("waits")
-        piped = await typed.piped(admin, "kubectl", "inspect", "gpushare", node)
-        code, terminal = await typed.on_a_terminal(admin, "kubectl", "inspect", "gpushare")
-        directly = await typed.piped(admin, "gpushare", "inspect", node)
-        why = await typed.piped(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
-        alone = await typed.piped(admin, "gpushare", "why", f"{namespace}/waits")
-        runs = await typed.piped(admin, "kubectl", "gpushare", "why", "holds-0", "-n", namespace)
-        on_terminal = await typed.on_a_terminal(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+        await world.watch.until_refused("waits")
+        piped = await command_line.piped(admin, "kubectl", "inspect", "gpushare", node)
+        code, terminal = await command_line.on_a_terminal(admin, "kubectl", "inspect", "gpushare")
+        directly = await command_line.piped(admin, "gpushare", "inspect", node)
+        why = await command_line.piped(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+        alone = await command_line.piped(admin, "gpushare", "why", f"{namespace}/waits")
+        runs = await command_line.piped(admin, "kubectl", "gpushare", "why", "holds-0", "-n", namespace)
+        on_terminal = await command_line.on_a_terminal(admin, "kubectl", "gpushare", "why", "waits", "-n", namespace)
 
     assert piped == directly == (0, piped[1], "")
     assert [line.split() for line in piped[1].splitlines()] == [
@@ -62,10 +62,10 @@ async def test_who_may_read_one_namespace_only_learns_nothing_of_the_others(worl
             while not (await world.api.get(f"{theirs}/secret-project")).body["spec"].get("nodeName"):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             await world.make_pods({"name": "waits", "containers": {"main": 4000}})
-            await world.sight.until_refused("waits")
-            alone = await typed.piped(tenant, "gpushare", "why", "waits", "-n", namespace)
-            plugin = await typed.piped(tenant, "kubectl", "gpushare", "why", "waits", "-n", namespace)
-            refused = await typed.piped(tenant, "kubectl", "inspect", "gpushare")
+            await world.watch.until_refused("waits")
+            alone = await command_line.piped(tenant, "gpushare", "why", "waits", "-n", namespace)
+            plugin = await command_line.piped(tenant, "kubectl", "gpushare", "why", "waits", "-n", namespace)
+            refused = await command_line.piped(tenant, "kubectl", "inspect", "gpushare")
     finally:
         await world.api.call("DELETE", f"/api/v1/namespaces/{other}/pods", {"gracePeriodSeconds": 0})
         await world.api.call("DELETE", f"/api/v1/namespaces/{other}")

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from tests.e2e.harness import shipped, sight
+from tests.e2e.harness import shipped
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import Metrics, World
+from tests.support import pod_watch
 from tests.support.objects import Object
 
 NODES, GPUS, PODS = 30, [16000] * 4, 300
@@ -38,7 +39,7 @@ def mixed_pods(count: int, *, direct: bool) -> list[Object]:
 
 async def _when_counted(world: World) -> Metrics:
     """The watch may show the last binding before the extender has its answer."""
-    async with asyncio.timeout(sight.PATIENCE):
+    async with asyncio.timeout(pod_watch.PATIENCE):
         while (metrics := await world.metrics())("gpushare_bound_total") < PODS:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return metrics
@@ -54,7 +55,7 @@ async def test_three_hundred_pods_are_placed_once_each_and_nothing_is_given_twic
     async with world.cluster.extender(), world.cluster.scheduler(extender={"filterVerb": verb}), world.kubelets():
         started = time.monotonic()
         made = await world.make_pods(*pods)
-        await world.sight.until_bound(*made, seconds=120)
+        await world.watch.until_bound(*made, seconds=120)
         took = time.monotonic() - started
         metrics = await _when_counted(world)
 
@@ -68,7 +69,7 @@ async def test_three_hundred_pods_are_placed_once_each_and_nothing_is_given_twic
     holds = {outcome: metrics("gpushare_holds_total", outcome=outcome) for outcome in ("right", "wrong")}
     assert holds == {"right": PODS, "wrong": 0}
     asked = metrics("gpushare_request_seconds_count", verb=verb)
-    used = len({sight.node_of(pod) for pod in world.sight.pods.values()})
+    used = len({pod_watch.node_of(pod) for pod in world.watch.pods.values()})
     figures.say(
         f"{PODS} pods over {NODES} nodes × {len(GPUS)} GPUs, pinned by {pin}",
         f"{took:.1f} s, {used} nodes used, {asked:.0f} {verb} calls, {len(bindings)} bindings, "

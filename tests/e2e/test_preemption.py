@@ -9,9 +9,10 @@ import time
 from collections.abc import AsyncIterator
 
 from gpushare.core.ledger import holding
-from tests.e2e.harness import sight, timed
+from tests.e2e.harness import timed
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World, gpus_of
+from tests.support import pod_watch
 from tests.support.objects import Object
 
 SLOWLY = holding.ASSUME_SECONDS + 4  # longer than any hold but that of a pod with volumes
@@ -26,13 +27,13 @@ def _asks(name: str, units: int, priority: int = 0, **words: object) -> Object:
 
 def _gpu(world: World, name: str) -> int:
     """The one GPU that a bound pod is on."""
-    (gpu,) = gpus_of(world.sight.pods[name])
+    (gpu,) = gpus_of(world.watch.pods[name])
     return gpu
 
 
 def _evicted(world: World) -> set[str]:
-    leaving = {name for name, pod in world.sight.pods.items() if "deletionTimestamp" in pod["metadata"]}
-    return leaving | world.sight.gone_at.keys()
+    leaving = {name for name, pod in world.watch.pods.items() if "deletionTimestamp" in pod["metadata"]}
+    return leaving | world.watch.gone_at.keys()
 
 
 # Volumes
@@ -91,22 +92,22 @@ async def test_what_is_held_stays_held_while_a_volume_is_slow(world: World, figu
         world.kubelets(),
     ):
         (slow,) = await world.make_pods(_asks("slow", 5000, claim=True))
-        await world.sight.until("a node for the pod", lambda: bool(_nominated(world, slow)), 30)
+        await world.watch.until("a node for the pod", lambda: bool(_nominated(world, slow)), 30)
         held = time.monotonic()
         (quick,) = await world.make_pods(_asks("quick", 5000))
-        await world.sight.until_bound(quick)
+        await world.watch.until_bound(quick)
         (early,) = await world.make_pods(_asks("early", 5000))
-        await world.sight.until_refused(early)
+        await world.watch.until_refused(early)
         await asyncio.sleep(SLOWLY - (time.monotonic() - held))
         (late,) = await world.make_pods(_asks("late", 5000))
-        await world.sight.until_refused(late)
+        await world.watch.until_refused(late)
         await _provide(world, storage_class)
-        await world.sight.until_bound(slow, seconds=30)
-        took = world.sight.bound_at[slow] - held
+        await world.watch.until_bound(slow, seconds=30)
+        took = world.watch.bound_at[slow] - held
         metrics = await world.metrics()
         world.check_capacity()
         assert {_gpu(world, slow), _gpu(world, quick)} == {0, 1}
-        assert not sight.node_of(world.sight.pods[early]) + sight.node_of(world.sight.pods[late])
+        assert not pod_watch.node_of(world.watch.pods[early]) + pod_watch.node_of(world.watch.pods[late])
     holds = {outcome: metrics("gpushare_holds_total", outcome=outcome) for outcome in ("right", "wrong")}
     figures.say(
         "a hold over a slow volume",
@@ -120,7 +121,7 @@ async def test_what_is_held_stays_held_while_a_volume_is_slow(world: World, figu
 
 
 def _nominated(world: World, name: str) -> str:
-    return str(world.sight.pods.get(name, {}).get("status", {}).get("nominatedNodeName", ""))
+    return str(world.watch.pods.get(name, {}).get("status", {}).get("nominatedNodeName", ""))
 
 
 @timed.repeated_once
@@ -138,15 +139,15 @@ async def test_what_an_eviction_frees_goes_to_nobody_else(world: World, figures:
         freed = _gpu(world, "victim")
         await world.delete_pod(beside)
         (first,) = await world.make_pods(_asks("first", 8000, 500))
-        await world.sight.until("a nomination", lambda: bool(_nominated(world, first)), 15)
+        await world.watch.until("a nomination", lambda: bool(_nominated(world, first)), 15)
         for words in fillers:
             if words["name"] != beside:
                 await world.delete_pod(words["name"])
         others = await world.make_pods(*(_asks(f"other-{i}", 1000, 500 * (i % 2)) for i in range(4)))
-        await world.sight.until_bound(*others)
-        assert "victim" in world.sight.pods, "it still ends"
-        await world.sight.until_bound(first, seconds=60)
-        took = world.sight.bound_at[first] - world.sight.gone_at["victim"]
+        await world.watch.until_bound(*others)
+        assert "victim" in world.watch.pods, "it still ends"
+        await world.watch.until_bound(first, seconds=60)
+        took = world.watch.bound_at[first] - world.watch.gone_at["victim"]
         world.check_capacity()
         assert _gpu(world, first) == freed
         assert freed not in {_gpu(world, name) for name in others}
@@ -162,7 +163,7 @@ async def test_what_an_eviction_frees_goes_to_nobody_else(world: World, figures:
 
 async def _bind_in_turn(world: World, *pods: Object) -> None:
     for words in pods:
-        await world.sight.until_bound(*await world.make_pods(words))
+        await world.watch.until_bound(*await world.make_pods(words))
 
 
 async def _two_full_gpus(world: World, staying: int) -> None:
@@ -178,7 +179,7 @@ async def test_preemption_frees_a_gpu_and_not_only_a_total(world: World, figures
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets(1.0):
         await _two_full_gpus(world, staying=100)
         (first,) = await world.make_pods(_asks("first", 6000, 500))
-        await world.sight.until_bound(first, seconds=30)
+        await world.watch.until_bound(first, seconds=30)
         await asyncio.sleep(1)
         world.check_capacity()
         evicted = _evicted(world)
@@ -194,13 +195,13 @@ async def test_preemption_evicts_nobody_where_no_gpu_would_come_free(world: Worl
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         await _two_full_gpus(world, staying=1000)
         (first,) = await world.make_pods(_asks("first", 6000, 500))
-        await world.sight.until_refused(first)
+        await world.watch.until_refused(first)
         await asyncio.sleep(WATCHED_SECONDS)
         asked = (await world.metrics())("gpushare_request_seconds_count", verb="preempt")
-        evicted, said = _evicted(world), sight.refusal(world.sight.pods[first])
+        evicted, said = _evicted(world), pod_watch.refusal(world.watch.pods[first])
     figures.say(
         "victims by totals would free no GPU", f"asked {asked:.0f} times, evicted {len(evicted)}; the pod waits: {said}"
     )
     assert asked >= 1
     assert evicted == set()
-    assert not sight.node_of(world.sight.pods[first])
+    assert not pod_watch.node_of(world.watch.pods[first])

@@ -11,7 +11,7 @@ from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
-from tests.e2e.harness import audit, events, objects, people, shipped
+from tests.e2e.harness import audit, events, objects, shipped, users
 from tests.e2e.harness.cluster import URL, Cluster
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
@@ -35,12 +35,12 @@ async def test_the_api_server_takes_every_file_we_ship(cluster: Cluster, file: s
 
 
 async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World, figures: Figures) -> None:
-    """A binding whose answer is lost makes it read the pod; a GPU that gets well, which no scheduler sees, makes it
-    touch one, unless the scheduler happens to ask again at that very moment: then another GPU falls sick."""
+    """A binding whose answer is lost makes it read the pod; a GPU that recovers, which no scheduler sees, makes it
+    touch one, unless the scheduler happens to ask again at that very moment: then another GPU becomes unhealthy."""
     cluster = world.cluster
     (node,) = await world.make_nodes(1, gpus=[8000, 8000])
-    sick = names.UNHEALTHY_PREFIX + node
-    await world.api.create(MAPS, {"metadata": {"name": sick}, "data": {names.UNHEALTHY_KEY: "1"}})
+    unhealthy = names.UNHEALTHY_PREFIX + node
+    await world.api.create(MAPS, {"metadata": {"name": unhealthy}, "data": {names.UNHEALTHY_KEY: "1"}})
     mark = cluster.audit.mark()
     losing = Plan(rates={plan.LOST_REPLY: 1.0}, eligible=lambda _, path: path.endswith("/lost/binding"))
     async with FaultProxy(URL, losing, ssl=cluster.trust()) as proxy:
@@ -48,18 +48,18 @@ async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World
         config = cluster.kubeconfig("extender-through-proxy", answer["status"]["token"], proxy.url)
         async with cluster.extender(kubeconfig=config), cluster.scheduler(), world.kubelets():
             await world.make_pods({"name": "lost", "containers": {"main": 5000}})
-            await world.sight.until_bound("lost", seconds=20)
+            await world.watch.until_bound("lost", seconds=20)
             for turn in range(TURNS):
                 await world.make_pods({"name": f"waits-{turn}", "containers": {"main": 6000}})
-                await world.sight.until_refused(f"waits-{turn}", seconds=20)
+                await world.watch.until_refused(f"waits-{turn}", seconds=20)
                 await asyncio.sleep(SETTLING)
-                await world.api.call("DELETE", f"{MAPS}/{sick}")
-                await world.sight.until_bound(f"waits-{turn}", seconds=20)
+                await world.api.call("DELETE", f"{MAPS}/{unhealthy}")
+                await world.watch.until_bound(f"waits-{turn}", seconds=20)
                 if (await world.metrics())("gpushare_wake_ups_total"):
                     break
-                await world.api.create(MAPS, {"metadata": {"name": sick}, "data": {names.UNHEALTHY_KEY: "1"}})
+                await world.api.create(MAPS, {"metadata": {"name": unhealthy}, "data": {names.UNHEALTHY_KEY: "1"}})
                 await world.delete_pod(f"waits-{turn}")
-            await events.until_said(world, f"waits-{turn}", event_texts.ASSIGNED)
+            await events.until_event(world, f"waits-{turn}", event_texts.ASSIGNED)
         assert proxy.counts[plan.LOST_REPLY] == 1
     world.check_capacity()
 
@@ -125,7 +125,7 @@ async def _refused_to(world: World, user: str, node: str) -> int:
     """How many writes were tried. All must be refused."""
     pod, of_node = f"{world.api.pods}/train", f"/api/v1/nodes/{node}"
     note = {"metadata": {"annotations": {"note": "mine"}}}
-    async with people.acting_as(world, user) as person:
+    async with users.acting_as(world, user) as person:
         answers = [
             await person.call("POST", person.pods, objects.pod(name="another")),
             await person.call("DELETE", pod),
@@ -151,7 +151,7 @@ async def _rules_of(world: World, user: str) -> set[tuple[str, str]]:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": "default"},
     }
-    async with people.acting_as(world, user) as person:
+    async with users.acting_as(world, user) as person:
         answer = await person.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
     rules = (r for r in answer.body["status"]["resourceRules"] if not OF_EVERYBODY & set(r["apiGroups"]))
     return {(kind, verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}

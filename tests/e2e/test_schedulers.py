@@ -14,10 +14,11 @@ import yaml
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.extender import watches
-from tests.e2e.harness import events, shipped, sight
+from tests.e2e.harness import events, shipped
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.processes import Process
 from tests.e2e.harness.world import World
+from tests.support import pod_watch
 from tests.support.objects import Object
 
 SECOND = "gpu-scheduler"
@@ -77,19 +78,19 @@ async def test_two_schedulers_at_once_on_one_extender_give_no_gpu_twice(world: W
     firsts, seconds = (_pods((room + waiting) // 2, ODD, *of) for of in (("first",), ("second", SECOND)))
     mark = world.cluster.audit.mark()
     async with world.cluster.extender(), world.cluster.scheduler(), second_scheduler(world), world.kubelets():
-        await world.sight.until_bound(*await world.make_pods(firsts[0], seconds[0]), seconds=30)  # both lead by now
+        await world.watch.until_bound(*await world.make_pods(firsts[0], seconds[0]), seconds=30)  # both lead by now
         started = time.monotonic()
         made = await world.make_pods(*(pod for pair in zip(firsts[1:], seconds[1:], strict=True) for pod in pair))
-        pods = world.sight.pods
-        await world.sight.until(
+        pods = world.watch.pods
+        await world.watch.until(
             f"{room} bound, {waiting} refused",
-            lambda: len(world.sight.bound_at) >= room and sum(map(_waits, pods.values())) >= waiting,
+            lambda: len(world.watch.bound_at) >= room and sum(map(_waits, pods.values())) >= waiting,
             60,
         )
         took, metrics = time.monotonic() - started, await world.metrics()
 
     world.check_capacity()
-    bound = sorted(world.sight.bound_at, key=world.sight.bound_at.__getitem__)
+    bound = sorted(world.watch.bound_at, key=world.watch.bound_at.__getitem__)
     assert len(bound) == room == len(world.granted()) * 2, "every GPU has its two"
     assert _bindings(world, mark) == {name: [201] for name in bound}
     turns = sum(one.partition("-")[0] != other.partition("-")[0] for one, other in itertools.pairwise(bound))
@@ -122,15 +123,15 @@ async def test_a_second_extender_is_noticed_by_both(world: World, figures: Figur
     ):  # fmt: skip
         await asyncio.sleep(watches.SETTLE_SECONDS + 1)  # what is bound before could be its predecessor's
         await world.make_pods(*_pods(1, 1000, "ours"), *_pods(1, 1000, "theirs", SECOND))
-        await world.sight.until_bound("ours-000", "theirs-000", seconds=20)
-        said = [await events.until_said(world, pod, event_texts.SECOND_EXTENDER) for pod in ("ours-000", "theirs-000")]
+        await world.watch.until_bound("ours-000", "theirs-000", seconds=20)
+        said = [await events.until_event(world, pod, event_texts.SECOND_EXTENDER) for pod in ("ours-000", "theirs-000")]
         counted = [
             (await world.metrics(port))("gpushare_second_extender_total")
             for port in (shipped.EXTENDER_PORT, ANOTHER_PORT)
         ]
     world.check_capacity()
     assert counted == [1, 1]
-    binders = {pod["metadata"]["annotations"][names.EXTENDER] for pod in world.sight.pods.values()}
+    binders = {pod["metadata"]["annotations"][names.EXTENDER] for pod in world.watch.pods.values()}
     assert len(binders) == 2
     assert all(any(binder in sentence for sentence in said) for binder in binders)
     figures.say("a second extender", f"noticed by both, {counted} pods counted; event: {said[0]}")
@@ -150,7 +151,7 @@ async def test_the_originals_scheduler_configuration_drives_ours(world: World, f
     ):
         started = time.monotonic()
         made = await world.make_pods(*pods)
-        await world.sight.until_bound(*made, seconds=90)
+        await world.watch.until_bound(*made, seconds=90)
         took, metrics = time.monotonic() - started, await world.metrics()
 
     world.check_capacity()
@@ -165,7 +166,7 @@ async def test_the_originals_scheduler_configuration_drives_ours(world: World, f
 
 
 def _waits(pod: Object) -> bool:
-    return not sight.node_of(pod) and bool(sight.refusal(pod))
+    return not pod_watch.node_of(pod) and bool(pod_watch.refusal(pod))
 
 
 def _bindings(world: World, mark: int) -> dict[str, list[int]]:
@@ -187,10 +188,10 @@ async def test_a_request_above_every_gpu_is_explained_in_the_condition_and_by_an
     await world.make_nodes(3, gpus=[8000, 8000])
     async with world.cluster.extender(), world.cluster.scheduler():
         await world.make_pods({"name": "large", "containers": {"main": 10000}})
-        await world.sight.until_refused("large", seconds=20)
-        condition = sight.refusal(world.sight.pods["large"])
-        event = await events.until_said(world, "large", event_texts.NEVER_FITS)
-        of_scheduler = await events.until_said(world, "large", "FailedScheduling")
+        await world.watch.until_refused("large", seconds=20)
+        condition = pod_watch.refusal(world.watch.pods["large"])
+        event = await events.until_event(world, "large", event_texts.NEVER_FITS)
+        of_scheduler = await events.until_event(world, "large", "FailedScheduling")
     assert "3 no GPU is as large as 10000 MiB" in condition
     assert "3 no GPU is as large as 10000 MiB" in of_scheduler
     assert event.startswith("No GPU is as large as 10000 MiB; the largest is 8000 MiB")
@@ -203,16 +204,16 @@ async def test_a_pod_that_the_scheduler_never_asks_about_is_explained_by_our_eve
     """Totals are short, so that the scheduler refuses it by itself."""
     await world.make_nodes(1, gpus=[8000, 8000])
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
-        await world.sight.until_bound(*await world.make_pods(*_pods(2, 7500, "full")), seconds=20)
+        await world.watch.until_bound(*await world.make_pods(*_pods(2, 7500, "full")), seconds=20)
         before = await world.metrics()
         await world.make_pods(
             {"name": "bytes", "containers": {"main": "4Gi"}}, {"name": "waits", "containers": {"main": 2000}}
         )
-        await world.sight.until_refused("bytes", "waits", seconds=20)
-        of_bytes = await events.until_said(world, "bytes", event_texts.INVALID)
-        of_full = await events.until_said(world, "waits", event_texts.NO_GPU_FITS)
+        await world.watch.until_refused("bytes", "waits", seconds=20)
+        of_bytes = await events.until_event(world, "bytes", event_texts.INVALID)
+        of_full = await events.until_event(world, "waits", event_texts.NO_GPU_FITS)
         after = await world.metrics()
-    conditions = {name: sight.refusal(world.sight.pods[name]) for name in ("bytes", "waits")}
+    conditions = {name: pod_watch.refusal(world.watch.pods[name]) for name in ("bytes", "waits")}
     assert all(f"Insufficient {names.GPU_MEM}" in condition for condition in conditions.values())
     assert after(ASKED, verb="choose") == before(ASKED, verb="choose"), "nobody asked"
     assert f"{names.GPU_MEM} counts MiB, not bytes" in of_bytes
@@ -232,15 +233,15 @@ async def test_a_pod_kept_to_some_nodes_is_told_the_reason_of_those_though_other
     assert (await world.api.patch(f"/api/v1/nodes/{dedicated}", {"spec": {"taints": taints}})).code == 200
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         fills = {"name": "fills", "containers": {"main": 5000}, "affinity": [f"metadata.name In {full}"]}
-        await world.sight.until_bound(*await world.make_pods(fills), seconds=20)
+        await world.watch.until_bound(*await world.make_pods(fills), seconds=20)
         kept: dict[str, Object] = {
             "selected": {"selector": {"disk": "ssd"}},
             "affine": {"affinity": ["disk In nvme", "disk Exists"]},
             "homeless": {"selector": {"disk": "tape"}},
         }
         await world.make_pods(*({"name": name, "containers": {"main": 6000}} | words for name, words in kept.items()))
-        await world.sight.until_refused(*kept, seconds=20)
-        said = {name: await events.until_said(world, name, event_texts.NO_GPU_FITS) for name in kept}
+        await world.watch.until_refused(*kept, seconds=20)
+        said = {name: await events.until_event(world, name, event_texts.NO_GPU_FITS) for name in kept}
     closest = f"Closest: {full} GPU 0, 3000 of 8000 MiB free, 3000 short."
     for name in ("selected", "affine"):
         assert said[name].startswith(f"It may use 1 of 3 GPU nodes: no single GPU has 6000 MiB free. {closest}"), said

@@ -15,7 +15,7 @@ class Real:
     """kube-apiserver, kube-scheduler and the extender, each a process of its own."""
 
     def __init__(self, world: World) -> None:
-        self.api, self.sight, self._world = world.api, world.sight, world
+        self.api, self.watch, self._world = world.api, world.watch, world
         self.version = world.cluster.kind.number
         self.nodes: dict[str, str] = {}
         self.extender_port = shipped.EXTENDER_PORT

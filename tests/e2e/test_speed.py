@@ -87,7 +87,7 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
     mark = world.cluster.audit.mark()
     async with world.cluster.scheduler(name=name, profiles=[profile], **changes):
         before = _cpu_seconds(world)
-        await world.sight.until_bound(*made, seconds=PLACED_SECONDS)
+        await world.watch.until_bound(*made, seconds=PLACED_SECONDS)
         cpu = {program: (spent - before[program]) * 1000 / PODS for program, spent in _cpu_seconds(world).items()}
         await asyncio.sleep(QUIET_SECONDS)
     if "extenders" not in way:
@@ -103,7 +103,7 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
         calls={kind: calls / PODS for kind, calls in _by_kind(requests).items()},
     )
     await world.api.call("DELETE", world.api.pods, {"gracePeriodSeconds": 0})
-    await world.sight.until("no pods", lambda: not world.sight.pods, 60)
+    await world.watch.until("no pods", lambda: not world.watch.pods, 60)
     return measured
 
 

@@ -66,7 +66,7 @@ async def test_a_scheduler_asks_over_tls_and_nobody_asks_without_a_certificate(
         await _until_probed(extender, [sys.executable, "-c", code])
         async with world.cluster.scheduler(extenders=[entry]):
             pods = await world.make_pods(*({"name": f"pod-{i}", "containers": {"main": 8000}} for i in range(2)))
-            await world.sight.until_bound(*pods, seconds=20)
+            await world.watch.until_bound(*pods, seconds=20)
         world.check_capacity()
         await _check_no_stranger_is_answered(address, tmp_path / "ca.crt")
     figures.say("over TLS", "certificates by the guide, the manifest's probe, 2 pods placed; strangers not answered")

@@ -12,7 +12,7 @@ import pytest
 from gpushare.devcluster.apiserver.kinds import admission
 from tests.contracts.api import test_unasked_effect as effect
 from tests.contracts.api.test_admission_effect import container, environments, pod
-from tests.e2e.harness import people
+from tests.e2e.harness import users
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
 from tests.e2e.test_admission import in_force, pins, until
@@ -81,7 +81,7 @@ async def test_the_namespace_says_where_and_a_tenant_cannot(world: World) -> Non
     async with namespace(world, "gpu-operator") as pods:
         assert environments(await world.api.create(pods, silent)) == {"main": [effect.OWN]}
     await _let_be_admin(world, "bob")
-    async with people.acting_as(world, "bob") as bob:
+    async with users.acting_as(world, "bob") as bob:
         assert environments(await bob.create(bob.pods, silent)) == {"main": [effect.OWN, effect.VOID]}
         label: Object = {"metadata": {"labels": {admission.UNASKED: "leave"}}}
         assert (await bob.patch(f"/api/v1/namespaces/{bob.namespace}", label)).code == 403
@@ -91,11 +91,11 @@ async def _let_be_admin(world: World, user: str) -> None:
     """Of his own namespace, as Kubernetes itself means it."""
     await world.cluster.apply(
         {
-            "apiVersion": f"{people.RBAC}/v1",
+            "apiVersion": f"{users.RBAC}/v1",
             "kind": "RoleBinding",
             "metadata": {"name": user, "namespace": world.api.namespace},
-            "roleRef": {"apiGroup": people.RBAC, "kind": "ClusterRole", "name": "admin"},
-            "subjects": [{"apiGroup": people.RBAC, "kind": "User", "name": user}],
+            "roleRef": {"apiGroup": users.RBAC, "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"apiGroup": users.RBAC, "kind": "User", "name": user}],
         }
     )
 

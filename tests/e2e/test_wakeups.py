@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gpushare.core.facts import names
 from gpushare.core.ledger import holding
-from tests.e2e.harness import objects, sight, timed
+from tests.e2e.harness import objects, timed
 from tests.e2e.harness.figures import Figures, distribution
 from tests.e2e.harness.world import World
+from tests.support import pod_watch
 from tests.support.objects import Object
 
 RELEASES, OTHERS, HOLDS = 50, 6, 6
@@ -30,12 +31,12 @@ Cause = Callable[[], Awaitable[object]]
 async def _from_cause_to_binding(world: World, waiter: str, units: int, cause: Cause) -> float:
     """Makes a pod that is refused, then what it waits for; how long it took from when that was visible."""
     await world.make_pods({"name": waiter, "containers": {"main": units}})
-    await world.sight.until_refused(waiter)
+    await world.watch.until_refused(waiter)
     await asyncio.sleep(SETTLING)
     await cause()
     visible = time.monotonic()
-    await world.sight.until_bound(waiter, seconds=60)
-    return max(world.sight.bound_at[waiter] - visible, 0.0)
+    await world.watch.until_bound(waiter, seconds=60)
+    return max(world.watch.bound_at[waiter] - visible, 0.0)
 
 
 def _check_and_tell(world: World, figures: Figures, what: str, waits: Sequence[float], more: str = "") -> None:
@@ -52,13 +53,13 @@ async def test_a_waiting_pod_is_bound_soon_after_a_release(world: World, figures
     waits = []
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         in_the_way = await world.make_pods(*({"name": f"first-{i}", "containers": {"main": 5000}} for i in range(2)))
-        await world.sight.until_bound(*in_the_way)
+        await world.watch.until_bound(*in_the_way)
         for turn in range(RELEASES if world.cluster.kind.number >= NO_BACK_OFF else TURNS):
             oldest = in_the_way.pop(0)
 
             async def release(name: str = oldest) -> None:
                 await world.delete_pod(name)
-                await world.sight.until("gone", lambda: name in world.sight.gone_at, 10)
+                await world.watch.until("gone", lambda: name in world.watch.gone_at, 10)
 
             waits.append(await _from_cause_to_binding(world, f"waits-{turn}", 5000, release))
             in_the_way.append(f"waits-{turn}")
@@ -77,15 +78,15 @@ async def test_a_waiting_pod_is_bound_soon_after_a_hold_expires(world: World, fi
             (name,) = await world.make_pods(
                 {"name": f"never-{number}", "containers": {"main": 5000}, "scheduler": "nobody"}
             )
-            await world.sight.until("shown", lambda name=name: name in world.sight.pods, 10)  # type: ignore[misc]
-            answer = await world.ask("filter", {"Pod": world.sight.pods[name], "NodeNames": [node]})
+            await world.watch.until("shown", lambda name=name: name in world.watch.pods, 10)  # type: ignore[misc]
+            answer = await world.ask("filter", {"Pod": world.watch.pods[name], "NodeNames": [node]})
             assert answer["NodeNames"] == [node], answer
             ends.append(time.monotonic() + holding.ASSUME_SECONDS)
             await asyncio.sleep(SETTLING)
         waiting = await world.make_pods(*({"name": f"waits-{i}", "containers": {"main": 5000}} for i in range(HOLDS)))
-        await world.sight.until_refused(*waiting)
-        await world.sight.until_bound(*waiting, seconds=2 * holding.ASSUME_SECONDS)
-        bound = sorted(world.sight.bound_at[name] for name in waiting)
+        await world.watch.until_refused(*waiting)
+        await world.watch.until_bound(*waiting, seconds=2 * holding.ASSUME_SECONDS)
+        bound = sorted(world.watch.bound_at[name] for name in waiting)
         waits = [max(at - end, 0.0) for at, end in zip(bound, ends, strict=True)]
     assert bound[0] > ends[0] - 1, "nobody takes what is held"
     _check_and_tell(world, figures, "from the end of a hold to the waiting pod's binding", waits)
@@ -98,13 +99,13 @@ async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_say
     (node,) = await world.make_nodes(1, gpus=GPUS)
     published = json.loads(objects.node(node, gpus=GPUS)["metadata"]["annotations"][names.NODE_GPUS])
 
-    async def says(well: bool) -> None:
-        published["gpus"][1] |= {"ok": well, "why": "" if well else "Xid 79"}
+    async def publish(healthy: bool) -> None:
+        published["gpus"][1] |= {"ok": healthy, "why": "" if healthy else "Xid 79"}
         notes = {"metadata": {"annotations": {names.NODE_GPUS: json.dumps(published)}}}
         await world.patch(f"/api/v1/nodes/{node}", notes)
 
-    waits = await _with_one_gpu_sick(world, lambda: says(False), lambda: says(True))
-    _check_and_tell(world, figures, "from a GPU's being well (annotation) to the waiting pod's binding", waits)
+    waits = await _with_one_gpu_unhealthy(world, lambda: publish(False), lambda: publish(True))
+    _check_and_tell(world, figures, "from a GPU's recovery (annotation) to the waiting pod's binding", waits)
 
 
 @timed.repeated_once
@@ -113,30 +114,30 @@ async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_others_say(w
     path = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
     listed = {"metadata": {"name": names.UNHEALTHY_PREFIX + node}, "data": {names.UNHEALTHY_KEY: "1"}}
 
-    async def sick() -> None:
+    async def break_it() -> None:
         await world.api.create(path, listed)
 
-    async def well() -> None:
+    async def heal_it() -> None:
         assert (await world.api.call("DELETE", f"{path}/{names.UNHEALTHY_PREFIX}{node}")).code == 200
 
-    waits = await _with_one_gpu_sick(world, sick, well)
-    _check_and_tell(world, figures, "from a GPU's being well (ConfigMap) to the waiting pod's binding", waits)
+    waits = await _with_one_gpu_unhealthy(world, break_it, heal_it)
+    _check_and_tell(world, figures, "from a GPU's recovery (ConfigMap) to the waiting pod's binding", waits)
 
 
-async def _with_one_gpu_sick(world: World, sick: Cause, well: Cause) -> list[float]:
+async def _with_one_gpu_unhealthy(world: World, break_it: Cause, heal_it: Cause) -> list[float]:
     waits = []
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
-        await sick()
+        await break_it()
         (holder,) = await world.make_pods({"name": "holds", "containers": {"main": 5000}})
-        await world.sight.until_bound(holder)
-        assert set(world.granted()) == {(sight.node_of(world.sight.pods[holder]), 0)}
+        await world.watch.until_bound(holder)
+        assert set(world.granted()) == {(pod_watch.node_of(world.watch.pods[holder]), 0)}
         for turn in range(OTHERS):
             waiter = f"waits-{turn}"
-            waits.append(await _from_cause_to_binding(world, waiter, 6000, well))
+            waits.append(await _from_cause_to_binding(world, waiter, 6000, heal_it))
             world.check_capacity()
-            await sick()
+            await break_it()
             await world.delete_pod(waiter)
-    await well()
+    await heal_it()
     return waits
 
 
@@ -161,13 +162,13 @@ async def test_a_waiting_pod_is_bound_soon_after_a_node_comes_back(world: World,
     async with world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
         await leave()
         holders = await world.make_pods(*({"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)))
-        await world.sight.until_bound(*holders)
+        await world.watch.until_bound(*holders)
         assert {node for node, _ in world.granted()} == {full}
         for turn in range(OTHERS):
             waiter = f"waits-{turn}"
             waits.append(await _from_cause_to_binding(world, waiter, 6000, back))
             await world.delete_pod(waiter)
-            await world.sight.until("gone", lambda name=waiter: name in world.sight.gone_at, 10)  # type: ignore[misc]
+            await world.watch.until("gone", lambda name=waiter: name in world.watch.gone_at, 10)  # type: ignore[misc]
             await leave()
     _check_and_tell(world, figures, "from a node's coming back to the waiting pod's binding", waits)
 
@@ -189,8 +190,8 @@ async def test_what_a_thousand_nodes_say_against_a_pod_stays_short(world: World,
         (name,) = await world.make_pods({"name": "large", "containers": {"main": 9000}})
         # An old kube-scheduler begins before it knows all nodes, and thinks again when it knows more.
         everybody = f"0/{BROAD} nodes are available"
-        shown = world.sight.pods
-        await world.sight.until(everybody, lambda: sight.refusal(shown.get(name, {})).startswith(everybody), 60)
-        said = sight.refusal(shown[name])
+        shown = world.watch.pods
+        await world.watch.until(everybody, lambda: pod_watch.refusal(shown.get(name, {})).startswith(everybody), 60)
+        said = pod_watch.refusal(shown[name])
     figures.say(f"what {len(world.nodes)} nodes say against a pod", f"{len(said.encode())} bytes: {said}")
     assert len(said.encode()) < LARGEST_CONDITION

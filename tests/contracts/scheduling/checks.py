@@ -12,53 +12,56 @@ import json
 import time
 
 from gpushare.core.facts import names
-from tests.contracts.scheduling.stage import PATIENCE, Stage, condition
-from tests.e2e.harness import sight
-from tests.support import processes
+from tests.contracts.scheduling.cluster_under_test import PATIENCE, ClusterUnderTest, condition
+from tests.support import pod_watch, processes
 from tests.support.objects import Object, known
 
 WORDS = {"expect", "events", "filters"}
 SCHEDULER = "default-scheduler"
 
 
-async def check(stage: Stage, wanted: Object) -> None:
+async def check(under_test: ClusterUnderTest, wanted: Object) -> None:
     for name, expected in wanted.get("expect", {}).items():
-        await _expect(stage, name, expected if isinstance(expected, dict) else {"node": expected})
+        await _expect(under_test, name, expected if isinstance(expected, dict) else {"node": expected})
     for name, reasons in wanted.get("events", {}).items():
-        await _events(stage, name, reasons)
+        await _events(under_test, name, reasons)
     if "filters" in wanted:
-        asked = await _filters(stage.extender_port)
+        asked = await _filters(under_test.extender_port)
         assert asked == wanted["filters"], f"the extender was asked {asked:.0f} times"
 
 
-async def _expect(stage: Stage, name: str, expected: Object) -> None:
+async def _expect(under_test: ClusterUnderTest, name: str, expected: Object) -> None:
     if "node" in expected:
-        node = stage.nodes[expected["node"]]
-        await stage.sight.until(f"{name} bound", lambda: bool(sight.node_of(stage.sight.pods.get(name, {}))), PATIENCE)
-        pod = stage.sight.pods[name]
+        node = under_test.nodes[expected["node"]]
+        await under_test.watch.until(
+            f"{name} bound", lambda: bool(pod_watch.node_of(under_test.watch.pods.get(name, {}))), PATIENCE
+        )
+        pod = under_test.watch.pods[name]
         gpus = {word: [gpu] if isinstance(gpu, int) else gpu for word, gpu in expected.items() if word != "node"}
         have = {container: chosen for container, chosen in _gpus(pod).items() if gpus and chosen}
-        assert (sight.node_of(pod), have) == (node, gpus), f"{name}: on {sight.node_of(pod)}, GPUs {_gpus(pod)}"
+        assert (pod_watch.node_of(pod), have) == (node, gpus), f"{name}: on {pod_watch.node_of(pod)}, GPUs {_gpus(pod)}"
         return
     known(expected, {"waits", "gated", "untouched"}, f"expect {name}")
     if "waits" in expected:
-        await _until_said(stage, name, "Unschedulable", in_words_of(stage.version, expected["waits"]))
+        await _until_refused(under_test, name, "Unschedulable", in_words_of(under_test.version, expected["waits"]))
     elif "gated" in expected:
-        await _until_said(stage, name, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
+        await _until_refused(
+            under_test, name, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"
+        )
     else:
-        pod = stage.sight.pods[name]
-        assert (sight.node_of(pod), condition(pod)) == ("", {}), name
+        pod = under_test.watch.pods[name]
+        assert (pod_watch.node_of(pod), condition(pod)) == ("", {}), name
 
 
-async def _until_said(stage: Stage, name: str, reason: str, sentence: str) -> None:
+async def _until_refused(under_test: ClusterUnderTest, name: str, reason: str, sentence: str) -> None:
     """kube-scheduler may add what preemption thinks of it."""
 
     def said() -> bool:
-        told = condition(stage.sight.pods.get(name, {}))
+        told = condition(under_test.watch.pods.get(name, {}))
         message = told.get("message", "")
         return told.get("reason") == reason and (message == sentence or message.startswith(f"{sentence} "))
 
-    await stage.sight.until(f"{name}: {sentence}", said, PATIENCE)
+    await under_test.watch.until(f"{name}: {sentence}", said, PATIENCE)
 
 
 def in_words_of(version: tuple[int, int], said: str | dict[str, str]) -> str:
@@ -81,10 +84,10 @@ def _gpus(pod: Object) -> dict[str, list[int]]:
     return {order[int(i)]["name"]: sorted(int(gpu) for gpu in amounts) for i, amounts in allocation.items()}
 
 
-async def _events(stage: Stage, name: str, reasons: list[str]) -> None:
+async def _events(under_test: ClusterUnderTest, name: str, reasons: list[str]) -> None:
     patience_ends = time.monotonic() + PATIENCE
     while True:
-        answer = await stage.api.get(stage.api.events, fieldSelector=f"involvedObject.name={name}")
+        answer = await under_test.api.get(under_test.api.events, fieldSelector=f"involvedObject.name={name}")
         told = {event["reason"] for event in answer.body["items"] if event["reportingComponent"] == SCHEDULER}
         if told == set(reasons):
             return

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from tests.contracts.scheduling import checks
-from tests.contracts.scheduling.stage import Stage, until_decided
+from tests.contracts.scheduling.cluster_under_test import ClusterUnderTest, until_decided
 from tests.e2e.harness import objects as real_objects
 from tests.support import objects
 from tests.support.objects import Object
@@ -41,39 +41,39 @@ def applies(scenario: Object, version: tuple[int, int]) -> bool:
     return "since" not in scenario or version >= checks.number(scenario["since"]["version"])
 
 
-async def run(stage: Stage, scenario: Object) -> None:
+async def run(under_test: ClusterUnderTest, scenario: Object) -> None:
     """Fails with what was expected and what came instead."""
     objects.known(scenario, SCENARIO_WORDS, "scenario")
-    deeds = Deeds(stage)
+    deeds = Deeds(under_test)
     await deeds.node(scenario.get("nodes", {}))
     for words in scenario.get("there", []):
         await deeds.make_pod(words)
-    async with stage.scheduling():
+    async with under_test.scheduling():
         for words in scenario.get("pods", []):
             await deeds.pod(words)
         for number, step in enumerate(scenario.get("steps", []), 1):
             try:
-                await _step(stage, deeds, step)
+                await _step(under_test, deeds, step)
             except AssertionError as error:
                 raise AssertionError(f"step {number} {step}: {error}") from error
-        await checks.check(stage, scenario)
+        await checks.check(under_test, scenario)
 
 
-async def _step(stage: Stage, deeds: "Deeds", step: Object) -> None:
+async def _step(under_test: ClusterUnderTest, deeds: "Deeds", step: Object) -> None:
     words = [word for word in step if word not in checks.WORDS]
     assert len(words) <= 1, f"at most one deed a step, not {words}"
     for word in words:
         assert word in DEEDS, f"unknown deed {word!r}; known are {DEEDS}"
         deed: Callable[[Any], Awaitable[None]] = getattr(deeds, word)
         await deed(step[word])
-    await checks.check(stage, step)
+    await checks.check(under_test, step)
 
 
 class Deeds:
     """What can happen. Each public method but `make_pod` is a word of `steps`."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._api = stage, stage.api
+    def __init__(self, under_test: ClusterUnderTest) -> None:
+        self._stage, self._api = under_test, under_test.api
 
     async def pod(self, words: Object) -> None:
         """A pod is created, and decided."""

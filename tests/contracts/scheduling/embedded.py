@@ -1,4 +1,4 @@
-"""A stage of stand-ins: API server and scheduler of `gpushare.devcluster`, with the real extender, in this process."""
+"""A cluster of stand-ins: API server and scheduler of `gpushare.devcluster` with the real extender, in this process."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,14 @@ from gpushare.devcluster.scheduler import Scheduler
 from gpushare.extender.server import PREFIX
 from gpushare.kube.auth.login import Access
 from tests.e2e.harness import objects, versions
-from tests.e2e.harness.sight import Sight
 from tests.support import api_client, inside
 from tests.support.objects import Object
+from tests.support.pod_watch import PodWatch
 
 
 class Embedded:
-    def __init__(self, server: ApiServer, api: api_client.Api, shown: Sight) -> None:
-        self.server, self.api, self.sight = server, api, shown
+    def __init__(self, server: ApiServer, api: api_client.Api, shown: PodWatch) -> None:
+        self.server, self.api, self.watch = server, api, shown
         self.nodes: dict[str, str] = {}
         self.extender_port = 0
         self.version = versions.NEWEST.number
@@ -52,7 +52,7 @@ class Embedded:
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Embedded]:
     async with ApiServer() as server, api_client.connect(server.url) as api:
-        shown = Sight(api)
+        shown = PodWatch(api)
         watching = asyncio.create_task(shown.run())
         try:
             yield Embedded(server, api, shown)

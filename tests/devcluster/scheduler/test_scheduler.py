@@ -11,9 +11,9 @@ from tests.support.objects import Object
 @pytest.mark.parametrize("filter_verb", ["choose", "filter"])
 @pytest.mark.parametrize("scenario", driver.SCENARIOS, ids=driver.name_of)
 async def test_it_schedules_as_kube_scheduler_does(scenario: Object, filter_verb: str) -> None:
-    async with embedded.running() as stage:
-        stage.filter_verb = filter_verb
-        await driver.run(stage, scenario)
+    async with embedded.running() as under_test:
+        under_test.filter_verb = filter_verb
+        await driver.run(under_test, scenario)
 
 
 def test_it_asks_the_extender_as_the_scheduler_we_configure() -> None:

@@ -22,11 +22,10 @@ from gpushare.devcluster.scheduler.queue import Queue
 from gpushare.extender.server import PREFIX
 from gpushare.kube import client
 from tests.contracts.scheduling import embedded
+from tests.contracts.scheduling.cluster_under_test import PATIENCE, condition
 from tests.contracts.scheduling.driver import Deeds
 from tests.contracts.scheduling.embedded import Embedded
-from tests.contracts.scheduling.stage import PATIENCE, condition
-from tests.e2e.harness import sight
-from tests.support import processes, wait
+from tests.support import pod_watch, processes, wait
 from tests.support.objects import Object
 
 Answer = Callable[[Any], Awaitable[object]]
@@ -37,11 +36,11 @@ ASKS = {"name": "x", "containers": {"main": 1000}, "cpu": 1}
 class Other:
     """An extender that takes every node, and answers as told. `asked` are the verbs."""
 
-    def __init__(self, stage: Embedded) -> None:
+    def __init__(self, under_test: Embedded) -> None:
         self.asked: list[str] = []
         self.port = processes.free_port()
         self.answers: dict[str, Answer] = {"filter": self._all, "prioritize": self._first_is_best, "bind": self._bind}
-        self._stage = stage
+        self._stage = under_test
 
     async def _all(self, args: Any) -> object:
         return {"NodeNames": args["NodeNames"], "Error": ""}
@@ -73,63 +72,63 @@ class Other:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Embedded]:
-    async with embedded.running() as stage:
-        stage.filter_verb = "filter"
-        await Deeds(stage).node(NODES)
-        yield stage
+async def under_test() -> AsyncIterator[Embedded]:
+    async with embedded.running() as under_test:
+        under_test.filter_verb = "filter"
+        await Deeds(under_test).node(NODES)
+        yield under_test
 
 
 @pytest.fixture
-async def other(stage: Embedded) -> AsyncIterator[Other]:
+async def other(under_test: Embedded) -> AsyncIterator[Other]:
     """The extender and the scheduler that asks it."""
-    other = Other(stage)
-    async with other.running(), stage.scheduler(other.port):
+    other = Other(under_test)
+    async with other.running(), under_test.scheduler(other.port):
         yield other
 
 
-async def until_said(stage: Embedded, name: str, reason: str, part: str) -> None:
+async def until_said(under_test: Embedded, name: str, reason: str, part: str) -> None:
     def said() -> bool:
-        told = condition(stage.sight.pods.get(name, {}))
+        told = condition(under_test.watch.pods.get(name, {}))
         return told.get("reason") == reason and part in told["message"]
 
-    await stage.sight.until(f"{name}: {reason}, {part}", said, PATIENCE)
+    await under_test.watch.until(f"{name}: {reason}, {part}", said, PATIENCE)
 
 
-def writes(stage: Embedded, end: str) -> int:
-    return sum(entry.path.endswith(end) for entry in stage.server.audit)
+def writes(under_test: Embedded, end: str) -> int:
+    return sum(entry.path.endswith(end) for entry in under_test.server.audit)
 
 
 # The order of things
 
 
-async def test_the_best_score_wins(stage: Embedded, other: Other) -> None:
-    await Deeds(stage).make_pod(ASKS)
-    await stage.sight.until_bound("x")
-    assert sight.node_of(stage.sight.pods["x"]) == stage.nodes["a"]
+async def test_the_best_score_wins(under_test: Embedded, other: Other) -> None:
+    await Deeds(under_test).make_pod(ASKS)
+    await under_test.watch.until_bound("x")
+    assert pod_watch.node_of(under_test.watch.pods["x"]) == under_test.nodes["a"]
     assert other.asked == ["filter", "prioritize", "bind"]
 
 
-async def test_a_single_node_is_not_scored(stage: Embedded, other: Other) -> None:
-    await Deeds(stage).make_pod({**ASKS, "cpu": 3})
-    await stage.sight.until_bound("x")
+async def test_a_single_node_is_not_scored(under_test: Embedded, other: Other) -> None:
+    await Deeds(under_test).make_pod({**ASKS, "cpu": 3})
+    await under_test.watch.until_bound("x")
     assert other.asked == ["filter", "bind"]
 
 
-async def test_a_missing_opinion_leaves_the_choice_to_the_scheduler(stage: Embedded, other: Other) -> None:
+async def test_a_missing_opinion_leaves_the_choice_to_the_scheduler(under_test: Embedded, other: Other) -> None:
     async def fails(_: Any) -> object:
         return web.Response(status=500)
 
     other.answers["prioritize"] = fails
-    await Deeds(stage).make_pod(ASKS)
-    await stage.sight.until_bound("x")
-    assert sight.node_of(stage.sight.pods["x"]) == stage.nodes["b"], "where more is free"
+    await Deeds(under_test).make_pod(ASKS)
+    await under_test.watch.until_bound("x")
+    assert pod_watch.node_of(under_test.watch.pods["x"]) == under_test.nodes["b"], "where more is free"
 
 
 async def test_a_pod_counts_from_when_it_was_placed_and_the_next_is_asked_about_meanwhile(
-    stage: Embedded, other: Other
+    under_test: Embedded, other: Other
 ) -> None:
-    let_go, deeds = asyncio.Event(), Deeds(stage)
+    let_go, deeds = asyncio.Event(), Deeds(under_test)
 
     async def slow(args: Any) -> object:
         await let_go.wait()
@@ -139,15 +138,15 @@ async def test_a_pod_counts_from_when_it_was_placed_and_the_next_is_asked_about_
     await deeds.make_pod({**ASKS, "cpu": 3})
     await deeds.make_pod({**ASKS, "name": "y", "cpu": 3})
     await deeds.make_pod({**ASKS, "name": "z", "cpu": 1})
-    await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    await until_said(under_test, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
     await wait.eventually(lambda: other.asked.count("bind") == 2, "two bindings at a time")
-    assert not any(sight.node_of(pod) for pod in stage.sight.pods.values())
+    assert not any(pod_watch.node_of(pod) for pod in under_test.watch.pods.values())
     let_go.set()
-    await stage.sight.until_bound("x", "z")
+    await under_test.watch.until_bound("x", "z")
 
 
-async def test_a_failed_binding_gives_back_what_was_assumed(stage: Embedded, other: Other) -> None:
-    refused, deeds = asyncio.Event(), Deeds(stage)
+async def test_a_failed_binding_gives_back_what_was_assumed(under_test: Embedded, other: Other) -> None:
+    refused, deeds = asyncio.Event(), Deeds(under_test)
 
     async def not_x(args: Any) -> object:
         await refused.wait()
@@ -156,27 +155,27 @@ async def test_a_failed_binding_gives_back_what_was_assumed(stage: Embedded, oth
     other.answers["bind"] = not_x
     await deeds.make_pod({**ASKS, "cpu": 3})
     await deeds.make_pod({**ASKS, "name": "y", "cpu": 4})
-    await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    await until_said(under_test, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
     refused.set()
-    await stage.sight.until_bound("y")
-    await until_said(stage, "x", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
-    assert writes(stage, "/x/binding") == 0
+    await under_test.watch.until_bound("y")
+    await until_said(under_test, "x", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    assert writes(under_test, "/x/binding") == 0
 
 
-async def test_a_pod_that_is_bound_after_all_stays_where_it_is(stage: Embedded, other: Other) -> None:
+async def test_a_pod_that_is_bound_after_all_stays_where_it_is(under_test: Embedded, other: Other) -> None:
     """Its extender says that the binding failed, as one does whose own answer was lost."""
 
     async def lost(args: Any) -> object:
         await other._bind(args)
-        await stage.sight.until_bound("x")
+        await under_test.watch.until_bound("x")
         return {"Error": "the answer was lost"}
 
     other.answers["bind"] = lost
-    await Deeds(stage).make_pod({**ASKS, "cpu": 3})
-    await stage.sight.until_bound("x")
-    await Deeds(stage).make_pod({**ASKS, "name": "y", "cpu": 3})
-    await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
-    assert writes(stage, "/x/status") == 0
+    await Deeds(under_test).make_pod({**ASKS, "cpu": 3})
+    await under_test.watch.until_bound("x")
+    await Deeds(under_test).make_pod({**ASKS, "name": "y", "cpu": 3})
+    await until_said(under_test, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    assert writes(under_test, "/x/status") == 0
 
 
 # An extender that is wrong, slow or away
@@ -193,32 +192,32 @@ async def test_a_pod_that_is_bound_after_all_stays_where_it_is(stage: Embedded, 
     ],
 )
 async def test_an_answer_that_is_none_is_an_error_and_tried_again(
-    stage: Embedded, other: Other, answer: object, said: str
+    under_test: Embedded, other: Other, answer: object, said: str
 ) -> None:
     async def wrong(_: Any) -> object:
         return answer if other.asked.count("filter") == 1 else await other._all(_)
 
     other.answers["filter"] = wrong
-    await Deeds(stage).make_pod(ASKS)
-    await until_said(stage, "x", "SchedulerError", said)
-    await stage.sight.until_bound("x")
+    await Deeds(under_test).make_pod(ASKS)
+    await until_said(under_test, "x", "SchedulerError", said)
+    await under_test.watch.until_bound("x")
     assert other.asked.count("filter") == 2
-    assert writes(stage, "/x/status") == 1
+    assert writes(under_test, "/x/status") == 1
 
 
-async def test_without_any_answer_pods_wait_for_the_extender_and_others_do_not(stage: Embedded) -> None:
-    deeds, other = Deeds(stage), Other(stage)
-    async with stage.scheduler(other.port):
+async def test_without_any_answer_pods_wait_for_the_extender_and_others_do_not(under_test: Embedded) -> None:
+    deeds, other = Deeds(under_test), Other(under_test)
+    async with under_test.scheduler(other.port):
         await deeds.make_pod(ASKS)
-        await until_said(stage, "x", "SchedulerError", 'filter": connection refused')
+        await until_said(under_test, "x", "SchedulerError", 'filter": connection refused')
         await deeds.make_pod({"name": "plain"})
-        await stage.sight.until_bound("plain")
+        await under_test.watch.until_bound("plain")
         async with other.running():
-            await stage.sight.until_bound("x")
+            await under_test.watch.until_bound("x")
 
 
-async def test_an_extender_that_hangs_is_not_waited_for(stage: Embedded) -> None:
-    other = Other(stage)
+async def test_an_extender_that_hangs_is_not_waited_for(under_test: Embedded) -> None:
+    other = Other(under_test)
 
     async def hangs(_: Any) -> object:
         await asyncio.sleep(PATIENCE)
@@ -231,55 +230,55 @@ async def test_an_extender_that_hangs_is_not_waited_for(stage: Embedded) -> None
             await extenders.Extender(settings, session).filter(Pod(), ["a"])
 
 
-async def test_without_an_extender_the_scheduler_binds_all(stage: Embedded) -> None:
-    async with stage.scheduler(None):
-        await Deeds(stage).make_pod(ASKS)
-        await stage.sight.until_bound("x")
-    assert names.ALLOCATION not in stage.sight.pods["x"]["metadata"].get("annotations", {})
+async def test_without_an_extender_the_scheduler_binds_all(under_test: Embedded) -> None:
+    async with under_test.scheduler(None):
+        await Deeds(under_test).make_pod(ASKS)
+        await under_test.watch.until_bound("x")
+    assert names.ALLOCATION not in under_test.watch.pods["x"]["metadata"].get("annotations", {})
 
 
 # A cluster that changes under its feet
 
 
-async def test_a_pod_that_is_deleted_while_it_is_asked_about_is_forgotten(stage: Embedded, other: Other) -> None:
-    deeds = Deeds(stage)
+async def test_a_pod_that_is_deleted_while_it_is_asked_about_is_forgotten(under_test: Embedded, other: Other) -> None:
+    deeds = Deeds(under_test)
 
     async def deletes(args: Any) -> object:
         if args["Pod"]["metadata"]["name"] == "x":
             await deeds.delete("x")
-            await stage.sight.until("gone", lambda: "x" in stage.sight.gone_at, PATIENCE)
+            await under_test.watch.until("gone", lambda: "x" in under_test.watch.gone_at, PATIENCE)
         return await other._all(args)
 
     other.answers["filter"] = deletes
     await deeds.make_pod({**ASKS, "cpu": 4})
     await deeds.make_pod({**ASKS, "name": "y", "cpu": 4})
-    await stage.sight.until_bound("y")
+    await under_test.watch.until_bound("y")
 
 
-async def test_a_pod_that_somebody_else_binds_counts_where_it_is(stage: Embedded) -> None:
-    deeds = Deeds(stage)
-    async with stage.scheduler(None):
+async def test_a_pod_that_somebody_else_binds_counts_where_it_is(under_test: Embedded) -> None:
+    deeds = Deeds(under_test)
+    async with under_test.scheduler(None):
         await deeds.make_pod({**ASKS, "scheduler": "somebody-else", "cpu": 3})
-        assert (await stage.api.bind("x", stage.nodes["b"])).code == 201
-        await stage.sight.until_bound("x")
+        assert (await under_test.api.bind("x", under_test.nodes["b"])).code == 201
+        await under_test.watch.until_bound("x")
         await deeds.make_pod({"name": "y", "cpu": 4})
-        await until_said(stage, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+        await until_said(under_test, "y", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
         await deeds.end("x")
-        await stage.sight.until_bound("y")
+        await under_test.watch.until_bound("y")
 
 
-async def test_the_same_refusal_is_written_once(stage: Embedded, other: Other) -> None:
+async def test_the_same_refusal_is_written_once(under_test: Embedded, other: Other) -> None:
     async def none(args: Any) -> object:
         return {"NodeNames": [], "FailedNodes": dict.fromkeys(args["NodeNames"], "no")}
 
     other.answers["filter"] = none
-    await Deeds(stage).pod(ASKS)
+    await Deeds(under_test).pod(ASKS)
     for turn in range(3):
         asked = len(other.asked)
-        await Deeds(stage).label({"a": {"turn": str(turn)}})
+        await Deeds(under_test).label({"a": {"turn": str(turn)}})
         await wait.eventually(lambda asked=asked: len(other.asked) > asked, "another try")  # type: ignore[misc]
-    assert writes(stage, "/x/status") == 1
-    assert condition(stage.sight.pods["x"])["lastTransitionTime"]
+    assert writes(under_test, "/x/status") == 1
+    assert condition(under_test.watch.pods["x"])["lastTransitionTime"]
 
 
 def seen(uid: str, **more: Any) -> Pod:
@@ -313,69 +312,69 @@ def test_a_pod_that_ends_before_it_is_bound_is_not_tried_any_more() -> None:
 
 
 @pytest.mark.parametrize("slow", ["/api/v1/pods", "/api/v1/nodes"])
-async def test_nothing_is_decided_before_all_pods_and_nodes_are_known(stage: Embedded, slow: str) -> None:
-    deeds, many = Deeds(stage), [f"z-{number:02}" for number in range(2 * client.FIRST_PAGE)]
+async def test_nothing_is_decided_before_all_pods_and_nodes_are_known(under_test: Embedded, slow: str) -> None:
+    deeds, many = Deeds(under_test), [f"z-{number:02}" for number in range(2 * client.FIRST_PAGE)]
     for name in many:
         await deeds.make_pod({"name": name, "cpu": "50m", "scheduler": "somebody-else"})
-        assert (await stage.api.bind(name, stage.nodes["b"])).code == 201
+        assert (await under_test.api.bind(name, under_test.nodes["b"])).code == 201
     await deeds.make_pod({"name": "a", "cpu": "2500m"})  # fits beside the first page
     slowly = Plan({plan.LATENCY: 1.0}, eligible=lambda _, path: path == slow)
-    async with FaultProxy(stage.server.url, slowly) as proxy, stage.scheduler(None, proxy.url):
-        await until_said(stage, "a", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
-    assert writes(stage, "/a/status") == 1
+    async with FaultProxy(under_test.server.url, slowly) as proxy, under_test.scheduler(None, proxy.url):
+        await until_said(under_test, "a", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu.")
+    assert writes(under_test, "/a/status") == 1
 
 
-async def test_everything_is_bound_once_through_lost_watches_and_refused_requests(stage: Embedded) -> None:
+async def test_everything_is_bound_once_through_lost_watches_and_refused_requests(under_test: Embedded) -> None:
     faults = Plan(
         {plan.WATCH_CUT: 0.8, plan.WATCH_REPEAT: 0.2, plan.SERVER_ERROR: 0.1, plan.LOST_REPLY: 0.1},
         watch_seconds=(0.01, 0.3),
     )
-    deeds, count = Deeds(stage), 30
-    async with FaultProxy(stage.server.url, faults, seed=3) as proxy, stage.scheduling(proxy.url):
+    deeds, count = Deeds(under_test), 30
+    async with FaultProxy(under_test.server.url, faults, seed=3) as proxy, under_test.scheduling(proxy.url):
         for number in range(count):
             words: Object = {"name": f"gpu-{number}", "containers": {"main": 1000}}
             await deeds.make_pod(words if number % 2 else {"name": f"cpu-{number}", "cpu": "100m"})
-        await stage.sight.until("all bound", lambda: len(stage.sight.bound_at) == count, 60)
+        await under_test.watch.until("all bound", lambda: len(under_test.watch.bound_at) == count, 60)
         proxy.plan = Plan()
         assert proxy.counts[plan.WATCH_CUT] > 2
     taken: Counter[str] = Counter()
-    for pod in stage.sight.pods.values():
+    for pod in under_test.watch.pods.values():
         for shares in json.loads(pod["metadata"].get("annotations", {}).get(names.ALLOCATION, "{}")).values():
-            taken[sight.node_of(pod)] += sum(shares.values())
+            taken[pod_watch.node_of(pod)] += sum(shares.values())
     assert sum(taken.values()) == count // 2 * 1000
 
 
 # Beginning and end
 
 
-async def test_it_ends_at_once_whatever_is_under_way(stage: Embedded) -> None:
-    other = Other(stage)
+async def test_it_ends_at_once_whatever_is_under_way(under_test: Embedded) -> None:
+    other = Other(under_test)
 
     async def hangs(_: Any) -> object:
         await asyncio.sleep(PATIENCE)
         return {}
 
     other.answers["bind"] = hangs
-    async with other.running(), asyncio.timeout(PATIENCE / 2), stage.scheduler(other.port):
-        await Deeds(stage).make_pod(ASKS)
+    async with other.running(), asyncio.timeout(PATIENCE / 2), under_test.scheduler(other.port):
+        await Deeds(under_test).make_pod(ASKS)
         await wait.eventually(lambda: "bind" in other.asked, "the binding")
 
 
-async def test_a_bug_in_it_ends_the_block(stage: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_it_ends_the_block(under_test: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> str:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(placing, "place", broken)
-    await Deeds(stage).make_pod({"name": "x"})
+    await Deeds(under_test).make_pod({"name": "x"})
     with pytest.raises(ExceptionGroup) as caught:
-        async with stage.scheduler(None):
+        async with under_test.scheduler(None):
             await asyncio.sleep(PATIENCE)
     assert caught.group_contains(RuntimeError, match="a bug")
 
 
-async def test_an_error_of_the_block_stays_what_it_is(stage: Embedded) -> None:
+async def test_an_error_of_the_block_stays_what_it_is(under_test: Embedded) -> None:
     with pytest.raises(KeyError):
-        async with stage.scheduler(None):
+        async with under_test.scheduler(None):
             raise KeyError
 
 

@@ -10,7 +10,7 @@ from tests.support.objects import Object
 PATIENCE = 20.0  # seconds
 
 
-async def until_said(world: World, pod: str, reason: str, saying: str = "") -> str:
+async def until_event(world: World, pod: str, reason: str, saying: str = "") -> str:
     """Waits for an event of this reason in which these words are, and returns its sentence."""
     patience_ends = time.monotonic() + PATIENCE
     while True:

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.e2e.harness import binaries, containers_images, network
+from tests.e2e.harness import binaries, images, network
 from tests.e2e.harness.cluster import KUBELET, NODE, Cluster, until
 from tests.e2e.harness.containers import Machine
 from tests.e2e.harness.processes import Process
@@ -54,7 +54,7 @@ class Node:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.machine = Machine(cluster.work / "node", cluster.processes, containers_images.SMALL)
+        self.machine = Machine(cluster.work / "node", cluster.processes, images.SMALL)
         self._kubelet: Process | None = None
         self._gates: dict[str, bool] = {}  # kubelet's feature gates, where they are not as by default
 
@@ -62,8 +62,8 @@ class Node:
         """Ready, with the images it needs."""
         await self.machine.start()
         self.machine.inside(STATIC_PODS).mkdir()
-        small = await asyncio.to_thread(containers_images.small, self.machine.folder / "image")
-        for archive in (*small, containers_images.product()):
+        small = await asyncio.to_thread(images.small, self.machine.folder / "image")
+        for archive in (*small, images.product()):
             await self.machine.import_image(archive)
         await self.start_kubelet()
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, *(f"{k}={v}" for k, v in LABELS.items()))

@@ -15,9 +15,9 @@ import aiohttp
 from prometheus_client import parser
 
 from gpushare.core.facts import names
-from tests.e2e.harness import audit, objects, shipped, sight
+from tests.e2e.harness import audit, objects, shipped
 from tests.e2e.harness.cluster import ADMIN, URL, Cluster
-from tests.support import api_client
+from tests.support import api_client, pod_watch
 from tests.support.api_client import Answer, Api
 from tests.support.objects import Object
 
@@ -27,8 +27,8 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 class World:
-    def __init__(self, cluster: Cluster, api: Api, shown: sight.Sight) -> None:
-        self.cluster, self.api, self.sight = cluster, api, shown
+    def __init__(self, cluster: Cluster, api: Api, shown: pod_watch.PodWatch) -> None:
+        self.cluster, self.api, self.watch = cluster, api, shown
         self.nodes: dict[str, list[int]] = {}  # the sizes of each node's GPUs
         self.asked: dict[str, Object] = {}  # by pod, the words it was made from
         self._numbers = itertools.count()
@@ -78,7 +78,7 @@ class World:
     async def clean_up(self) -> None:
         await self.api.call("DELETE", self.api.pods, {"gracePeriodSeconds": 0})
         await self._all(partial(self.api.call, "DELETE", f"/api/v1/nodes/{name}") for name in self.nodes)
-        await self.sight.until("all pods gone", lambda: not self.sight.pods, 30)
+        await self.watch.until("all pods gone", lambda: not self.watch.pods, 30)
 
     async def _until_untainted(self, wanted: set[str]) -> None:
         """A new node is tainted until the controller manager has seen that it is ready."""
@@ -108,10 +108,10 @@ class World:
     async def _keep_pods(self, ending_seconds: float, lives: asyncio.TaskGroup) -> None:
         running, ending = set[str](), set[str]()
         while True:
-            todo, seen = list[Work](), self.sight.events
-            for name, pod in self.sight.pods.items():
+            todo, seen = list[Work](), self.watch.events
+            for name, pod in self.watch.pods.items():
                 uid, path = pod["metadata"]["uid"], f"{self.api.pods}/{name}"
-                if sight.node_of(pod) not in self.nodes:
+                if pod_watch.node_of(pod) not in self.nodes:
                     continue
                 if "deletionTimestamp" in pod["metadata"] and uid not in ending:
                     ending.add(uid)
@@ -120,8 +120,8 @@ class World:
                     running.add(uid)
                     todo.append(partial(self.api.patch, f"{path}/status", _running(pod)))
             await self._all(todo)
-            async with self.sight.changed:
-                await self.sight.changed.wait_for(lambda seen=seen: self.sight.events != seen)  # type: ignore[misc]
+            async with self.watch.changed:
+                await self.watch.changed.wait_for(lambda seen=seen: self.watch.events != seen)  # type: ignore[misc]
 
     async def _end_pod(self, path: str, uid: str, after: float) -> None:
         await asyncio.sleep(after)
@@ -158,8 +158,8 @@ class World:
     def granted(self) -> dict[tuple[str, int], int]:
         """Units by node and GPU, as the annotations of bound pods say; each must be what its pod asked for."""
         taken: dict[tuple[str, int], int] = {}
-        for name, pod in self.sight.pods.items():
-            node = sight.node_of(pod)
+        for name, pod in self.watch.pods.items():
+            node = pod_watch.node_of(pod)
             if node:
                 allocation = json.loads(pod["metadata"]["annotations"][names.ALLOCATION])
                 _check_allocation(name, self.asked[name], allocation, self.nodes[node])
@@ -199,7 +199,7 @@ async def connected(cluster: Cluster) -> AsyncIterator[Api]:
 @contextlib.asynccontextmanager
 async def opened(cluster: Cluster, api: Api) -> AsyncIterator[World]:
     """Nothing of it is left afterwards, whatever happened in it."""
-    shown = sight.Sight(api)
+    shown = pod_watch.PodWatch(api)
     watching = asyncio.create_task(shown.run())
     world = World(cluster, api, shown)
     try:

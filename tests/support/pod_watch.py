@@ -1,6 +1,6 @@
-"""What the API server shows of one namespace's pods, and since when.
+"""A watch of one namespace's pods: the pods as they are now, and when each was bound, refused or gone.
 
-One watch per test: tests wait for what it shows instead of asking again and again, and measure between two sights.
+One watch per test. Tests wait for what it shows instead of asking again and again, and measure with its times.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ PATIENCE = 30.0  # seconds; for whatever is sure to come
 WATCH_SECONDS = 200  # the client gives up any request after 300
 
 
-class Sight:
+class PodWatch:
     def __init__(self, api: Api) -> None:
         self.pods: dict[str, Object] = {}
         self.bound_at: dict[str, float] = {}  # by name, in seconds of time.monotonic()

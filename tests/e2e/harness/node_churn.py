@@ -1,7 +1,7 @@
-"""Pods of random sizes that come and go on the real node, for a while, and a GPU that falls sick among them.
+"""Pods of random sizes that come and go on the real node for a while; meanwhile one GPU becomes unhealthy.
 
-Both ways of pinning are proved with it (test_direct, test_plugin). A GPU that was sick counts as well again only after
-a minute, so that this costs no time of its own.
+Both ways of pinning are tested with it (test_direct, test_plugin). A GPU counts as healthy again only after a minute,
+which is waited for anyway while pods come and go.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpushare.gpu import health
 from tests.e2e.harness.figures import Figures, distribution
-from tests.e2e.harness.kubelet_world import Tenants, has_failed, is_placed
+from tests.e2e.harness.node_world import NodeWorld, has_failed, is_placed
 from tests.e2e.harness.world import gpus_of
 from tests.support.objects import Object
 
@@ -27,26 +27,26 @@ STEADY = "steady"
 
 
 class Churn:
-    """`steady`: units of a pod that runs all the time, on the GPU that falls sick. `largest`: of a container."""
+    """`steady`: units of a pod that runs all the time, on the GPU that falls unhealthy. `largest`: of a container."""
 
-    def __init__(self, world: Tenants, *, seconds: float, at_once: int, largest: int, steady: int) -> None:
-        self.world, self.stage = world, world.stage
+    def __init__(self, world: NodeWorld, *, seconds: float, at_once: int, largest: int, steady: int) -> None:
+        self.world, self.installation = world, world.installation
         self.starts: list[float] = []  # seconds from creation to running
         self._seconds, self._at_once, self._steady = seconds, at_once, steady
         self._dice = random.Random(36)
         self._pods = mixed(self._dice, largest)
-        self._reported = math.inf  # when the GPU fell sick
+        self._reported = math.inf  # when the GPU fell unhealthy
 
     async def run(self, figures: Figures) -> None:
         await self.world.run({"name": STEADY, "containers": {"main": self._steady}})
         ends = time.monotonic() + self._seconds - LAST_SECONDS
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._fall_sick())
+            tasks.create_task(self._make_one_unhealthy())
             for _ in range(self._at_once):
                 tasks.create_task(self._come_and_go(ends))
         figures.say(
-            f"{len(self.starts)} pods in {self._seconds:.0f} s on a real node of {len(self.stage.gpus)} GPUs, "
-            f"pinned by {(await self.stage.published())['pin']}, {self._at_once} at once",
+            f"{len(self.starts)} pods in {self._seconds:.0f} s on a real node of {len(self.installation.gpus)} GPUs, "
+            f"pinned by {(await self.installation.published())['pin']}, {self._at_once} at once",
             f"from creation to running {distribution(self.starts)}; no GPU gave more than it has at any moment",
         )
 
@@ -57,7 +57,7 @@ class Churn:
             name = words["name"]
             await world.make_pods(words)
             await world.until_taken(name, seconds=self._seconds + PATIENCE)  # whole GPUs are rarely free
-            if has_failed(world.sight.pods[name]):
+            if has_failed(world.watch.pods[name]):
                 self._was_refused(name)
             else:
                 self.starts.append(time.monotonic() - began)
@@ -66,43 +66,43 @@ class Churn:
             await world.delete(name)
 
     def _was_refused(self, name: str) -> None:
-        """That may happen to pods which were on their way when their GPU fell sick, if there is no other for them."""
-        status = self.world.sight.pods[name]["status"]
+        """Allowed for a pod that was starting when its GPU became unhealthy, if no other GPU fits."""
+        status = self.world.watch.pods[name]["status"]
         assert "gpushare: " in status["message"], f"{name}: {status}"
         assert 0 < time.monotonic() - self._reported < ONSET_SECONDS, f"{name}: {status}"
 
-    async def _fall_sick(self) -> None:
+    async def _make_one_unhealthy(self) -> None:
         """A program's own fault is no illness. A GPU off the bus keeps what is held there and gets nothing new, until
-        it has been well for a while."""
-        stage, (sick,) = self.stage, gpus_of(self.world.sight.pods[STEADY])
-        well = (sick + 1) % len(stage.gpus)
+        it has been healthy for a while."""
+        installation, (unhealthy,) = self.installation, gpus_of(self.world.watch.pods[STEADY])
+        healthy = (unhealthy + 1) % len(installation.gpus)
         self._reported = time.monotonic()
-        stage.report(OF_THE_APPLICATION, well)
-        stage.report(OFF_THE_BUS, sick)
-        await stage.until("a GPU is sick", lambda: stage.is_sick(sick))
-        assert not await stage.is_sick(well)
-        left = sum(stage.gpus) - stage.gpus[sick] + self._steady
-        await stage.until(f"the node offers {left}", lambda: stage.offers(left))
+        installation.report(OF_THE_APPLICATION, healthy)
+        installation.report(OFF_THE_BUS, unhealthy)
+        await installation.until("a GPU is unhealthy", lambda: installation.is_unhealthy(unhealthy))
+        assert not await installation.is_unhealthy(healthy)
+        left = sum(installation.gpus) - installation.gpus[unhealthy] + self._steady
+        await installation.until(f"the node offers {left}", lambda: installation.offers(left))
         async with asyncio.timeout(health.RECOVERY_SECONDS + PATIENCE):
-            await self._nobody_comes(sick)
-        await stage.until_published()
+            await self._nobody_comes(unhealthy)
+        await installation.until_published()
         await self.world.check_pod(STEADY)
 
-    async def _nobody_comes(self, sick: int) -> None:
-        """Until it is well again."""
-        before, looks = self._on(sick), 0
+    async def _nobody_comes(self, unhealthy: int) -> None:
+        """Until it is healthy again."""
+        before, looks = self._on(unhealthy), 0
         while True:
-            there = self._on(sick)
-            if not await self.stage.is_sick(sick):
+            there = self._on(unhealthy)
+            if not await self.installation.is_unhealthy(unhealthy):
                 break
-            assert there <= before, f"{there - before} came to GPU {sick} while it was sick"
+            assert there <= before, f"{there - before} came to GPU {unhealthy} while it was unhealthy"
             looks += 1
             await asyncio.sleep(LOOK_SECONDS)
-        assert looks > LOOKS, "it was well again before anybody could have come"
+        assert looks > LOOKS, "it was healthy again before anybody could have come"
 
     def _on(self, gpu: int) -> set[str]:
         """The pods whose annotations say that they are on it."""
-        return {name for name, pod in self.world.sight.pods.items() if is_placed(pod) and gpu in gpus_of(pod)}
+        return {name for name, pod in self.world.watch.pods.items() if is_placed(pod) and gpu in gpus_of(pod)}
 
 
 def mixed(dice: random.Random, largest: int) -> Iterator[Object]:

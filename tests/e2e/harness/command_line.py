@@ -1,4 +1,4 @@
-"""Our programs as people call them on a real cluster: piped, or on a terminal, alone or as kubectl's plugins."""
+"""gpushare's commands on a real cluster, as people run them: piped or on a terminal, alone or as kubectl plugins."""
 
 import asyncio
 import contextlib

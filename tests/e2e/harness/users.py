@@ -1,6 +1,6 @@
-"""Somebody else than the tests' admin: a user, or a service account, with the rights that were given and no others.
+"""Requests as another user or service account, with only the rights that the test gives it.
 
-Nobody needs a token for that: the admin asks in their name, and authorization, admission and audit log know them by it.
+No token is needed: the admin impersonates the user, and authorization, admission and audit log see that user.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ async def acting_as(world: World, user: str) -> AsyncIterator[Api]:
         yield person
 
 
-async def let(world: World, user: str, *resources: str) -> None:
+async def allow(world: World, user: str, *resources: str) -> None:
     """May do everything with these resources, in the world's own namespace."""
     metadata = {"name": user, "namespace": world.api.namespace}
     rule = {"apiGroups": [""], "resources": list(resources), "verbs": ["*"]}

@@ -1,8 +1,7 @@
-"""One test's part of the real node: pods that run, what their containers see, and what must be true of them.
+"""The world of one test on the real node: pods that run, what their containers see, and what must be true of them.
 
-Made by `tenants` for every test on the real node. All its pods print their environment when they start, so that each
-container's GPUs are read from the container itself. When a test ends, whatever still runs is checked, all is deleted,
-and nothing may stay taken.
+All pods print their environment when they start, so that each container's GPUs are read from the container itself. At
+the end of a test everything that still runs is checked, then it is deleted, and no GPU may stay in use.
 """
 
 import asyncio
@@ -14,11 +13,12 @@ from collections.abc import AsyncIterator, Mapping
 
 from gpushare.core.facts import names
 from gpushare.node.audit import finding
-from tests.e2e.harness import objects, shipped, sight
+from tests.e2e.harness import objects, shipped
 from tests.e2e.harness.cluster import NODE
-from tests.e2e.harness.containers_images import SMALL
-from tests.e2e.harness.kubelet_stage import Stage
+from tests.e2e.harness.images import SMALL
+from tests.e2e.harness.installation import Installation
 from tests.e2e.harness.world import World, gpus_of
+from tests.support import pod_watch
 from tests.support.api_client import Api
 from tests.support.objects import Object
 
@@ -32,12 +32,12 @@ STAY = ["sh", "-c", "env; trap 'exit 0' TERM; sleep infinity & wait"]
 END = ["sh", "-c", "env"]
 
 
-class Tenants(World):
+class NodeWorld(World):
     """Pods are written in the words of a scenario."""
 
-    def __init__(self, stage: Stage, api: Api, shown: sight.Sight) -> None:
-        super().__init__(stage.cluster, api, shown)
-        self.stage, self.node = stage, stage.node
+    def __init__(self, installation: Installation, api: Api, shown: pod_watch.PodWatch) -> None:
+        super().__init__(installation.cluster, api, shown)
+        self.installation, self.node = installation, installation.node
         self._lives: list[tuple[str, bool]] = []  # uids in the order in which they began to run, and ended
         self._used: dict[str, dict[str, int]] = {}  # by uid, the units its containers have, by the GPU's uuid
         self._totals: dict[str, int] = {}  # by uuid
@@ -51,22 +51,22 @@ class Tenants(World):
     async def until_running(self, *pods: str, seconds: float = RUNNING_SECONDS) -> None:
         await self.until_taken(*pods, seconds=seconds)
         for name in pods:
-            assert not has_failed(pod := self.sight.pods[name]), f"{name}: {pod['status']}"
+            assert not has_failed(pod := self.watch.pods[name]), f"{name}: {pod['status']}"
 
     async def until_taken(self, *pods: str, seconds: float = RUNNING_SECONDS) -> None:
         """They run, or kubelet has refused them for good."""
 
         def taken(name: str) -> bool:
-            return is_running(pod := self.sight.pods.get(name)) or (pod is not None and has_failed(pod))
+            return is_running(pod := self.watch.pods.get(name)) or (pod is not None and has_failed(pod))
 
-        await self.sight.until(f"{', '.join(pods)} run", lambda: all(map(taken, pods)), seconds)
+        await self.watch.until(f"{', '.join(pods)} run", lambda: all(map(taken, pods)), seconds)
 
     async def delete(self, *pods: str) -> None:
         """They are asked to end, and have some seconds for it."""
         for pod in pods:
             answer = await self.api.call("DELETE", f"{self.api.pods}/{pod}", {"gracePeriodSeconds": GRACE})
             assert answer.code in (200, 404), answer.body
-        await self.sight.until("gone", lambda: not set(pods) & self.sight.pods.keys(), GONE_SECONDS)
+        await self.watch.until("gone", lambda: not set(pods) & self.watch.pods.keys(), GONE_SECONDS)
 
     async def environment(self, pod: str, container: str = "main") -> dict[str, str]:
         """Of the container's first process, as it prints it when it starts."""
@@ -86,23 +86,23 @@ class Tenants(World):
 
     def containers_of(self, *pods: str) -> list[str]:
         """Their ids: a container that was started anew has another."""
-        return [status["containerID"] for pod in pods for status in statuses(self.sight.pods[pod])]
+        return [status["containerID"] for pod in pods for status in statuses(self.watch.pods[pod])]
 
     async def kill_container(self, pod: str) -> None:
         """Of a pod that has one. Returns when kubelet has started it again."""
         (container,) = self.containers_of(pod)
         await self.node.machine.kill_container(container)
-        await self.sight.until("started again", lambda: self._has_restarted(pod), RUNNING_SECONDS)
+        await self.watch.until("started again", lambda: self._has_restarted(pod), RUNNING_SECONDS)
         await self.until_running(pod)
 
     def _has_restarted(self, pod: str) -> bool:
-        return any(status["restartCount"] for status in statuses(self.sight.pods[pod]))
+        return any(status["restartCount"] for status in statuses(self.watch.pods[pod]))
 
     # What must be true
 
     async def check(self) -> None:
         """Of all pods that run: their annotations are what their containers see."""
-        for name, pod in list(self.sight.pods.items()):
+        for name, pod in list(self.watch.pods.items()):
             if is_running(pod) and not is_ending(pod) and is_placed(pod):
                 await self.check_pod(name)
 
@@ -114,8 +114,8 @@ class Tenants(World):
             await asyncio.sleep(0.1)
 
     async def _untrue(self, name: str) -> str:
-        uuids, pod = await self.stage.uuids(), self.sight.pods[name]
-        self._totals |= await self.stage.totals()
+        uuids, pod = await self.installation.uuids(), self.watch.pods[name]
+        self._totals |= await self.installation.totals()
         annotations, used = pod["metadata"]["annotations"], collections.Counter[str]()
         allocation = json.loads(annotations[names.ALLOCATION])
         for position, container in enumerate(pod["spec"]["containers"]):
@@ -133,7 +133,7 @@ class Tenants(World):
 
     async def until_said(self, name: str, has: dict[int, int]) -> None:
         """Its annotations say that it has these units, by GPU."""
-        await self.sight.until(f"{name} has {has}", lambda: gpus_of(self.sight.pods[name]) == has, TRUE_SECONDS)
+        await self.watch.until(f"{name} has {has}", lambda: gpus_of(self.watch.pods[name]) == has, TRUE_SECONDS)
 
     def check_history(self) -> None:
         """At no moment has a GPU given more than it has to the containers that ran."""
@@ -155,11 +155,11 @@ class Tenants(World):
         return [f"the extender counts {g['usedGPU']} on GPU {g['id']}" for g in node["devs"] if g["usedGPU"]]
 
     async def _counted_on_node(self) -> list[str]:
-        shown, unit = await self.metrics(shipped.NODE_PORT), self.stage.unit
+        shown, unit = await self.metrics(shipped.NODE_PORT), self.installation.unit
         found = {code: shown("gpushare_node_audit", found=code) for code in finding.CODES}
         held = {
             f"GPU {i}": shown("gpushare_gpu_memory_held", gpu=str(i), uuid=uuid, unit=unit)
-            for i, uuid in enumerate(await self.stage.uuids())
+            for i, uuid in enumerate(await self.installation.uuids())
         }
         return [f"the node says {what}: {count:.0f}" for what, count in (held | found).items() if count]
 
@@ -171,7 +171,7 @@ class Tenants(World):
 
     async def clean_up(self) -> None:
         """All pods end, nothing stays taken, and what has been is forgotten: GPUs may be others from now on."""
-        await self.delete(*self.sight.pods)
+        await self.delete(*self.watch.pods)
         await self.until_free()
         self.check_history()
         self._lives.clear()
@@ -189,11 +189,11 @@ class Tenants(World):
 
 
 @contextlib.asynccontextmanager
-async def tenants(stage: Stage, api: Api) -> AsyncIterator[Tenants]:
-    shown = sight.Sight(api)
+async def open_world(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
+    shown = pod_watch.PodWatch(api)
     watching = asyncio.create_task(shown.run())
     try:
-        world = Tenants(stage, api, shown)
+        world = NodeWorld(installation, api, shown)
         yield world
         await world.check()
         await world.clean_up()
@@ -205,11 +205,11 @@ async def tenants(stage: Stage, api: Api) -> AsyncIterator[Tenants]:
 
 
 @contextlib.asynccontextmanager
-async def deployment(world: Tenants) -> AsyncIterator[dict[str, Object]]:
+async def deployment(world: NodeWorld) -> AsyncIterator[dict[str, Object]]:
     """The README's Deployment, as it is written, and its pods: `kubectl exec` shows that each sees the GPU it has."""
     where = ("--namespace", world.api.namespace)
     async with _applied(world, (EXAMPLES / "01-deployment.yaml").read_text()):
-        uuids, pods = await world.stage.uuids(), dict(world.sight.pods)
+        uuids, pods = await world.installation.uuids(), dict(world.watch.pods)
         for name in pods:
             shown = await world.cluster.kubectl("exec", *where, name, "--", "env")
             told = dict(line.split("=", 1) for line in shown.splitlines())
@@ -221,7 +221,7 @@ async def deployment(world: Tenants) -> AsyncIterator[dict[str, Object]]:
 
 
 @contextlib.asynccontextmanager
-async def replicas(world: Tenants, count: int, words: Object) -> AsyncIterator[None]:
+async def replicas(world: NodeWorld, count: int, words: Object) -> AsyncIterator[None]:
     """A Deployment of such pods, all of which run."""
     pod, labels = world.pod_of(words), {"app": words["name"]}
     template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
@@ -232,8 +232,8 @@ async def replicas(world: Tenants, count: int, words: Object) -> AsyncIterator[N
 
 
 @contextlib.asynccontextmanager
-async def _applied(world: Tenants, manifest: str) -> AsyncIterator[None]:
-    """Its pods, which may ask for more time to end in than anybody has here, are left for `Tenants` to delete."""
+async def _applied(world: NodeWorld, manifest: str) -> AsyncIterator[None]:
+    """Its pods, which may ask for more time to end in than anybody has here, are left for `NodeWorld` to delete."""
     where = ("--namespace", world.api.namespace)
     rolled_out = ("rollout", "status", *where, f"--timeout={RUNNING_SECONDS:.0f}s")
     await world.cluster.kubectl("apply", *where, "-f", "-", given=manifest)

@@ -1,8 +1,7 @@
-"""All of gpushare on the real node, as pods from deploy/: the extender, the component that publishes GPUs, policies.
+"""gpushare installed on the real node, as pods from deploy/: extender, `gpushare node` and policies.
 
 Only kube-scheduler is a process, as on machines that run it from a unit file. The GPUs are those of a stand-in for
-NVIDIA's library (tests/support/nvml) and can be changed while everything runs. Made by `staged` for the tests of one
-file, and by `play`.
+NVIDIA's library (tests/support/nvml) and can be changed while everything runs.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from gpushare.core.facts import names
 from gpushare.core.facts.model import Unit
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE, Failed, NotReady
-from tests.e2e.harness.containers_images import SMALL
+from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.kubelet import Node
 from tests.support.nvml import build, state
 from tests.support.objects import quantity
@@ -26,10 +25,10 @@ from tests.support.objects import quantity
 Object = dict[str, Any]
 EXTENDER = "extender.yaml"
 PIN, GUARD, OWN_NODE = "admission.yaml", "guard.yaml", "node-guard.yaml"
-PATIENCE = 90.0  # a GPU that was sick is well again only after a minute
+PATIENCE = 90.0  # a GPU is healthy again only after a minute
 
 
-class Stage:
+class Installation:
     """`component` are the files of deploy/ that make the node's GPUs known; `policies` are in force meanwhile."""
 
     def __init__(self, node: Node, component: Sequence[str], policies: Sequence[str], unit: Unit) -> None:
@@ -86,7 +85,7 @@ class Stage:
         await self._rolled_out(f"daemonset/{self.daemonset}")
 
     async def have(self, gpus: Sequence[int], unit: Unit) -> None:
-        """These, and all of them well. Not again what is there already: it takes seconds."""
+        """These GPUs, all healthy. Nothing is done if they are there already: it would take seconds."""
         if (list(gpus), unit) != (self._shown, self.unit):
             await self.replace_gpus(gpus, unit)
         await self.until_published()
@@ -163,7 +162,7 @@ class Stage:
         allocatable: Object = (await self.node.object())["status"]["allocatable"]
         return bool(allocatable.get(names.GPU_MEM, "0") == quantity(units))
 
-    async def is_sick(self, gpu: int) -> bool:
+    async def is_unhealthy(self, gpu: int) -> bool:
         """So the node says."""
         return not (await self.published())["gpus"][gpu]["ok"]
 
@@ -226,24 +225,24 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def staged(
+async def installed(
     node: Node, gpus: Sequence[int], component: Sequence[str], policies: Sequence[str] = (), unit: Unit = "MiB"
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Installation]:
     """With a scheduler, without which no pod of ours would get to the node."""
-    stage = Stage(node, component, policies, unit)
+    installation = Installation(node, component, policies, unit)
     async with node.cluster.scheduler():
         try:
-            await stage.start(gpus)
-            yield stage
+            await installation.start(gpus)
+            yield installation
         finally:
-            await stage.stop()
+            await installation.stop()
 
 
-def for_module(node: Node, gpus: Sequence[int], component: Sequence[str], **words: Any) -> Iterator[Stage]:
-    """`staged`, for a fixture of a whole file: tests come with an event loop each, it has one of its own."""
+def for_module(node: Node, gpus: Sequence[int], component: Sequence[str], **words: Any) -> Iterator[Installation]:
+    """`installed`, for a fixture of a whole file: tests come with an event loop each, it has one of its own."""
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
         try:
-            yield runner.run(stack.enter_async_context(staged(node, gpus, component, **words)))
+            yield runner.run(stack.enter_async_context(installed(node, gpus, component, **words)))
         finally:
             runner.run(stack.aclose())

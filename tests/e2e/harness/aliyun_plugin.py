@@ -1,7 +1,7 @@
-"""A stand-in for Aliyun's device plugin, as far as kubelet notices: how it registers, and which ids its units have.
+"""A stand-in for Aliyun's device plugin as kubelet sees it: how it registers, and which ids its units have.
 
-A process inside the real node's machine, started by `running` for a test in which ours takes its place. Like the
-original it lets kubelet choose units at random; what it tells containers is of no interest there.
+A process on the real node, for a test in which gpushare's plugin takes its place. Like Aliyun's plugin it lets kubelet
+choose units at random. Its answers to containers do not matter there.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from gpushare.kubelet import paths
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
 from tests.e2e.harness.cluster import NODE, ROOT, until
-from tests.e2e.harness.kubelet_world import Tenants
+from tests.e2e.harness.node_world import NodeWorld
 from tests.support.nvml import state
 
 FOLDER = Path(paths.ROOT, paths.DEVICE_PLUGINS)
@@ -25,7 +25,7 @@ SOCKET = "aliyungpushare.sock"
 
 
 @contextlib.asynccontextmanager
-async def running(world: Tenants, units: int, count: int) -> AsyncIterator[None]:
+async def running(world: NodeWorld, units: int, count: int) -> AsyncIterator[None]:
     """A node of Aliyun's plugin: units under its ids, and the number of GPUs written into the node's status."""
     place = ":".join(map(str, (ROOT, ROOT / "src")))
     process = world.node.machine.run_in(
