@@ -321,7 +321,7 @@ async def test_gpus_of_which_none_can_be_read_are_an_error(gpus: Nvml, mock: Moc
     [
         (9, "the NVIDIA driver is not loaded", "nvmlInitWithFlags: Driver Not Loaded"),
         (18, "the NVIDIA driver and its library are of different versions", "nvmlInitWithFlags: RM has detected"),
-        (4, "the NVIDIA driver does not let this container in", "nvmlInitWithFlags: Insufficient Permissions"),
+        (4, "the NVIDIA driver refuses this container", "nvmlInitWithFlags: Insufficient Permissions"),
         (999, "the NVIDIA driver fails", "nvmlInitWithFlags: Unknown Error"),
         (77, "the NVIDIA driver fails", "nvmlInitWithFlags: mock error 77"),
     ],

@@ -1,7 +1,7 @@
-"""Runs what may never come back in a thread of its own, and waits no longer than a limit.
+"""Runs a call that may never return in a thread of its own, and waits no longer than a limit.
 
-NVML can hang inside the driver, where nothing can interrupt it. Such a thread is left behind: it is a daemon, so it
-does not keep the process from ending, and when it does come back it tidies up after itself.
+NVML can hang inside the driver, where nothing can interrupt it. Such a thread is abandoned: it is a daemon, so the
+process can end without it. If its call returns later, the thread cleans up itself.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Counts the threads that were left behind and have not come back."""
+    """Counts the abandoned threads whose call has not returned."""
 
     def __init__(self) -> None:
         self._left: list[threading.Thread] = []
@@ -26,7 +26,7 @@ class Threads:
         return len(self._left)
 
     async def run(self, work: Callable[[], T], tidy: Callable[[], None], limit: float) -> T:
-        """What `work` returns or raises, or TimeoutError. If nobody waits for it any more, `tidy` runs after it."""
+        """What `work` returns or raises, or TimeoutError. After that, `tidy` runs when `work` returns."""
         loop, finished = asyncio.get_running_loop(), asyncio.Event()
         done: Future[T] = Future()
         done.add_done_callback(lambda _: loop.call_soon_threadsafe(finished.set))
@@ -41,7 +41,7 @@ class Threads:
             else:
                 threading.Thread(target=tidy, name="nvml-tidy", daemon=True).start()
             raise
-        # Whoever comes first decides: the thread that has a result, or we who give up. Then the thread tidies up.
+        # The first one decides: the thread with its result, or we by giving up. Then the thread cleans up.
         if done.cancel():
             self._left.append(thread)
             raise TimeoutError
@@ -53,7 +53,7 @@ def _body(work: Callable[[], T], tidy: Callable[[], None], done: "Future[T]") ->
     error: BaseException | None = None
     try:
         result = work()
-    except BaseException as raised:  # noqa: BLE001  # whatever it is, it belongs to whoever waits
+    except BaseException as raised:  # noqa: BLE001  # it is raised again where the result is awaited
         error = raised
     if not done.set_running_or_notify_cancel():
         tidy()

@@ -1,6 +1,6 @@
-"""What the rest of gpushare knows of GPUs: one GPU, an XID, and who can be asked.
+"""What the rest of gpushare knows of GPUs: one GPU, an error report (Xid), and the interface to ask for both.
 
-`nvml` and `simulated` are the two that can be asked; `health` judges what they say; `node` publishes the outcome.
+`nvml` and `simulated` implement the interface; `health` decides which GPUs are unhealthy.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ class Xid(msgspec.Struct, frozen=True, gc=False):
 
 
 class Backend(Protocol):
-    """Who can be asked about the GPUs of this node. Every call ends within its time limit.
+    """Answers questions about the GPUs of this node. Every call ends within its time limit.
 
-    Callers pause after a UserError: it may come at once, each time.
+    Callers pause after a UserError: it may be raised at once, each time.
     """
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the last `devices` could not find out, one sentence each: worth a log line when it changes."""
+        """What the last `devices` could not read, one sentence each, for the log."""
         ...
 
     async def devices(self) -> list[Device]:
@@ -46,9 +46,9 @@ class Backend(Protocol):
         ...
 
     async def xids(self) -> list[Xid]:
-        """What the driver reported; waits some seconds at most, and is empty if nothing came. Raises UserError."""
+        """Errors that the driver reported. Waits a few seconds; empty if there was none. Raises UserError."""
         ...
 
     async def close(self) -> None:
-        """Lets go of the driver. Never raises."""
+        """Closes the driver. Never raises."""
         ...

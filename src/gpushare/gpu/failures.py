@@ -1,6 +1,6 @@
-"""What is said when NVML cannot be used: a cause a person can look for, and what usually helps.
+"""Errors for people when NVML cannot be used: what, why, and what usually helps.
 
-Each is three lines. Where the driver fails in a way that has one usual cause, that cause is named.
+If a failure of the driver has one usual cause, the error names it.
 """
 
 import os
@@ -12,9 +12,9 @@ from pynvml import NVMLError
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 
-ASK_THE_DRIVER = "on the node: nvidia-smi; what it says is what is wrong"
+ASK_THE_DRIVER = "on the node: nvidia-smi; it shows what is wrong"
 
-# By NVML's code: what, and the way out. The why is NVML's own word and the function that said it.
+# By NVML's code: what, and the way out. The why is the NVML function and its error.
 KNOWN = {
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
         "the NVIDIA driver is not loaded",
@@ -25,7 +25,7 @@ KNOWN = {
         "reboot the node: the driver was upgraded while it was in use",
     ),
     pynvml.NVML_ERROR_NO_PERMISSION: (
-        "the NVIDIA driver does not let this container in",
+        "the NVIDIA driver refuses this container",
         "runtimeClassName: nvidia in the DaemonSet, or nvidia as default runtime",
     ),
     pynvml.NVML_ERROR_UNKNOWN: (
@@ -48,10 +48,10 @@ def failed(error: NVMLError, function: str) -> UserError:
 
 def no_gpu(driver: str, environment: Mapping[str, str] = os.environ) -> UserError:
     visible = environment.get("NVIDIA_VISIBLE_DEVICES")
-    said = "not set" if visible is None else f'"{visible}"'
+    value = "not set" if visible is None else f'"{visible}"'
     return errors.not_asked(
         "the driver works but shows no GPU",
-        f"NVML {driver} lists 0 devices; NVIDIA_VISIBLE_DEVICES is {said}",
+        f"NVML {driver} lists 0 devices; NVIDIA_VISIBLE_DEVICES is {value}",
         "NVIDIA_VISIBLE_DEVICES=all, or remove label gpushare=true if the node has no GPU",
     )
 

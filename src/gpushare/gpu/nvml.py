@@ -1,10 +1,10 @@
-"""The GPUs of this node through NVIDIA's driver, asked by `node`. A `gpu.device.Backend`.
+"""The GPUs of this node, through NVIDIA's driver. A `gpu.device.Backend`.
 
-NVML blocks, fails and hangs. So one question at a time is asked, in a thread that can be left behind, with a limit;
-then the caller is told, and the next question starts a new conversation. Nothing here waits for ever.
+NVML calls can block, fail or hang. So there is one call at a time, in a thread that can be abandoned, with a time
+limit. After a failure the caller gets an error, and the next call opens a new session. Nothing here waits for ever.
 
-NVML also counts its GPUs only when it is initialised. So the conversation is begun anew from time to time, to see GPUs
-that came or came back; not often, because that wakes GPUs up, and some drivers cannot bear it.
+NVML counts its GPUs only when it is initialised. So the session is opened again from time to time, to see GPUs that
+came or came back; not often, because that wakes GPUs up, and some drivers do not tolerate it.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from gpushare.gpu.bounded import Threads
 from gpushare.gpu.device import Device, Xid
 from gpushare.gpu.session import Listing, Session
 
-LIMIT_SECONDS = 30.0  # attaching to many GPUs that nobody uses takes seconds for each
-WAIT_SECONDS = 2.0  # for errors; whoever asks for the devices meanwhile waits so long
+LIMIT_SECONDS = 30.0  # for each unused GPU the driver may need seconds
+WAIT_SECONDS = 2.0  # for errors; a question for the devices waits so long
 CLOSE_SECONDS = 2.0
 RENEW_SECONDS = 300.0
 RENEW_SOON_SECONDS = 60.0  # while a GPU is missing or faulty
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Nvml:
-    """Opened when first asked."""
+    """The driver is opened by the first call."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Nvml:
         self._opened = 0.0
         self._troubled = False
         self._read: dict[str, Device] = {}  # by uuid, as last read in full
-        self._late: list[Xid] = []  # heard when a conversation ended
+        self._late: list[Xid] = []  # reported while a session was being closed
 
     async def devices(self) -> list[Device]:
         async with self._turn:
@@ -64,7 +64,7 @@ class Nvml:
             if late:
                 return late
             xids = await self._ask(lambda session: session.wait(int(self._wait * 1000)))
-        if xids is None:  # asked again at once, NVML would say so at once
+        if xids is None:  # NVML would return at once, each time
             await asyncio.sleep(self._wait)
         return xids or []
 
@@ -82,7 +82,7 @@ class Nvml:
             self._late += await self._ask(_end)
 
     async def _ask(self, question: Callable[[Session], T]) -> T:
-        """Ask in a thread. While that works, and for good if it hangs, the session is that thread's."""
+        """Runs in a thread. The session belongs to that thread meanwhile, and for good if the thread hangs."""
         stuck = self._threads.stuck
         if stuck >= MOST_STUCK:
             raise failures.still_hangs(stuck)
@@ -98,7 +98,7 @@ class Nvml:
         return answer
 
     def _completed(self, device: Device) -> Device:
-        """With what cannot be read now as it was read before: pods hold parts of that."""
+        """What cannot be read now stays as it was read before: pods hold parts of it."""
         before = self._read.get(device.uuid)
         if device.memory_mib:
             self._read[device.uuid] = device
@@ -115,7 +115,7 @@ def _answer(question: Callable[[Session], T], session: Session) -> T:
         session.close()
         raise failure from None
     except BaseException:
-        session.close()  # so that the GPUs are counted anew next time
+        session.close()  # so that the next call counts the GPUs again
         raise
 
 
@@ -129,11 +129,11 @@ def _list(session: Session) -> Listing:
 
 
 def _end(session: Session) -> list[Xid]:
-    """Whatever was reported and not yet heard would be lost with the conversation."""
+    """Reads the reports that are still waiting: they would be lost with the session."""
     try:
         return session.wait(0) or []
     except NVMLError:
-        return []  # the next conversation shows whether this was serious
+        return []  # if this was serious, the next session fails, too
     finally:
         session.close()
 

@@ -1,7 +1,7 @@
-"""One conversation with NVML: initialised, asked, let go. Blocking, and used by one thread at a time.
+"""One session with NVML: opened, used, closed. Calls block, and only one thread uses it at a time.
 
-All of it goes through one gate, which makes what a driver or GPU does not know a value. A fault of one GPU is said of
-that GPU; only what makes the whole driver unusable is an NVMLError to the caller, which is `nvml`.
+Every call goes through `order` or `query`. What a driver or GPU does not support is None. A fault of one GPU becomes
+part of that GPU's data; an NVMLError is raised only if the whole driver is unusable.
 """
 
 import ctypes
@@ -14,16 +14,16 @@ from pynvml import NVMLError
 from gpushare.gpu.device import Device, Xid
 
 MIB = 1024 * 1024
-MOST_AT_ONCE = 64  # events; a GPU that reports more is heard again at once
+MOST_AT_ONCE = 64  # events; more are read by the next call
 
 NO_MEMORY_SIZE = "the driver does not say how much memory it has"
 NEEDS = "the driver asks for {action}"
 NOT_READ = "GPU {index} cannot be read: {why}"
-NOT_HEARD = "GPU {index} does not report its errors: {why}"
+NO_REPORTS = "GPU {index} does not report its errors: {why}"
 
 UNREADABLE = (NVMLError, UnicodeDecodeError)  # the binding decodes whatever a broken driver returns
 
-# The driver as a whole is unusable, whichever GPU was asked about.
+# With these errors the whole driver is unusable, not only one GPU.
 OF_THE_DRIVER = frozenset(
     {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}
 )
@@ -42,7 +42,7 @@ ACTIONS = {
 
 
 class Listing(NamedTuple):
-    """All GPUs that could be named, how many the driver shows, and what could not be found out."""
+    """All GPUs with a known uuid, how many the driver shows, and what could not be read."""
 
     devices: list[Device]
     shown: int
@@ -50,14 +50,14 @@ class Listing(NamedTuple):
 
 
 class Session:
-    """Not open until it is first asked something."""
+    """Opened by the first call."""
 
     def __init__(self) -> None:
-        self.doing = ""  # the NVML function called last: another thread reads it to say where this one hangs
+        self.doing = ""  # the NVML function called last: another thread reads it if this one hangs
         self.is_open = False
         self._events: Any = None
-        self._heard: dict[int | None, str] = {}  # uuids of the GPUs that report their errors, by the handle's address
-        self._deaf: dict[str, str] = {}  # why others do not, by uuid
+        self._reporting: dict[int | None, str] = {}  # uuids of GPUs that report their errors, by the handle's address
+        self._silent: dict[str, str] = {}  # why the other GPUs do not, by uuid
 
     def order(self, function: Callable[..., Any], *arguments: object) -> Any:
         """The one gate to NVML."""
@@ -65,37 +65,37 @@ class Session:
         return function(*arguments)
 
     def query(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """The same for what not every driver or GPU knows: it is None then."""
+        """The same, but None if this driver or GPU does not support the call."""
         try:
             return self.order(function, *arguments)
         except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
             return None
 
     def open(self) -> None:
-        # Without the flag, a machine without GPUs is an error, and not told apart from a broken driver.
+        # Without the flag, a machine without GPUs looks like a broken driver.
         self.order(pynvml.nvmlInitWithFlags, pynvml.NVML_INIT_FLAG_NO_GPUS)
         self.is_open = True
         self._events = self.query(pynvml.nvmlEventSetCreate)
 
     def close(self) -> None:
-        """Whatever state it is in; afterwards it can be opened again."""
+        """In any state. It can be opened again afterwards."""
         try:
             if self._events is not None:
                 self.order(pynvml.nvmlEventSetFree, self._events)
         except NVMLError:
-            pass  # shutting down lets go of it as well
+            pass  # the shutdown frees it, too
         try:
             if self.is_open:
                 self.order(pynvml.nvmlShutdown)
         except NVMLError:
-            pass  # there is nothing to let go of
+            pass  # it was not open
         self.is_open = False
         self._events = None
-        self._heard.clear()
-        self._deaf.clear()
+        self._reporting.clear()
+        self._silent.clear()
 
     def listing(self) -> Listing:
-        """All GPUs, each asked anew: handles do not outlive a GPU's reset. From here on their errors are heard."""
+        """All GPUs, with new handles: a reset makes old ones invalid. From now on the driver reports their errors."""
         if not self.is_open:
             self.open()
         count = self.order(pynvml.nvmlDeviceGetCount)
@@ -108,9 +108,9 @@ class Session:
                 notes.append(NOT_READ.format(index=index, why=_reason(error)))
                 continue
             devices.append(self._device(index, uuid, handle))
-            self._hear(uuid, handle)
-            if uuid in self._deaf:
-                notes.append(NOT_HEARD.format(index=index, why=self._deaf[uuid]))
+            self._ask_for_reports(uuid, handle)
+            if uuid in self._silent:
+                notes.append(NO_REPORTS.format(index=index, why=self._silent[uuid]))
         return Listing(devices, count, tuple(notes))
 
     def driver(self) -> str:
@@ -121,10 +121,10 @@ class Session:
             return "of an unknown version"
 
     def wait(self, milliseconds: int) -> list[Xid] | None:
-        """The errors reported by then, as soon as there is one. None: no GPU can be heard, so there was no waiting."""
+        """The errors reported, as soon as there is one. None: no GPU reports errors, so there was no wait."""
         if not self.is_open:
             self.listing()
-        if not self._heard:
+        if not self._reporting:
             return None
         xids: list[Xid] = []
         for turn in range(MOST_AT_ONCE):
@@ -133,7 +133,7 @@ class Session:
             except pynvml.NVMLError_Timeout:
                 return xids
             except pynvml.NVMLError_GpuIsLost:
-                return xids or None  # from now on this is all the set says, at once, each time
+                return xids or None  # from now on NVML returns this at once, each time
             if event.eventType == pynvml.nvmlEventTypeXidCriticalError:
                 xids.append(Xid(self._whose(event.device), event.eventData))
         return xids
@@ -165,22 +165,22 @@ class Session:
         action = values[0].value.uiVal
         return NEEDS.format(action=ACTIONS.get(action, f"recovery action {action}"))
 
-    def _hear(self, uuid: str, handle: Any) -> None:
-        """Ask for reports of one GPU. A GPU that gives none is no worse for that: it is still seen."""
-        if uuid in self._deaf or uuid in self._heard.values() or self._events is None:
+    def _ask_for_reports(self, uuid: str, handle: Any) -> None:
+        """Asks the driver to report the errors of one GPU. One without reports is usable, too."""
+        if uuid in self._silent or uuid in self._reporting.values() or self._events is None:
             return
         kind = pynvml.nvmlEventTypeXidCriticalError
         try:
             if (self.query(pynvml.nvmlDeviceGetSupportedEventTypes, handle) or 0) & kind:
                 self.order(pynvml.nvmlDeviceRegisterEvents, handle, kind, self._events)
-                self._heard[_address(handle)] = uuid
+                self._reporting[_address(handle)] = uuid
             else:
-                self._deaf[uuid] = "it has no such reports"
+                self._silent[uuid] = "it has no such reports"
         except NVMLError as error:
-            self._deaf[uuid] = _reason(error)
+            self._silent[uuid] = _reason(error)
 
     def _whose(self, handle: Any) -> str | None:
-        return self._heard.get(_address(handle))
+        return self._reporting.get(_address(handle))
 
 
 def _address(handle: Any) -> int | None:
@@ -188,7 +188,7 @@ def _address(handle: Any) -> int | None:
 
 
 def _reason(error: Exception) -> str:
-    """The driver's words for what is wrong with one GPU; what is wrong with all of them is raised again."""
+    """The driver's words for a fault of one GPU. A fault of the whole driver is raised again."""
     if isinstance(error, NVMLError) and error.value in OF_THE_DRIVER:
         raise error
     return str(error)

@@ -1,7 +1,7 @@
-"""GPUs that do not exist, for the embedded cluster only: nothing that runs on a real node uses this.
+"""Simulated GPUs, for the embedded cluster only: nothing on a real node uses them.
 
-They answer as `nvml` does, so that everything above cannot tell; their name says what they are. Whoever plays the
-cluster takes GPUs away, puts them back, and reports errors of them.
+They answer as `nvml` does; their name says that they are simulated. Tests and the demo remove GPUs, put them back, and
+report errors.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Simulated:
         self._reported.put_nowait(xid)
 
     def fail(self, failure: UserError | None) -> None:
-        """From now on every question fails so; None: no longer."""
+        """From now on every call fails with this error; None: calls work again."""
         self._failure = failure
 
     async def devices(self) -> list[Device]:

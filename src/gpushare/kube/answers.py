@@ -1,6 +1,6 @@
-"""From the bytes and failures of HTTP to objects and the errors of this folder.
+"""Turns the bytes and failures of HTTP into objects and the errors of this folder.
 
-Used by `client` and `stream`. Sentences here are short and hold no body: they end up in logs and on terminals.
+Sentences here are short and never quote a body: they end up in logs and on terminals.
 """
 
 import functools
@@ -37,7 +37,7 @@ def decode(body: bytes | msgspec.Raw, kind: type[T], where: str) -> T:
 
 
 def refusal(code: int, phrase: str | None, retry_after: str | None, body: bytes) -> ApiError:
-    """What the API server, or a proxy before it, says instead of carrying the request out."""
+    """The refusal that the API server, or a proxy before it, answered."""
     try:
         status = _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -47,7 +47,7 @@ def refusal(code: int, phrase: str | None, retry_after: str | None, body: bytes)
 
 
 def error_event(body: msgspec.Raw, where: str) -> ApiError:
-    """What an ERROR event of a watch holds."""
+    """The refusal in an ERROR event of a watch."""
     return _api_error(decode(body, models.Status, where), 500, "", None)
 
 
@@ -58,7 +58,7 @@ def _api_error(status: models.Status, code: int, phrase: str, wait: float | None
 
 
 def unreachable(error: Exception, limit: float) -> Unreachable:
-    """In a few words, and whether the request may have been carried out: if in doubt, it may."""
+    """The failure in a few words, and whether the request may have been carried out. If that is not sure, it may."""
     match error:
         case aiohttp.ClientConnectorDNSError():
             return Unreachable(f"no such host: {error.host}", sent=False)

@@ -26,11 +26,11 @@ from gpushare.kube.resources import Resource
 T = TypeVar("T")
 
 TIMEOUT = 10.0  # seconds, for each request
-SILENCE = 5.0  # seconds; how long a watch may say nothing before the API server is asked
-PATIENCE = 90.0  # seconds; a watch that says nothing for so long is opened again, whatever the API server answers
+SILENCE = 5.0  # seconds without an event on a watch, before the API server is asked whether it still answers
+PATIENCE = 90.0  # seconds without an event, before a watch is opened again, even if the API server answers
 CONNECTIONS = 200
 FIRST_PAGE = 25  # objects; how large they are is not known yet
-PAGE_BYTES = 4 << 20  # what is decoded in one go
+PAGE_BYTES = 4 << 20  # decoded at once, about
 AGENT = "gpushare"
 
 ANY_NAMESPACE = "kube-system"  # one that every cluster has
@@ -71,10 +71,10 @@ class Api:
     async def list_pages(
         self, resource: Resource, kind: type[T], *, namespace: str = "", query: Query | None = None, limit: int = 500
     ) -> AsyncIterator[tuple[list[T], str]]:
-        """A consistent list page by page, each with the resource version of the whole.
+        """A consistent list, page by page, each page with the resource version of the whole list.
 
-        Asked without a resource version: a list from the API server's cache may lack bound pods. Pages get shorter
-        when objects are large. An ApiError 410 between two pages means that they are no list any more: start over.
+        It is read without a resource version, because a list from the API server's cache may lack bound pods. Pages
+        get shorter when objects are large. An ApiError 410 between two pages: the list has expired, start again.
         """
         path, sent, size = resource.collection(namespace), dict(query or {}), min(limit, FIRST_PAGE)
         while True:
@@ -102,9 +102,9 @@ class Api:
         timeout_seconds: int = 300,
         silence: float = SILENCE,
     ) -> AsyncIterator[AsyncIterator[stream.WatchEvent[stream.T]]]:
-        """Entered once the API server has accepted the watch; the iterator ends when the API server ends it.
+        """Entered when the API server has accepted the watch. The iterator ends when the API server ends the watch.
 
-        An ERROR event is raised as the ApiError it holds; nothing at all for `silence` seconds is an event SILENT.
+        An ERROR event is raised as an ApiError. After `silence` seconds without an event there is an event SILENT.
         """
         sent = dict(query or {})
         sent["watch"] = "true"
@@ -120,12 +120,12 @@ class Api:
             response.close()
 
     async def revision(self, resource: Resource, namespace: str = "") -> str:
-        """The revision of the cluster now, as far as it concerns objects of that kind.
+        """The current revision of the store that holds objects of that kind.
 
-        The cheapest read that tells it: a list of one name, which the API server reads as a single key of etcd and not
-        from a cache that may be behind; and as nobody has that name, the answer is empty. Among the objects of all
-        namespaces a name is no key, so those of one namespace are asked for. Each kind is asked for itself: an API
-        server may keep kinds in different etcds.
+        This is the cheapest way to read it: a list of one name, which the API server reads as a single key of etcd and
+        not from a cache that may be behind. No object has that name, so the answer is empty. A name is a key only
+        within a namespace, so a list of all namespaces is replaced by that of one. Each kind is asked for separately:
+        an API server may keep kinds in different etcds.
         """
         path = resource.collection(namespace or (ANY_NAMESPACE if resource.namespaced else ""))
         query = {"fieldSelector": f"metadata.name={NOBODY}"}
@@ -133,7 +133,7 @@ class Api:
         return listed.metadata.resource_version
 
     async def version(self) -> tuple[int, int]:
-        """The API server's, asked once."""
+        """The version of the API server: major and minor. Read once."""
         if self._version is None:
             answer = await self.fetch(Request("GET", "/version"), models.ServerVersion)
             numbers = [re.match(r"\d+", part) for part in (answer.major, answer.minor)]  # "27+" on some clouds
@@ -144,14 +144,14 @@ class Api:
         return self._version
 
     async def _open(self, request: Request, *, endless: bool = False) -> aiohttp.ClientResponse:
-        """A response with a good status, its body still to be read. After a 401 once more with fresh credentials."""
+        """A response with a good status, its body not read yet. After a 401: once more, with new credentials."""
         data = None if request.body is None else msgspec.json.encode(request.body)
         headers = await self.access.headers()
         context = self.access.ssl
         response = await self._send(request, data, headers, endless)
         if response.status == 401:
             response.close()
-            # Of many requests that are refused together, the first one refreshes for all.
+            # If many requests are refused together, the first one renews the credentials for all.
             if await self.access.headers() == headers and self.access.ssl is context:
                 self.access.refresh()
             headers = await self.access.headers()
@@ -163,7 +163,7 @@ class Api:
                 async with asyncio.timeout(self._timeout):
                     body = await response.read()
             except (aiohttp.ClientError, OSError):
-                body = b""  # the status is answer enough
+                body = b""  # the status says enough
             raise answers.refusal(response.status, response.reason, response.headers.get("Retry-After"), body)
 
     async def _send(
@@ -190,7 +190,7 @@ class Api:
 
 @asynccontextmanager
 async def connect(access: Access, *, timeout: float = TIMEOUT, agent: str = AGENT) -> AsyncIterator[Api]:
-    """Nothing is sent until something is asked. `agent`: as whom the API server's audit knows us."""
+    """Nothing is sent yet. `agent`: our name in the audit log of the API server."""
     headers = {
         "Accept": JSON,
         "Accept-Encoding": "identity",  # packing costs the API server, and us, more than the network saves

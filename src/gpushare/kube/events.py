@@ -1,8 +1,8 @@
 """Events: what `kubectl describe pod` shows below a pod.
 
-`record` is called from the middle of decisions, so it never waits and never fails. One task sends what has been
-recorded, slowly enough not to be a burden, and from each namespace in turn: thousands of events about one tenant's pods
-delay no other tenant's. What cannot be sent is counted and forgotten, because events are a courtesy.
+`record` is called in the middle of decisions, so it never waits and never fails. One task sends the events, at a
+limited rate and from each namespace in turn: thousands of events about one tenant's pods do not delay another tenant's.
+Events that cannot be sent are counted and dropped, because nothing depends on them.
 """
 
 import asyncio

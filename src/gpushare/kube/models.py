@@ -1,7 +1,6 @@
-"""What goes over the wire around the objects of `core.facts.objects`: lists, watch events, answers, bindings and
-events.
+"""JSON around the objects of `core.facts.objects`: lists, watch events, refusals, bindings and events.
 
-Used by `client` and `events`. As in `core.facts.objects`, nothing that arrives is trusted to be there.
+As in `core.facts.objects`, no field that arrives is required.
 """
 
 from typing import Generic, TypeVar
@@ -24,14 +23,14 @@ class ListOf(objects.Struct, Generic[T]):
 
 
 class WireEvent(objects.Struct):
-    """One line of a watch. What the object is depends on the type, so it is decoded in a second step."""
+    """One line of a watch. The type of the object depends on `type`, so it is decoded in a second step."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class Versioned(objects.Struct):
-    """Of a bookmark only the resource version matters."""
+    """Any object or list, as far as its resource version."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 

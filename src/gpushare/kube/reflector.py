@@ -1,17 +1,16 @@
-"""Keeps somebody's picture of one kind of object true: a list, then a watch from there, for ever.
+"""Keeps a component's copy of one kind of object up to date: one list, then a watch from there, for ever.
 
-One per kind runs in a component; the `Sink` is that component's side of it. A picture that is behind means memory
-given out twice, so the list is a consistent one, nothing older ever replaces something newer, and `disconnected_for`
-says since when the picture may be wrong. Connections are lost all the time and a list of 50,000 pods is expensive for
-everybody, so after nearly all failures the watch goes on from where it stopped.
+Each component runs one per kind; its `Sink` gets the changes. An outdated copy means that memory is given to two pods.
+So the list is a consistent one, an older object never replaces a newer one, and `disconnected_for` says how long
+changes may have been missed. Connections are lost all the time, and a list of 50,000 pods is expensive, so after nearly
+all failures the watch continues where it stopped.
 
-That needs a history that only goes on. After etcd was put back to an older copy it is another one, and a watch from a
-revision that is still to come is simply silent. So a watch that goes on from before, and one that is silent, is
-believed only as long as the cluster's revision is not lower than what was seen: else everything is listed anew.
+That is correct only while revisions grow. After etcd was restored from an older copy they do not, and a watch from a
+revision that does not exist yet is simply silent. So a watch that continues, or that is silent, is trusted only if the
+cluster's revision is not lower than the highest one seen. If it is lower, everything is listed again.
 """
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Set
@@ -23,23 +22,24 @@ from gpushare.kube.loop import Backoff
 from gpushare.kube.requests import Query
 from gpushare.kube.resources import Resource
 from gpushare.kube.stream import Object
+from gpushare.obs import log
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
-LONGEST_WISH = 60.0  # seconds; an API server may ask for more in Retry-After, and does not get it
-WATCH_SECONDS = 300, 600  # spread, so that not all watches of a cluster end together
-SHORT = 1.0  # seconds; a watch that ends sooner and brought nothing new was no watch
-QUIET_AFTER = 60.0  # seconds; a failure after that is not one of a series
+LONGEST_RETRY_AFTER = 60.0  # seconds; we wait no longer, even if the API server asks for more
+WATCH_SECONDS = 300, 600  # chosen by chance, so that not all watches of a cluster end together
+SHORT = 1.0  # seconds; a watch that ends sooner and brought nothing new counts as a failure
+QUIET_AFTER = 60.0  # seconds; after such a long watch the delays begin small again
 PAGE, SHORTEST_PAGE = 500, 10  # objects
-TURN = 200  # objects handled before others have their turn
+TURN = 200  # objects handled before other tasks may run
 REMEMBERED = 4096  # deleted objects
 
-log = logging.getLogger(__name__)
+logger = log.get(__name__)
 
 
 class Sink(Protocol[T_contra]):
-    """Who wants to know. None of these may block or raise."""
+    """Gets the changes. None of these methods may block or raise."""
 
     def upsert(self, item: T_contra) -> None:
         """This is how the object is now."""
@@ -48,8 +48,8 @@ class Sink(Protocol[T_contra]):
         """It is gone; `item` is its last state."""
 
     def relisted(self, kept: Set[str]) -> None:
-        """A list is complete. These keys, and no others, exist: forget the rest. What each of them was shown as since
-        the call before is how it is, whatever was known: history may have been put back."""
+        """A list is complete. Exactly these keys exist: forget all others. The last state shown of each key since the
+        call before is its state, whatever was known: etcd may have been restored from an older copy."""
 
 
 class Reflector(Generic[T]):
@@ -72,7 +72,7 @@ class Reflector(Generic[T]):
         self.lists = 0
         self.watches = 0
         self.malformed = 0
-        self.failure: KubeError | None = None  # of the last request; None while all is well
+        self.failure: KubeError | None = None  # of the last request; None if it succeeded
         self._api = api
         self._resource, self._namespace, self._query = resource, namespace, query
         self._path = resource.collection(namespace)
@@ -88,8 +88,8 @@ class Reflector(Generic[T]):
         self._relist = Backoff(chance=chance)
         self._resume = ""  # where to watch from; empty: list first
         self._limit = PAGE
-        self._floor = 0  # what the last list included
-        self._newest = 0  # the highest revision that anything has told
+        self._floor = 0  # the revision of the last list
+        self._newest = 0  # the highest revision seen
         self._just_listed = False
         self._applied: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
@@ -99,18 +99,18 @@ class Reflector(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Has there been a complete list, and is it still worth something?"""
+        """Whether there is a complete list that is still valid."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
     def age(self) -> float:
-        """Seconds since the API server last told us anything; before that, since we are."""
+        """Seconds since the API server last sent anything, or since the start."""
         return self._clock() - self._heard
 
     def disconnected_for(self) -> float:
-        """Seconds since when changes may have been missed; 0.0 while a watch is open."""
+        """For how many seconds changes may have been missed; 0.0 while a watch is open."""
         return 0.0 if self._lost is None else self._clock() - self._lost
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class Reflector(Generic[T]):
                     await self._list()
                 await self._watch()
             except KubeError as error:
-                await self._rest(error)
+                await self._retry_later(error)
 
     async def _list(self) -> None:
         self.lists += 1
@@ -137,7 +137,7 @@ class Reflector(Generic[T]):
                 if count % TURN == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)
-        # From here on only what is newer than this list counts, even if numbers started anew after a restore.
+        # From now on only changes newer than this list count, even if revisions are lower after a restore.
         self._applied, self._deleted = listed, {}
         self._floor, self._resume = _number(version), version
         self._newest, self._just_listed = self._floor, True
@@ -170,7 +170,7 @@ class Reflector(Generic[T]):
             raise Unreachable("the watch ended at once", sent=True)
 
     async def _follow(self, events: AsyncIterator[stream.WatchEvent[T]]) -> None:
-        """Until the watch ends, or has been silent for so long that it may be dead although the API server is not."""
+        """Until the watch ends, or has been silent for so long that it may be dead although the API server answers."""
         last = self._clock()
         async for event in events:
             if event.type != stream.SILENT:
@@ -182,26 +182,26 @@ class Reflector(Generic[T]):
                 await self._compare()
             except WentBack:
                 raise
-            except ApiError as error:  # too busy to say, but there
-                log.debug("no revision", extra={"fields": {"path": self._path, "why": str(error)}})
+            except ApiError as error:  # it is too busy, but it answers
+                logger.debug("cannot read the revision", path=self._path, why=str(error))
             except KubeError:
-                self._lost = last  # it may have been dead since then
+                self._lost = last  # the watch may have been dead since then
                 raise
             if self._clock() - last >= self._patience:
                 return
 
     async def _compare(self) -> None:
-        """Is the history still the one we know?"""
+        """Raises WentBack if the cluster's revision is lower than one that was seen."""
         number = _number(await self._api.revision(self._resource, self._namespace))
         self._heard = self._clock()
         if 0 < number < self._newest:
             error = WentBack(self._newest, number)
-            self._begin_anew()
+            self._forget_list()
             raise error
         self._newest = max(self._newest, number)
 
-    def _begin_anew(self) -> None:
-        """Nothing counts until there is a new list."""
+    def _forget_list(self) -> None:
+        """The copy is not valid until there is a new list."""
         self._resume = ""
         self._synced.clear()
 
@@ -217,13 +217,13 @@ class Reflector(Generic[T]):
         known = self._applied.get(key)
         if event.type == stream.DELETED:
             if 0 < number < (known or 0):
-                return  # an earlier object of that name
+                return  # an older object with the same key
             self._remember_deleted(key, number)
             if self._applied.pop(key, None) is not None:
                 self._sink.remove(item)
         elif event.type in (stream.ADDED, stream.MODIFIED):
             newest = max(known or 0, self._deleted.get(key, 0), self._floor)
-            if not 0 < number <= newest:  # proxies may repeat and delay
+            if not 0 < number <= newest:  # a proxy may repeat or delay events
                 self._deleted.pop(key, None)
                 self._applied[key] = number
                 self._sink.upsert(item)
@@ -239,35 +239,37 @@ class Reflector(Generic[T]):
         if len(self._deleted) > REMEMBERED:
             del self._deleted[next(iter(self._deleted))]
 
-    async def _rest(self, error: KubeError) -> None:
+    async def _retry_later(self, error: KubeError) -> None:
         self.failure, self._just_listed = error, False
         if isinstance(error, Malformed):
             self.malformed += 1
         if not self._resume and isinstance(error, Unreachable):
-            self._limit = max(self._limit // 4, SHORTEST_PAGE)  # a page of huge objects may not come in time
+            self._limit = max(self._limit // 4, SHORTEST_PAGE)  # a page of large objects may not arrive in time
         if _needs_list(error):
-            self._begin_anew()
+            self._forget_list()
             delay = self._relist.delay()
         else:
             delay = self._retry.delay()
         if isinstance(error, ApiError) and error.retry_after:
-            delay = max(delay, min(error.retry_after, LONGEST_WISH))
+            delay = max(delay, min(error.retry_after, LONGEST_RETRY_AFTER))
         then = "watch" if self._resume else "list"
-        fields = {"path": self._path, "why": str(error), "then": then, "after_seconds": round(delay, 2)}
-        log.warning("lost touch with the API server", extra={"fields": fields})
+        logger.warn(
+            "list or watch failed, trying again",
+            path=self._path, why=str(error), then=then, after_seconds=round(delay, 2),
+        )  # fmt: skip
         await self._sleep(delay)
 
 
 def _needs_list(error: Exception) -> bool:
-    """Is there nothing to gain from watching on from where it stopped?"""
+    """Whether the watch cannot continue where it stopped."""
     match error:
         case ApiError(status=410) | Malformed():
             return True
-        case ApiError(status=504, message=message):  # after a restore we may be ahead of the API server
+        case ApiError(status=504, message=message):  # after a restore our revision may be higher than the API server's
             return "Too large resource version" in message
     return False
 
 
 def _number(version: str) -> int:
-    """0 if it is not a number: then nothing is known about its age."""
+    """0 if it is not a number: then its age is unknown."""
     return int(version) if version.isdecimal() else 0

@@ -1,7 +1,7 @@
-"""A watch's bytes as events.
+"""Turns the bytes of a watch into events.
 
-Used by `client`. The API server sends one JSON object per line, in chunks of any size. A line may be megabytes (a pod
-with 20,000 device ids is 845 KB), so pieces are collected and joined once, and never searched twice.
+The API server sends one JSON object per line, in chunks of any size. A line may have megabytes (a pod with 20,000
+device ids has 845 KB), so pieces are collected and joined once, and never searched twice.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from gpushare.core.facts import objects
 from gpushare.kube import answers, models
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
-SILENT = "SILENT"  # ours: the API server has said nothing for a while
+SILENT = "SILENT"  # our own: no event for a while
 
 
 class Object(Protocol):
-    """Whatever can be watched."""
+    """Any kind that can be watched."""
 
     metadata: objects.Metadata
 
@@ -33,7 +33,7 @@ class WatchEvent(NamedTuple, Generic[T]):
 
 
 class Lines:
-    """Whole lines out of pieces."""
+    """Joins pieces to whole lines."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -52,9 +52,10 @@ class Lines:
 async def events(
     content: aiohttp.StreamReader, kind: type[T], where: str, silence: float, limit: float
 ) -> AsyncGenerator[WatchEvent[T], None]:
-    """Until the stream ends. A last line that is cut off is left out: whoever watches again gets it again.
+    """Until the stream ends. An incomplete last line is dropped: the next watch brings it again.
 
-    Nothing for `silence` seconds is an event as well: nobody can tell a quiet cluster from a dead connection here.
+    `silence` seconds without an event are an event as well, because a quiet cluster and a dead connection look the same
+    here.
     """
     lines = Lines()
     while True:
@@ -70,7 +71,7 @@ async def events(
             return
         for line in lines.feed(chunk):
             yield _event(line, kind, where)
-        await asyncio.sleep(0)  # buffered chunks come without waiting, and others must have their turn
+        await asyncio.sleep(0)  # buffered chunks come without waiting; other tasks must run, too
 
 
 def _event(line: bytes, kind: type[T], where: str) -> WatchEvent[T]:

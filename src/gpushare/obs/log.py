@@ -18,7 +18,7 @@ UNKNOWN_LEVEL: Final = 'unknown log level "{level}"'
 
 
 class Log:
-    """What a module logs through. Built by `get()`."""
+    """The log of one module. Made by `get()`."""
 
     __slots__ = ("_logger",)
 
@@ -43,8 +43,7 @@ class Log:
 
 
 class Lines(logging.Formatter):
-    """A record as one JSON object. Records of others pass through it too: `kube`, which may not import this folder,
-    gives its fields with `extra={"fields": ...}`, and libraries simply have none."""
+    """A record as one JSON object. Records of libraries pass through it, too: they have no fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = {
@@ -53,7 +52,9 @@ class Lines(logging.Formatter):
             "msg": record.getMessage(),
             "logger": record.name,
         }
-        line: dict[str, object] = head | getattr(record, "fields", {}) | head  # no field may hide when and how bad
+        line: dict[str, object] = (
+            head | getattr(record, "fields", {}) | head
+        )  # no field may replace time, level, message or logger
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
             if logging.root.isEnabledFor(logging.DEBUG):
@@ -62,7 +63,7 @@ class Lines(logging.Formatter):
 
 
 def setup(level: str) -> None:
-    """Send everything from this level on to stderr, ours and other libraries'. Calling it again starts afresh."""
+    """Sends everything from this level on to stderr, also what libraries log. A second call replaces the first."""
     if level not in LEVELS:
         raise errors.UserError(UNKNOWN_LEVEL.format(level=level), f"levels: {', '.join(LEVELS)}", "LOG_LEVEL=info")
     handler = logging.StreamHandler(sys.stderr)

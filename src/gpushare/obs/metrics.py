@@ -1,7 +1,7 @@
 """What components share about Prometheus metrics: buckets for fast calls, and the page that is scraped.
 
-Each component makes its own `CollectorRegistry` and its own metrics; the global registry is left alone, because two
-instances in one test process would fight over its names.
+Each component makes its own `CollectorRegistry` and its own metrics; the global registry is not used, because two
+instances in one test process would need the same names.
 """
 
 from collections.abc import Iterable

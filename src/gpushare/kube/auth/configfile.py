@@ -1,7 +1,6 @@
-"""Kubeconfig files: read, merged as kubectl merges them, and one context picked.
+"""Reads kubeconfig files, merges them as kubectl does, and picks one context.
 
-Used by `auth`. Every entry remembers the file it came from, because paths in it are relative to that file and because
-an error must name the file to mend.
+Every entry remembers its file: paths in it are relative to that file, and an error names the file to repair.
 """
 
 import base64
@@ -147,7 +146,7 @@ def material(data: str | None, path: str | None, file: Path, what: str, home: Pa
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
             source = shown(file, home)
-            raise NoAccess(f"{what} in {source} cannot be read", "it is not base64", f"mend {source}") from None
+            raise NoAccess(f"{what} in {source} cannot be read", "it is not base64", f"repair {source}") from None
     if path:
         try:
             return (file.parent / path).read_bytes()
@@ -155,13 +154,13 @@ def material(data: str | None, path: str | None, file: Path, what: str, home: Pa
             raise NoAccess(
                 f"{what} cannot be read: {file.parent / path}",
                 f"{error.strerror} (named in {shown(file, home)})",
-                "mend the path, or get a new kubeconfig",
+                "correct the path, or get a new kubeconfig",
             ) from None
     return None
 
 
 def _read(path: Path, name: str) -> File:
-    way = "look at it with: kubectl config view --kubeconfig " + name
+    way = "see what is in it: kubectl config view --kubeconfig " + name
     try:
         text = path.read_text("utf-8")
         parsed = yaml.safe_load(text)
@@ -169,11 +168,11 @@ def _read(path: Path, name: str) -> File:
     except OSError as error:
         raise NoAccess(f"kubeconfig cannot be read: {name}", str(error.strerror), "--kubeconfig FILE") from None
     except yaml.MarkedYAMLError as error:
-        # The text of the error would show the line, which may hold a token.
+        # The text of the error quotes the line, which may contain a token.
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise NoAccess(f"kubeconfig is not YAML: {name}", f"{line}{error.problem}", way) from None
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise NoAccess(f"kubeconfig is not YAML: {name}", "it holds characters that are not text", way) from None
+        raise NoAccess(f"kubeconfig is not YAML: {name}", "it contains characters that are not text", way) from None
     except msgspec.ValidationError as error:
         raise NoAccess(f"kubeconfig is not valid: {name}", str(error), way) from None
 
@@ -191,5 +190,5 @@ def _dangling(context: str, kind: str, name: str, known: Iterable[str], source: 
     raise NoAccess(
         f'context "{context}" names {kind} "{name}", which is not in {source}',
         f"{kind}s there: {', '.join(sorted(known)) or 'none'}",
-        "mend the context, or another one: --context NAME",
+        "correct the context, or use another one: --context NAME",
     )

@@ -1,7 +1,7 @@
 """Who we are towards the API server: a fixed token, a token file that is rotated, or a program that prints credentials.
 
-Used by `auth`. `current` is asked before every request and must be cheap; `refresh` says that the API server did not
-accept what was given.
+`current` is called before every request and must be cheap. `refresh` is called when the API server did not accept the
+credentials.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gpushare.kube.errors import NoAccess
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EXEC_LIMIT = 10.0  # seconds
-REREAD = 60.0  # seconds; a changed file is noticed at once where the file system tells
+REREAD = 60.0  # seconds; a change of the file is usually noticed at once, by its inode, time and size
 
 
 class Secret(NamedTuple):
@@ -53,28 +53,28 @@ class TokenFile:
         self._path = path
         self._clock = clock
         self._token = ""
-        self._seen: tuple[int, int, int] | None = None
+        self._read: tuple[int, int, int] | None = None  # inode, time and size of what was read
         self._due = 0.0
 
     async def current(self) -> Secret:
         try:
             stat = self._path.stat()
-            seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if seen != self._seen or self._clock() >= self._due:
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if version != self._read or self._clock() >= self._due:
                 self._token = self._path.read_text("ascii").strip() or self._token
-                self._seen = seen
+                self._read = version
                 self._due = self._clock() + REREAD
         except (OSError, UnicodeDecodeError) as error:
-            if not self._token:  # else it is just being replaced
+            if not self._token:  # else the file is being replaced
                 raise NoAccess(
                     f"the token file cannot be read: {self._path}",
                     getattr(error, "strerror", None) or "it is not text",
-                    "mend the path, or get a new kubeconfig",
+                    "correct the path, or get a new kubeconfig",
                 ) from None
         return Secret(self._token)
 
     def refresh(self) -> None:
-        self._seen = None
+        self._read = None
 
 
 class _ExecStatus(msgspec.Struct, rename="camel"):
@@ -103,7 +103,7 @@ class ExecPlugin:
         if spec.api_version not in EXEC_VERSIONS:
             raise NoAccess(
                 f'"{spec.command}" speaks {spec.api_version}',
-                f"understood are {' and '.join(EXEC_VERSIONS)}",
+                f"gpushare understands {' and '.join(EXEC_VERSIONS)}",
                 "upgrade that program, and its entry in the kubeconfig",
             )
         # A name with a slash is relative to the kubeconfig, a bare one is looked up in PATH.
@@ -119,7 +119,7 @@ class ExecPlugin:
         self._lock = asyncio.Lock()
 
     async def current(self) -> Secret:
-        async with self._lock:  # many requests may wait, one program runs
+        async with self._lock:  # many requests may wait for one run of the program
             if self._secret is None or (self._expires is not None and self._now() >= self._expires):
                 self._secret, self._expires = self._parse(await self._run())
             return self._secret
@@ -174,8 +174,8 @@ class ExecPlugin:
 
 
 def _exec_info(spec: Exec, cluster: Cluster) -> str:
-    said: dict[str, object] = {"interactive": False}
+    spec_: dict[str, object] = {"interactive": False}
     if spec.provide_cluster_info:
-        said["cluster"] = cluster
-    info = {"apiVersion": spec.api_version, "kind": "ExecCredential", "spec": said}
+        spec_["cluster"] = cluster
+    info = {"apiVersion": spec.api_version, "kind": "ExecCredential", "spec": spec_}
     return msgspec.json.encode(info).decode()

@@ -1,7 +1,7 @@
 """Where the API server is, who we are, and how we prove it.
 
-`load` is called once by every component at its start. Looked at in this order: the file given, the files in KUBECONFIG,
-~/.kube/config, and the service account of the pod we run in.
+Looked for in this order: the file named by --kubeconfig, the files in KUBECONFIG, ~/.kube/config, and the service
+account of the pod we run in.
 """
 
 import base64
@@ -30,7 +30,7 @@ RENEW = NEW_KUBECONFIG + "; on kubeadm: kubeadm certs renew admin.conf"
 
 @dataclass
 class Access:
-    """How to reach one API server. `headers` is asked before each request, and `ssl` right after it."""
+    """How to reach one API server. Each request calls `headers` first, and then reads `ssl`."""
 
     server: str
     namespace: str = "default"
@@ -61,14 +61,14 @@ class Access:
         return {"Authorization": f"Bearer {secret.token}"} if secret.token else {}
 
     def refresh(self) -> None:
-        """What was shown last was not accepted (401): trust nothing that is cached."""
+        """The last credentials were not accepted (401): do not use cached ones."""
         self.credential.refresh()
         pair = self.read_pair()
         if pair and pair != self._pair:
             self._use(pair)
 
     def expired(self) -> NoAccess | None:
-        """That the client certificate has expired, if it has."""
+        """The error for an expired client certificate; None if it has not expired."""
         until = tls.not_after(self._pair.certificate) if self._pair else None
         now = datetime.fromtimestamp(self.now(), UTC)
         if until is None or until > now:
@@ -107,7 +107,7 @@ def load(
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
 ) -> Access:
-    """The way to the cluster, or a NoAccess. Does not talk to it yet."""
+    """How to reach the cluster. Nothing is sent yet. Raises NoAccess."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     in_pod = bool(host and port and (account / "token").exists())
     paths = _paths(kubeconfig, environ, home, in_pod)
@@ -122,11 +122,11 @@ def load(
     return _from_pod(host, port, account, home, now, clock)
 
 
-def _paths(given: str | None, environ: Mapping[str, str], home: Path, in_pod: bool) -> list[Path]:
-    if given:
-        path = home / given[2:] if given.startswith("~/") else Path(given)
+def _paths(kubeconfig: str | None, environ: Mapping[str, str], home: Path, in_pod: bool) -> list[Path]:
+    if kubeconfig:
+        path = home / kubeconfig[2:] if kubeconfig.startswith("~/") else Path(kubeconfig)
         if not path.exists():
-            raise NoAccess(NO_KUBECONFIG, f"--kubeconfig {given}: no such file", NO_KUBECONFIG_WAY)
+            raise NoAccess(NO_KUBECONFIG, f"--kubeconfig {kubeconfig}: no such file", NO_KUBECONFIG_WAY)
         return [path]
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if listed:
@@ -179,12 +179,12 @@ def _from_kubeconfig(
     if user.token_file:
         credential = credentials.TokenFile(choice.user_file.parent / user.token_file, clock)
     elif user.exec and not user.token:
-        told = msgspec.structs.replace(
+        shown = msgspec.structs.replace(
             cluster,
             certificate_authority=None,
             certificate_authority_data=base64.b64encode(ca).decode() if ca else None,
         )
-        credential = credentials.ExecPlugin(user.exec, told, choice.user_file.parent, environ, now)
+        credential = credentials.ExecPlugin(user.exec, shown, choice.user_file.parent, environ, now)
     access = Access(
         server=server,
         namespace=choice.namespace,

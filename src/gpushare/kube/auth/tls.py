@@ -1,6 +1,6 @@
 """TLS towards the API server from certificates held in memory, and until when a certificate is valid.
 
-Used by `auth`. Keys never touch a disk: OpenSSL wants a file, so on Linux it gets an anonymous one.
+Keys are never written to a disk: OpenSSL needs a file, so on Linux it gets an anonymous one in memory.
 """
 
 import os
