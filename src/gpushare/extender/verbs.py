@@ -58,9 +58,14 @@ class Verbs:
         if problem:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
         answer = ask(pod, offer.names, self._clock())
-        if not answer.fits:
-            self._count_refusals(pod, answer)
-        return wire.encode(offer.result(answer.fits, _messages(answer.resolvable), _messages(answer.refusals)))
+        if answer.fits:
+            return wire.encode(offer.result(answer.fits, {}, {}))
+        if answer.invalid is not None:
+            self._metrics.refused(answer.invalid.code)
+            return wire.encode(offer.result([], {}, dict.fromkeys(offer.names, answer.invalid.message)))
+        for code in _codes(answer.refusals) | _codes(answer.resolvable):
+            self._metrics.refused(code)
+        return wire.encode(offer.result([], _messages(answer.resolvable), _messages(answer.refusals)))
 
     def prioritize(self, body: bytes) -> bytes:
         try:
@@ -131,16 +136,13 @@ class Verbs:
             return BOUND_ALREADY.format(node=bound.node)
         return self._cannot_answer(uid)
 
-    def _count_refusals(self, pod: PodFacts, answer: life.Answer) -> None:
-        codes = {refusal.code for refusal in (*answer.refusals.values(), *answer.resolvable.values())}
-        if isinstance(pod.request, Refusal):
-            codes = {pod.request.code}
-        for code in codes:
-            self._metrics.refused(code)
-
     def _holder(self, namespace: str, name: str) -> PodFacts | None:
         found = (holding.pod for holding in self._ledger.holdings())
         return next((pod for pod in found if pod.name == name and pod.namespace == namespace), None)
+
+
+def _codes(refusals: Mapping[str, Refusal]) -> set[str]:
+    return {refusal.code for refusal in refusals.values()}
 
 
 def _messages(refusals: Mapping[str, Refusal]) -> dict[str, str]:

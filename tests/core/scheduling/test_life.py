@@ -108,7 +108,7 @@ def test_a_pod_that_asks_no_gpu_fits_everywhere_and_a_senseless_request_nowhere(
     assert life.choose(msgspec.structs.replace(who, request=None), NODES, 0.0).fits == NODES
     senseless = Refusal("Invalid", "makes no sense")
     answer = life.choose(msgspec.structs.replace(who, request=senseless), NODES, 0.0)
-    assert answer.refusals == dict.fromkeys(NODES, senseless)
+    assert (answer.fits, answer.invalid) == ([], senseless)
     assert life.prioritize(msgspec.structs.replace(who, request=senseless), NODES, 0.0) == []
 
 

@@ -37,7 +37,7 @@ class CoolDowns:
 
     @property
     def is_any_active(self) -> bool:
-        return any(cool_down.active for cool_down in self._by_shape.values())
+        return bool(self._by_shape) and any(cool_down.active for cool_down in self._by_shape.values())
 
     def is_cooling_down(self, request: Request) -> bool:
         cool_down = self._by_shape.get(_shape(request)) if self._by_shape else None

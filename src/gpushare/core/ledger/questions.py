@@ -140,7 +140,7 @@ class Questions(Entries):
         budget = budget or Budget(cost.SEARCH_LOOKS)
         judge = question.refusal if isinstance(question, Question) else question.judge
         refused = judge(room, budget)
-        if refused is not None and state.kept() and not refused.forever:
+        if refused is not None and state.promised and state.kept() and not refused.forever:
             otherwise = state.room_for(pod, kept=False)
             if otherwise is not None and judge(otherwise, budget) is None:
                 return kept_for_other(refused)

@@ -35,6 +35,7 @@ class Answer(NamedTuple):
     fits: list[str]
     refusals: Mapping[str, Refusal] = {}
     resolvable: Mapping[str, Refusal] = {}
+    invalid: Refusal | None = None  # what it asks makes no sense: refused by every node
 
 
 class Reservation(NamedTuple):
@@ -69,8 +70,8 @@ class Life:
     def _ask(self, pod: PodFacts, offered: list[str], now: float, pick: Pick) -> Answer:
         if pod.request is None:
             return Answer(offered)
-        if isinstance(pod.request, Refusal):  # no node can help: what it asks makes no sense
-            return Answer([], dict.fromkeys(offered, pod.request))
+        if isinstance(pod.request, Refusal):
+            return Answer([], invalid=pod.request)
         self.ledger.release(pod.uid)
         budget = Budget(CALL_LOOKS)
         fits = pick(pod.request, pod, offered, budget)
