@@ -14,7 +14,7 @@ from gpushare.core.facts import names
 from tests.e2e.harness import objects, shipped, users
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
-from tests.support import pod_watch
+from tests.support import pod_watch, wait
 from tests.support.api_client import Answer, Api
 from tests.support.objects import Object
 
@@ -63,10 +63,10 @@ async def in_force(world: World, file: str, condition: InForce) -> AsyncIterator
 
 
 async def until(file: str, world: World, condition: InForce, wanted: bool) -> None:
-    patience_ends = time.monotonic() + PATIENCE
-    while await condition(world) is not wanted:
-        assert time.monotonic() < patience_ends, f"{file} is {'not' if wanted else 'still'} in force"
-        await asyncio.sleep(0.1)
+    async def as_wanted() -> bool:
+        return await condition(world) is wanted
+
+    await wait.eventually_asked(as_wanted, f"{file} is {'' if wanted else 'no longer '}in force", PATIENCE)
 
 
 @pytest.fixture

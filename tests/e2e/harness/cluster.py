@@ -17,7 +17,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ import aiohttp
 
 from tests.e2e.harness import audit, binaries, network, processes, shipped, versions
 from tests.e2e.harness.processes import Process, Processes
+from tests.support import wait
 
 ROOT = Path(__file__).resolve().parents[3]
 URL = "https://127.0.0.1:6443"
@@ -317,12 +317,15 @@ class Cluster:
 
 async def until(what: str, condition: Callable[[], Awaitable[bool]], process: Process) -> None:
     """Waits for something that this process brings about."""
-    patience_ends = time.monotonic() + READY_SECONDS
-    while not await condition():
+
+    async def checked() -> bool:
         process.check()
-        if time.monotonic() > patience_ends:
-            raise NotReady(f"{what} is not ready after {READY_SECONDS:.0f} s; {process.log}:\n{process.tail()}")
-        await asyncio.sleep(0.05)
+        return await condition()
+
+    try:
+        await wait.eventually_asked(checked, f"{what} is ready", READY_SECONDS, every=0.05)
+    except AssertionError as late:
+        raise NotReady(f"{late}; {process.log}:\n{process.tail()}") from None
 
 
 async def run(command: list[str], given: str | None = None) -> str:

@@ -1,30 +1,30 @@
 """Events about a pod or a node, as `kubectl describe` shows them."""
 
-import asyncio
-import time
-
 from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.world import World
+from tests.support import wait
 from tests.support.objects import Object
 
 PATIENCE = 20.0  # seconds
 
 
 async def until_event(world: World, pod: str, reason: str, saying: str = "") -> str:
-    """Waits for an event of this reason in which these words are, and returns its sentence."""
-    patience_ends = time.monotonic() + PATIENCE
-    while True:
-        found = await about(world, pod)
-        for event in found:
-            if event["reason"] == reason and saying in event["message"]:
-                return str(event["message"])
-        said = [f"{event['reason']}: {event['message']}" for event in found]
-        assert time.monotonic() < patience_ends, f"{pod}: no event {reason} within {PATIENCE:.0f} s, only {said}"
-        await asyncio.sleep(0.1)
+    """Waits for an event of this reason that has these words. Returns its message."""
+
+    async def message() -> str | None:
+        events = await about(world, pod)
+        messages = (str(event["message"]) for event in events if event["reason"] == reason)
+        return next((message for message in messages if saying in message), None)
+
+    try:
+        return await wait.eventually_asked(message, f"an event {reason} about {pod} with {saying!r}", PATIENCE)
+    except AssertionError as late:
+        others = [f"{event['reason']}: {event['message']}" for event in await about(world, pod)]
+        raise AssertionError(f"{late}; there are {others}") from None
 
 
 async def about(world: World, name: str) -> list[Object]:
-    """Those about nodes are in the namespace default."""
+    """Events about nodes are in the namespace default."""
     path = "/api/v1/namespaces/default/events" if name == NODE else world.api.events
     answer = await world.api.get(path, fieldSelector=f"involvedObject.name={name}")
     return list(answer.body["items"])

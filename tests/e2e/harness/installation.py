@@ -7,7 +7,6 @@ NVIDIA's library (tests/support/nvml) and can be changed while everything runs.
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE, Failed, NotReady
 from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.kubelet import Node
+from tests.support import wait
 from tests.support.nvml import build, state
 from tests.support.objects import quantity
 
@@ -29,7 +29,7 @@ PATIENCE = 90.0  # a GPU is healthy again only after a minute
 
 
 class Installation:
-    """`component` are the files of deploy/ that make the node's GPUs known; `policies` are in force meanwhile."""
+    """`component`: the files of deploy/ with `gpushare node`. `policies`: the files with admission policies."""
 
     def __init__(self, node: Node, component: Sequence[str], policies: Sequence[str], unit: Unit) -> None:
         self.node, self.cluster, self.unit = node, node.cluster, unit
@@ -51,7 +51,7 @@ class Installation:
         await self._rolled_out(f"deployment/{shipped.EXTENDER}")
 
     async def stop(self) -> None:
-        """Nothing of it is left for others. Rights go last: who is asked to end has something to say."""
+        """Removes everything. Rights go last, because a component that ends still writes something."""
         await self._delete([document for document in self._applied if document["kind"] in shipped.WORKLOADS])
         await self._delete(self._applied)
         self._applied.clear()
@@ -59,26 +59,26 @@ class Installation:
     # The component
 
     async def install(self) -> None:
-        """Returns when the node says what it has, and kube-scheduler can see it."""
+        """Returns when the node has published its GPUs and kube-scheduler can see them."""
         await self._apply([document for name in self._component for document in self._documents(name)])
         await self._rolled_out(f"daemonset/{self.daemonset}")
         await self.until_published()
 
     async def uninstall(self) -> None:
-        """As if it had never been here."""
+        """Removes all traces of it from the node."""
         documents = [document for name in self._component for document in self._documents(name)]
         await self._delete([document for document in documents if document["kind"] in shipped.WORKLOADS])
         await self.cluster.kubectl("annotate", "node", NODE, f"{names.NODE_GPUS}-")
 
     async def replace_gpus(self, gpus: Sequence[int], unit: Unit | None = None) -> None:
-        """Other cards in the machine, perhaps counted in another unit: nobody remembers the old ones."""
+        """Other GPUs in the machine, perhaps in another unit; the old ones are forgotten."""
         await self.uninstall()
         self.unit = unit or self.unit
         self.show(gpus)
         await self.install()
 
     async def count_in(self, unit: Unit) -> None:
-        """The manifest says another unit from now on. Returns when the component is ready, whatever it counts in."""
+        """Changes the unit in the manifest. Returns when the component is ready, in whichever unit it counts."""
         self.unit = unit
         self.show(self._shown)
         await self._apply([document for name in self._component for document in self._documents(name)])
@@ -97,11 +97,11 @@ class Installation:
         self._mock.show(*(state.card(number, amount) for number, amount in enumerate(mib)))
 
     def lose(self, number: int) -> None:
-        """This GPU is not there any more; the others move up, as the driver counts them."""
+        """Removes this GPU; the indices of the others move up, as the driver does it."""
         self._mock.show(*(state.card(other, amount) for other, amount in enumerate(self._shown) if other != number))
 
     def forget(self) -> None:
-        """Whoever comes next gets new ones."""
+        """The next test gets new ones."""
         self._shown = []
 
     def report(self, xid: int, number: int) -> None:
@@ -218,10 +218,7 @@ class Installation:
         return (pinned, guarded) == (PIN in self._policies, GUARD in self._policies)
 
     async def until(self, what: str, condition: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
-        patience_ends = time.monotonic() + seconds
-        while not await condition():
-            assert time.monotonic() < patience_ends, f"not within {seconds:.0f} s: {what}"
-            await asyncio.sleep(0.1)
+        await wait.eventually_asked(condition, what, seconds)
 
 
 @contextlib.asynccontextmanager
