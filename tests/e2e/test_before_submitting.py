@@ -215,6 +215,6 @@ async def test_a_webhook_that_a_dry_run_cannot_reach_is_no_answer(world: World, 
     assert said[0] == 0
     assert said[1].startswith(f"small ({tmp_path}/small.json) would fit now")
     assert (
-        'judged without a dry run (the API server says: Internal error occurred: failed calling webhook "gone'
+        'checked without a dry run (the API server says: Internal error occurred: failed calling webhook "gone'
         in said[2]
     )

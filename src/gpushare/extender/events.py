@@ -96,7 +96,11 @@ class Announcer:
                 _, pod = self._due.take()
                 among = allowed(pod)
                 surveyed = self._is_stuck(pod, among)
-                said = await by_and_by(event_texts.telling(self._ledger, pod, among, CALL_LOOKS)) if surveyed else None
+                said = (
+                    await by_and_by(event_texts.warning_steps(self._ledger, pod, among, CALL_LOOKS))
+                    if surveyed
+                    else None
+                )
                 # Before the scheduler has said anything, only what can never run is worth a word.
                 if said is not None and (pod.unschedulable or said[0] != event_texts.NO_GPU_FITS):
                     self._say(pod, "Warning", *said)

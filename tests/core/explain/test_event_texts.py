@@ -69,7 +69,7 @@ def test_a_waiting_pod_is_told_the_closest_place_and_where_to_ask() -> None:
     made = builders.ledger(NODE)
     made.observe(bound(pod(16276), NODE, ((0,),)), 0.0)
     made.observe(bound(pod(34000), NODE, ((1,),)), 0.0)
-    assert event_texts.waiting(made, pod(7000, name="llm")) == (
+    assert event_texts.warning(made, pod(7000, name="llm")) == (
         "NoGPUFits",
         (
             "No single GPU has 7000 MiB free. Closest: gpu-c GPU 1, 6536 of 40536 MiB free, 464 short. "
@@ -83,7 +83,7 @@ def test_a_pod_that_only_a_sick_gpu_keeps_waiting_is_told_which() -> None:
     made = builders.ledger(sick, facts(7000, name="closer"))
     made.observe(bound(pod(10000), sick, ((0,),)), 0.0)
     made.observe(bound(pod(100), facts(7000, name="closer"), ((0,),)), 0.0)
-    assert event_texts.waiting(made, pod(7000, name="llm")) == (
+    assert event_texts.warning(made, pod(7000, name="llm")) == (
         "NoGPUFits",
         (
             "No healthy GPU has 7000 MiB free. gpu-c GPU 1 has 40536 of 40536 MiB free, but is unhealthy. "
@@ -93,7 +93,7 @@ def test_a_pod_that_only_a_sick_gpu_keeps_waiting_is_told_which() -> None:
 
 
 def test_a_pod_that_can_never_fit_is_told_the_largest_gpu() -> None:
-    assert event_texts.waiting(builders.ledger(NODE), pod(50000)) == (
+    assert event_texts.warning(builders.ledger(NODE), pod(50000)) == (
         "NeverFits",
         (
             "No GPU is as large as 50000 MiB; the largest is 40536 MiB (gpu-c). "
@@ -103,7 +103,7 @@ def test_a_pod_that_can_never_fit_is_told_the_largest_gpu() -> None:
 
 
 def test_an_invalid_request_is_told_what_to_write() -> None:
-    assert event_texts.waiting(builders.ledger(), pod(containers=[container("main", "4Gi")])) == (
+    assert event_texts.warning(builders.ledger(), pod(containers=[container("main", "4Gi")])) == (
         "InvalidGPURequest",
         'aliyun.com/gpu-mem counts MiB, not bytes: container main asks 4Gi, read as 4294967296 MiB. Write "4096".',
     )
@@ -128,7 +128,7 @@ def test_no_event_is_too_long_whatever_is_asked_and_however_things_are_named(dat
     asked = PodFacts("u", LONG, LONG, data.draw(strategies.api_requests(pin=Pin.DIRECT)))
     made = builders.ledger(node)
     made.observe(bound(pod(data.draw(st.integers(1, 8))), node, ((0,),)), 0.0)
-    said = event_texts.waiting(made, asked)
+    said = event_texts.warning(made, asked)
     assert said is None or 0 < len(said[1]) <= 200
     room = node_state(made, LONG).room
     assert room is not None
@@ -163,7 +163,7 @@ def test_a_node_may_change_while_all_of_them_are_looked_at(
     change: str, among: tuple[str, ...] | None, asked: int, step: int
 ) -> None:
     books = builders.ledger(facts(8, 4, sick=[0]), facts(2, name="other"))
-    steps = event_texts.telling(books, pod(asked), among, cost.CALL_LOOKS)
+    steps = event_texts.warning_steps(books, pod(asked), among, cost.CALL_LOOKS)
     for _ in range(step):
         if next(steps, "ended") == "ended":
             return

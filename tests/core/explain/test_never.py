@@ -55,7 +55,7 @@ def test_what_no_node_could_ever_hold_can_never_run(case: str, full: bool) -> No
     made = _world(node, full=full)
     answer = verdict.explain(made, asked)
     assert (answer.verdict, answer.ways) == ("never", [])
-    warning = event_texts.waiting(made, asked)
+    warning = event_texts.warning(made, asked)
     assert warning is not None
     assert warning[0] == event_texts.NEVER_FITS
     assert warning[1] == f"{event_texts.capital(answer.message)}. {event_texts.EVEN_EMPTY}"
@@ -66,7 +66,7 @@ def test_what_fits_an_empty_node_waits(case: str) -> None:
     node, asked = POSSIBLE[case]
     made = _world(node, full=True)
     assert verdict.explain(made, asked).verdict == "refused"
-    warning = event_texts.waiting(made, asked)
+    warning = event_texts.warning(made, asked)
     assert warning is not None
     assert warning[0] == event_texts.NO_GPU_FITS
 

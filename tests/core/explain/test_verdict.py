@@ -92,7 +92,7 @@ def test_no_reason_is_without_an_example() -> None:
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_events_are_short_and_begin_with_the_reason(code: str) -> None:
     state, asked, message = EXAMPLES[code]
-    said = event_texts.waiting(state, asked)
+    said = event_texts.warning(state, asked)
     assert said is not None
     assert len(said[1]) <= 200
     if code != "NoSharedGpu":
@@ -100,7 +100,7 @@ def test_events_are_short_and_begin_with_the_reason(code: str) -> None:
 
 
 def test_a_pod_that_fits_gets_no_warning() -> None:
-    assert event_texts.waiting(world(facts(8)), pod(4)) is None
+    assert event_texts.warning(world(facts(8)), pod(4)) is None
     assert verdict.explain(world(facts(8)), pod(4)).verdict == "fits"
 
 

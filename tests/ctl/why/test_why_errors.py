@@ -135,8 +135,8 @@ def test_a_pod_of_that_name_in_another_namespace_is_most_likely_meant() -> None:
 
 def test_without_a_like_name_kubectl_has_the_list() -> None:
     said = error(world(), "nothing-like-it-at-all")
-    assert (said.why, said.way) == ("46 pods there, none of a like name", "kubectl get pods -n default")
-    assert error(Cluster({}, [LLM]), "nothing-like-it-at-all").why == "1 pod there, none of a like name"
+    assert (said.why, said.way) == ("46 pods there, none with a similar name", "kubectl get pods -n default")
+    assert error(Cluster({}, [LLM]), "nothing-like-it-at-all").why == "1 pod there, none with a similar name"
 
 
 def test_names_of_other_namespaces_are_not_told_to_who_may_not_read_them() -> None:
@@ -151,7 +151,7 @@ def test_names_of_other_namespaces_are_not_told_to_who_may_not_read_them() -> No
 @pytest.mark.parametrize("given", ["", "/", "a/b/c", "pod/", "default/"])
 def test_what_names_no_pod_is_bad_input(given: str) -> None:
     cluster = world()
-    assert error(cluster, given).what == f'"{given}" names no pod'
+    assert error(cluster, given).what == f'"{given}" is not the name of a pod'
     assert cluster.asked == []
 
 

@@ -123,7 +123,7 @@ def test_an_answer_to_a_dry_run_that_is_no_pod_is_not_believed(answer: bytes, mo
     monkeypatch.setattr(cluster, "dry_run", lambda path, draft: answer)
     said = ask(cluster, filename="-", stdin=POD)
     assert said.out.startswith("p (stdin) would fit now: gpu-c GPU 1")
-    assert said.err.startswith("note: pods in namespace default are judged without a dry run (the API server's answer")
+    assert said.err.startswith("note: pods in namespace default are checked without a dry run (the API server's answer")
 
 
 def test_who_may_not_create_pods_is_told_so_once() -> None:

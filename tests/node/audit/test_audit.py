@@ -82,7 +82,7 @@ def test_a_pod_bound_by_hand_is_named_on_the_node() -> None:
     )
     ((_, message),) = found(only_bound("mine", 3000, direct=False), facts=PLUGIN)
     assert message == (
-        "Pod default/mine was not bound by gpushare: nobody knows its GPU, it counts on every one. "
+        "Pod default/mine was not bound by gpushare: its GPU is not known, so it counts on every GPU. "
         "Delete it, and create it without nodeName."
     )
     ((_, message),) = found(only_bound("p" * 253, 3000, direct=False, namespace="n" * 63), facts=PLUGIN)

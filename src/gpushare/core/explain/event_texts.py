@@ -1,4 +1,4 @@
-"""The events people read under `kubectl describe pod`: place and way out, in at most 200 characters.
+"""The texts of our events, as people read them in `kubectl describe pod`: place and way out, in at most 200 characters.
 
 Pure. One sentence per situation, in the same words as the refusals of `fit` and `request`.
 """
@@ -26,7 +26,7 @@ SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
 BOUND_BY_HAND = "BoundByHand"
 SEES_NONE = "it sees no GPU and counts on none"
-COUNTS_ON_ALL = "nobody knows its GPU, it counts on every one"
+COUNTS_ON_ALL = "its GPU is not known, so it counts on every GPU"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
 NONE_ALLOWED = "No node it may use (nodeSelector, affinity, taints) shares a GPU."
 EVEN_EMPTY = "It would not fit even if all GPUs were healthy and free: ask for less, or use several pods."
@@ -34,12 +34,12 @@ SOME_ALLOWED = "It may use {allowed} of {nodes} GPU nodes: {message}"
 
 
 def short_name(name: str) -> str:
-    """Long names lose their middle: the ends tell them apart."""
+    """A long name without its middle: names differ at the ends."""
     return name if len(name) <= LONGEST_NAME else f"{name[:13]}…{name[-6:]}"
 
 
 def bound_by_hand(pod: PodFacts, what: str) -> str:
-    """For the node, because it was the pod's owner who did it. `what` comes of it: see above."""
+    """An event of the node: the pod's owner bound it there. `what`: SEES_NONE or COUNTS_ON_ALL."""
     name = f"{short_name(pod.namespace)}/{short_name(pod.name)}"
     return cut(f"Pod {name} was not bound by gpushare: {what}. Delete it, and create it without nodeName.")
 
@@ -52,9 +52,9 @@ def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]
     if len(request.shares) == 1:
         share = request.shares[0]
         return cut(f"{node}: {_gpus(facts, places[0])}, {_amount(share, facts)} for {share.container}.")
-    stays = [(s, chosen) for s, chosen in zip(request.shares, places, strict=True) if chosen]
-    said = [f"{_gpus(facts, chosen)} {_amount(share, facts)} for {share.container}" for share, chosen in stays]
-    return cut(f"{node}: {', '.join(said)}.")
+    placed = [(share, chosen) for share, chosen in zip(request.shares, places, strict=True) if chosen]
+    parts = [f"{_gpus(facts, chosen)} {_amount(share, facts)} for {share.container}" for share, chosen in placed]
+    return cut(f"{node}: {', '.join(parts)}.")
 
 
 def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int]) -> str:
@@ -81,103 +81,97 @@ def _amount(share: Share, facts: NodeFacts) -> str:
     return f"{share.each} {facts.unit} each" if share.gpus > 1 else f"{share.units} {facts.unit}"
 
 
-def waiting(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> tuple[str, str] | None:
-    """What `telling` comes to, at once."""
-    return finish(telling(ledger, pod, among, cost.UNHURRIED_LOOKS))
+def warning(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> tuple[str, str] | None:
+    """Reason and text of the Warning about a waiting pod; None if it does not wait for GPU memory. `among`: the nodes
+    that it may use, GPUs aside. The text is about these, and says so if there are others."""
+    return finish(warning_steps(ledger, pod, among, cost.UNHURRIED_LOOKS))
 
 
-def telling(ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks: int) -> Steps[tuple[str, str] | None]:
-    """Reason and text of the Warning a waiting pod deserves; None if GPU memory is not what it waits for. `among`: the
-    nodes it may use, GPUs aside; the reason is theirs, and says so where there are others."""
-    if isinstance(pod.request, Refusal):
-        return INVALID, cut(
-            f"{pod.request.message}: {pod.request.detail}" if pod.request.detail else f"{pod.request.message}."
-        )
-    if not isinstance(pod.request, Request):
+def warning_steps(
+    ledger: Ledger, pod: PodFacts, among: Collection[str] | None, looks: int
+) -> Steps[tuple[str, str] | None]:
+    """The same in short steps. `looks`: what one step may cost."""
+    request = pod.request
+    if isinstance(request, Refusal):
+        return INVALID, cut(f"{request.message}: {request.detail}" if request.detail else f"{request.message}.")
+    if not isinstance(request, Request):
         return None
-    found = yield from survey.surveying(ledger, pod, among, looks)
-    outcome, refused = survey.verdict_of(found)
-    if refused is None:
+    answers = yield from survey.surveying(ledger, pod, among, looks)
+    verdict, refusal = survey.verdict_of(answers)
+    if refusal is None:
         return None
     nodes = sum(1 for _ in ledger.rooms())
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
-    if not found:
+    if not answers:
         return (NO_GPU_FITS, f"{NONE_ALLOWED}{more}") if nodes else (NEVER_FITS, NO_NODE)
-    said, reason = capital(refused.message), NEVER_FITS if outcome == "never" else NO_GPU_FITS
-    if len(found) < nodes:
-        said = SOME_ALLOWED.format(allowed=len(found), nodes=nodes, message=refused.message)
-        # Labels, taints and cordons come and go: only what no node at all can ever do is a "never".
-        everywhere = yield from survey.surveying(ledger, pod, None if outcome == "never" else (), looks)
-        never = outcome == "never" and survey.verdict_of(everywhere)[0] == "never"
-        reason = NEVER_FITS if never else NO_GPU_FITS
-    if outcome == "never":
-        return reason, cut(f"{said}{_largest(ledger, pod.request, refused, [name for name, _ in found])}")
-    text = f"{said}.{_closest(ledger, pod, found[0][0], refused)}"
+    message, reason = capital(refusal.message), NEVER_FITS if verdict == "never" else NO_GPU_FITS
+    if len(answers) < nodes:
+        message = SOME_ALLOWED.format(allowed=len(answers), nodes=nodes, message=refusal.message)
+        if verdict == "never":  # labels, taints and cordons come and go: NeverFits is for what fits no node at all
+            everywhere = yield from survey.surveying(ledger, pod, None, looks)
+            reason = NEVER_FITS if survey.verdict_of(everywhere)[0] == "never" else NO_GPU_FITS
+    if verdict == "never":
+        return reason, cut(message + _never(ledger, request, refusal, [name for name, _ in answers]))
+    text = f"{message}.{_closest(ledger, pod, request, answers[0][0], refusal)}"
     return reason, text + more if len(text + more) <= LONGEST else cut(text)
 
 
-def kept(said: KeptView) -> str:
-    """What is kept for a pod that has waited long."""
-    node, many = short_name(said.node), len(said.gpus) > MOST_LISTED
-    place = f"{len(said.gpus)} GPUs of {node}" if many else f"{node} {gpu_list(said.gpus)}"
-    are, there = ("is", "there") if len(said.gpus) == 1 else ("are", "on them")
-    rest = f"{said.short} {said.unit} must still come free {there}" if said.short else "all it asks is free there"
-    return f"{place} {are} kept for it: {rest}"
-
-
-def turn(said: KeptView, waited: float) -> str:
-    """The event of a pod whose turn has come. `waited`: seconds."""
-    time = f"{waited / 60:.0f} minutes" if waited >= 120 else f"{waited:.0f} seconds"
-    return cut(f"Waiting for {time}: {kept(said)}.")
-
-
-def _closest(ledger: Ledger, pod: PodFacts, node: str, refused: Refusal) -> str:
-    """Nothing, if that is not so any more: nodes change while all of them are looked at."""
+def _closest(ledger: Ledger, pod: PodFacts, request: Request, node: str, refusal: Refusal) -> str:
+    """The GPU that lacks least. Nothing if the node has changed since it was asked."""
     state = ledger.node(node)
     room = state.room_for(pod) if state is not None else None
-    assert isinstance(pod.request, Request)
-    if room is None or not pod.request.one_share:
+    if room is None or not request.one_share:
         return ""
-    need = pod.request.shares[0].units
-    if refused.code == "NoHealthyGpu":
-        return _sick(room, need)
-    if not room.rising:
-        return ""
-    free = room.rising[-1]
-    gpu = next(g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == free and g.healthy)
+    need = request.shares[0].units
+    if refusal.code == "NoHealthyGpu":
+        return _unhealthy(room, need)
+    free = room.rising[-1] if room.rising else need
     if free >= need:
         return ""
+    gpu = next(g for g, f in zip(room.facts.gpus, room.free, strict=True) if f == free and g.healthy)
     where = f"{short_name(node)} GPU {gpu.index}"
     return f" Closest: {where}, {free} of {gpu.total} {room.facts.unit} free, {need - free} short."
 
 
-def _sick(room: Room, need: int) -> str:
-    """The unhealthy GPU that would do; nothing, if it is healthy again."""
-    facts = room.facts
-    would_do = [(g, f) for g, f in zip(facts.gpus, room.free, strict=True) if f >= need and not g.healthy]
-    if not would_do:
-        return ""
-    gpu, free = would_do[0]
-    has = f"{free} of {gpu.total} {facts.unit} free"
-    return f" {short_name(facts.name)} GPU {gpu.index} has {has}, but is unhealthy."
+def _unhealthy(room: Room, need: int) -> str:
+    """The unhealthy GPU that has room. Nothing if it is healthy again."""
+    for gpu, free in zip(room.facts.gpus, room.free, strict=True):
+        if free >= need and not gpu.healthy:
+            where = f"{short_name(room.facts.name)} GPU {gpu.index}"
+            return f" {where} has {free} of {gpu.total} {room.facts.unit} free, but is unhealthy."
+    return ""
 
 
-def _largest(ledger: Ledger, request: Request, refused: Refusal, among: Collection[str]) -> str:
-    if refused.code in ROOM:
+def _never(ledger: Ledger, request: Request, refusal: Refusal, nodes: Collection[str]) -> str:
+    """What could be asked instead of what can never fit."""
+    if refusal.code in ROOM:
         return f". {EVEN_EMPTY}"
-    if refused.code != "TooLarge":
-        return "."
-    rooms, question = [state.room for name in among if (state := ledger.node(name)) is not None], Question(request)
+    rooms, question = [state.room for name in nodes if (state := ledger.node(name)) is not None], Question(request)
     able = [room for room in rooms if room is not None and question.off_limits(room.facts) is None]
-    if not able:
+    if refusal.code != "TooLarge" or not able:
         return "."
     largest = max(able, key=lambda room: room.largest)
     size = f"the largest is {largest.largest} {largest.facts.unit} ({short_name(largest.facts.name)})"
     return f"; {size}. Ask less, or several GPUs: annotation aliyun.com/gpu-count."
 
 
+def kept(view: KeptView) -> str:
+    """What is kept for a pod that has waited too long."""
+    node, many = short_name(view.node), len(view.gpus) > MOST_LISTED
+    place = f"{len(view.gpus)} GPUs of {node}" if many else f"{node} {gpu_list(view.gpus)}"
+    are, there = ("is", "there") if len(view.gpus) == 1 else ("are", "on them")
+    rest = f"{view.short} {view.unit} must still come free {there}" if view.short else "all it asks is free there"
+    return f"{place} {are} kept for it: {rest}"
+
+
+def turn(view: KeptView, waited: float) -> str:
+    """The event of a pod whose turn has come. `waited`: seconds."""
+    time = f"{waited / 60:.0f} minutes" if waited >= 120 else f"{waited:.0f} seconds"
+    return cut(f"Waiting for {time}: {kept(view)}.")
+
+
 def capital(sentence: str) -> str:
-    """The first letter raised, unless the sentence begins with a key."""
+    """With a capital letter at the start, unless the sentence starts with a key."""
     word = sentence.split(" ", 1)[0]
     return sentence if "/" in word or "(" in word else sentence[:1].upper() + sentence[1:]
 

@@ -1,7 +1,7 @@
 """Who uses how much of which GPU, for people and for programs.
 
-Pure. `inspected` is one node in the original's JSON: the extender's `/inspect` and `gpushare inspect -o json` both are
-made of it, and its keys are only ever added to. `gpus_of` says which container of a pod has which GPU.
+Pure. `inspected` is one node in the JSON form of Aliyun's gpushare: the extender's `/inspect` and `gpushare inspect -o
+json` print it. Keys are only ever added. `gpus_of` says which container of a pod has which GPU.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from gpushare.core.ledger.node_state import NodeState
 
 
 def inspected(state: NodeState) -> dict[str, object]:
-    """A node that shares GPUs. A pod of which nobody knows the GPU counts on every one, and is listed under none."""
+    """A node that shares GPUs. An unlocated pod counts on every GPU, and is listed under none."""
     facts = state.facts
     assert facts is not None
     used = [min(taken, gpu.total) for taken, gpu in zip(state.effective(), facts.gpus, strict=True)]
@@ -38,22 +38,22 @@ def _pods(state: NodeState, gpu: int) -> list[dict[str, object]]:
 
 
 def gpus_of(pod: PodFacts, facts: NodeFacts) -> dict[str, list[int]]:
-    """The GPUs of each container, by index, for a pod whose annotations are usable: `codec.read` says so.
+    """The GPUs of each container, by index, for a pod whose annotations are usable: see `pod_gpus.read`.
 
-    On plugin nodes an init container that holds nothing beyond the others is written down nowhere; it is left out.
+    On plugin nodes an init container that holds nothing beyond the others is in no annotation: it is left out.
     """
     if not isinstance(pod.request, Request):
         return {}
     direct = facts.pin is Pin.DIRECT and pod.request.pin is Pin.DIRECT
     index_of = {gpu.uuid: gpu.index for gpu in facts.gpus}
     written = pod.annotation(names.ALLOCATION)
-    said = msgspec.json.decode(written, type=Allocation) if written is not None and not direct else None
+    allocation = msgspec.json.decode(written, type=Allocation) if written is not None and not direct else None
     gpus: dict[str, list[int]] = {}
     for share in pod.request.shares:
         if direct:
             chosen = [index_of[uuid] for uuid in (pod.annotation(share.visible) or "").split(",") if uuid in index_of]
-        elif said is not None:
-            chosen = [int(index) for index in said.get(str(share.position), {})]
+        elif allocation is not None:
+            chosen = [int(index) for index in allocation.get(str(share.position), {})]
         else:
             chosen = [int(pod.annotation(names.ALIYUN_IDX) or 0)]
         if chosen:

@@ -19,7 +19,7 @@ def view(ledger: Ledger, pod: PodFacts) -> KeptView | None:
 
 
 def served_before(ledger: Ledger, pod: PodFacts, nodes: Iterable[str]) -> list[str]:
-    """For whom something is kept on these nodes that this pod could use."""
+    """The pods whose turn comes first: what this pod could use on these nodes is kept for them."""
     there = frozenset(nodes)
     kept = [other for other in ledger.kept() if other.node in there]
     others = {other.pod.uid: other.pod for other in kept if other.pod.priority >= pod.priority}

@@ -148,7 +148,7 @@ def _which(options: Options) -> tuple[str, str]:
         namespace = before
     if not name or "/" in before:
         way = f"{options.program} why NAME -n NAMESPACE; all pods: kubectl get pods -A"
-        raise UserError(f'"{options.pod}" names no pod', "POD is name, namespace/name or pod/name", way)
+        raise UserError(f'"{options.pod}" is not the name of a pod', "POD is name, namespace/name or pod/name", way)
     return namespace, name
 
 
@@ -159,7 +159,11 @@ def _no_such_pod(source: Source, namespace: str, name: str, program: str) -> Use
     here = sorted({pod.metadata.name for pod in known if _namespace(pod, namespace) == namespace})
     elsewhere = sorted({_namespace(pod, namespace) for pod in known if pod.metadata.name == name})
     close = difflib.get_close_matches(name, here, n=MOST_NAMES, cutoff=0.5)
-    why = f"there is {', '.join(close)}" if close else f"{wording.count(len(here), 'pod')} there, none of a like name"
+    why = (
+        f"there is {', '.join(close)}"
+        if close
+        else f"{wording.count(len(here), 'pod')} there, none with a similar name"
+    )
     way = f"{program} why {close[0]} -n {namespace}" if close else f"kubectl get pods -n {namespace}"
     if elsewhere:
         why = f"there is one in namespace {', '.join(elsewhere[:MOST_NAMES])}"

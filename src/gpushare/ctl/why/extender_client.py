@@ -62,7 +62,7 @@ class Extender:
 
     def cannot_place(self, file: str) -> UserError:
         """The error for a file with more than one pod: it would have to place the first to know about the second."""
-        why = "it is asked about one pod at a time, and places none"
+        why = "it answers about one pod at a time, and places none"
         return UserError(f"--extender cannot place what is in {file}", why, COMPUTE_HERE)
 
     def _ask(self, path: str, body: bytes | None) -> Explanation | None:
@@ -113,7 +113,7 @@ class Extender:
         try:
             head = msgspec.json.decode(answer, type=_Head)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise self._not_an_extender(f"its answer is not ours (status {status})") from None
+            raise self._not_an_extender(f"its answer is not an explanation (status {status})") from None
         if head.version is None:
             raise self._not_an_extender(f"its answer has no version (status {status})")
         if head.version != VERSION:
@@ -123,7 +123,7 @@ class Extender:
         if head.error is not None:
             if status == 404:
                 return None
-            raise UserError(f"the extender at {self._url} cannot say", head.error, COMPUTE_HERE, CLUSTER_NOT_ASKED)
+            raise UserError(f"the extender at {self._url} cannot answer", head.error, COMPUTE_HERE, CLUSTER_NOT_ASKED)
         try:
             return msgspec.json.decode(answer, type=Explanation)
         except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
-"""Does gpushare's admission policy change a pod? Worked out from what can be read, where there is no dry run.
+"""Does gpushare's admission policy change a pod? For users who may not make a dry run.
 
-`Policy` reads the policy of deploy/admission.yaml, its bindings and the labels of a namespace, each once. What was not
-shipped with it (other conditions, rules for single resources) is not worked out: then the answer is that nobody knows.
+`Policy` reads the policy of deploy/admission.yaml, its bindings and the labels of a namespace, each once. If somebody
+added other conditions to it, or rules for single resources, the answer is "not known".
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Selector(objects.Struct):
 
 
 class Scope(objects.Struct):
-    """What a policy, or a binding, is meant for."""
+    """The objects that a policy, or a binding, applies to."""
 
     namespace_selector: Selector | None = None
     object_selector: Selector | None = None
@@ -78,41 +78,41 @@ class Policy:
 
     def __init__(self, source: Source, coming: Mapping[str, Labels]) -> None:
         self._source, self._coming = source, coming
-        self._found: tuple[PolicySpec, list[Scope]] | None = None
+        self._policy: tuple[PolicySpec, list[Scope]] | None = None
         self._labels: dict[str, Labels | None] = {}
         self.lacking: Forbidden | None = None  # what could not be read
 
     def changes(self, pod: objects.Pod) -> bool | None:
-        """None: that is not known."""
+        """Whether the policy changes the pod; None if that is not known."""
         try:
-            spec, bindings = self._found = self._found or self._read()
+            spec, bindings = self._policy = self._policy or self._read()
             labels = self._labels_of(pod.metadata.namespace)
         except Forbidden as lacking:
             self.lacking = lacking
             return None
-        meant = _includes(spec.match_constraints, labels, pod)
+        applies = _includes(spec.match_constraints, labels, pod)
         bound = [_includes(scope, labels, pod) for scope in bindings]
-        if meant is False or all(one is False for one in bound):
+        if applies is False or all(one is False for one in bound):
             return False
         foreign = [one.name for one in spec.match_conditions or () if one.name not in SHIPPED_CONDITIONS]
-        return True if meant and not foreign and True in bound else None
+        return True if applies and not foreign and True in bound else None
 
     def _read(self) -> tuple[PolicySpec, list[Scope]]:
         try:
             spec = snapshot.decode(self._source.get(POLICY), PolicyObject, POLICY).spec
-            found = snapshot.decode(self._source.get(BINDINGS), Bindings, BINDINGS).items or []
+            bindings = snapshot.decode(self._source.get(BINDINGS), Bindings, BINDINGS).items or []
         except NotFound:
             return PolicySpec(), []
         spec.match_constraints.resource_rules = None  # pods, as shipped
-        return spec, [one.spec.match_resources for one in found if one.spec.policy_name == NAME]
+        return spec, [one.spec.match_resources for one in bindings if one.spec.policy_name == NAME]
 
     def _labels_of(self, namespace: str) -> Labels | None:
-        """None: it does not exist yet, and nothing tells its labels."""
+        """None if it does not exist yet and the file does not say its labels."""
         if namespace not in self._labels:
             path = f"/api/v1/namespaces/{quote(namespace, safe='')}"
             try:
-                found = snapshot.decode(self._source.get(path), Namespace, path)
-                self._labels[namespace] = found.metadata.labels or {}
+                read = snapshot.decode(self._source.get(path), Namespace, path)
+                self._labels[namespace] = read.metadata.labels or {}
             except NotFound:
                 coming = self._coming.get(namespace)
                 self._labels[namespace] = None if coming is None else {**coming, OWN_NAME: namespace}
@@ -130,7 +130,7 @@ def _includes(scope: Scope, namespace: Labels | None, pod: objects.Pod) -> bool 
 
 
 def _selects(selector: Selector | None, labels: Labels) -> bool:
-    """One that is empty selects everything."""
+    """An empty selector selects everything."""
     if selector is None:
         return True
     wanted = (selector.match_labels or {}).items()

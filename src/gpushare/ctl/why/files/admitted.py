@@ -1,8 +1,8 @@
 """The pod that the API server will make of one in a file: admission decides, among other things, which nodes take it.
 
-The API server is asked to create the pod without creating it (a dry run), which answers exactly that, or why it would
-refuse. Whoever may not create pods there gets the pod worked out: by gpushare's own policy if it can be read, else by
-the nodes if all of them pin one way. If even that leaves two possibilities, both are told, and nothing is chosen here.
+A dry run answers exactly that: the API server does everything but create the pod, or says why it would refuse it. Where
+a user may not create pods, we work it out: from gpushare's own admission policy if it can be read, else from the nodes
+if all of them pin in the same way. If two pods are still possible, the caller gets both.
 """
 
 import re
@@ -24,8 +24,8 @@ from gpushare.view import snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound
 
 NOT_TRIED = (
-    "pods in namespace {namespace} are judged without a dry run ({why}): quotas, limit ranges and what other admission "
-    "would change are not looked at."
+    "pods in namespace {namespace} are checked without a dry run ({why}): quotas, limit ranges and changes by other "
+    "admission are not considered."
 )
 NO_NAMESPACE = "there is no namespace {namespace} yet"
 NO_RIGHT = 'user "{user}" may not create pods there'
@@ -35,9 +35,9 @@ UNREADABLE_CLASS = "PriorityClass {name} may not be read: counted as priority 0.
 MOST_CONTAINERS = 500  # of each list; the policy leaves a pod with more as it is
 LONGEST_START = 57  # of a generated name, which may have 63 characters
 _ABOUT_ITSELF = re.compile(r'^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): (?:: )?')
-_INVALID = (400, 413, 422)  # answers about what is written in a pod; 403 is about the pod as well
-_DENIED = "denied the request"  # a webhook's no, whatever its status
-_NO_TRIALS = "does not support dry run"  # a webhook that cannot be asked so
+_INVALID = (400, 413, 422)  # something in the pod is wrong; 403 may be about the pod as well
+_DENIED = "denied the request"  # a webhook refuses, with any status
+_NO_DRY_RUN = "does not support dry run"  # a webhook that makes every dry run fail
 
 
 class _PriorityClass(objects.Struct):
@@ -46,17 +46,17 @@ class _PriorityClass(objects.Struct):
 
 
 class Admitted(msgspec.Struct):
-    """`other`: what it may become as well; nobody can say which. `refused`: the API server's words."""
+    """`other`: the pod that it may become instead, if that is not known. `refused`: the API server's message."""
 
     pod: pod_details.Pod
-    how: str  # one of explanation.ADMISSIONS
+    how: str  # one of report.ADMISSIONS
     other: pod_details.Pod | None = None
     refused: str = ""
     invalid: bool = False  # refused because of what is written in it
 
 
 class Admission:
-    """`coming`: namespaces that the file itself makes, with their labels. `note` is told what is not looked at."""
+    """`coming`: namespaces that the file itself makes, with their labels. `note` says what is not considered."""
 
     def __init__(
         self, source: Drafting, ledger: Ledger, coming: Mapping[str, Mapping[str, str]], note: Callable[[str], None]
@@ -66,7 +66,7 @@ class Admission:
         self._noted: set[str] = set()
 
     def way(self, namespace: str) -> str:
-        """How somebody to whom two answers are given gets one."""
+        """What the user needs to get one answer instead of two."""
         right = f"the right to create pods in namespace {namespace}"
         return f"{right}, or {self._policy.lacking.way}" if self._policy.lacking is not None else right
 
@@ -101,9 +101,9 @@ class Admission:
     def _worked_out(self, item: Item) -> Admitted:
         self._set_priority(item)
         pod = item.pod
-        asked = request.parse(pod, None)
-        if not isinstance(asked, Request) or asked.pin is not Pin.PLUGIN:
-            return Admitted(pod, report.READ)  # the env is there, written by hand: the policy adds nothing
+        parsed = request.parse(pod, None)
+        if not isinstance(parsed, Request) or parsed.pin is not Pin.PLUGIN:
+            return Admitted(pod, report.READ)  # it has the env already, written by hand: the policy adds nothing
         changes = self._policy.changes(pod)
         if changes is not None:
             return Admitted(pinned(pod) if changes else pod, report.READ)
@@ -119,36 +119,36 @@ class Admission:
             return
         path = CLASSES + quote(name, safe="")
         try:
-            found = snapshot.decode(self._source.get(path), _PriorityClass, path)
+            priority_class = snapshot.decode(self._source.get(path), _PriorityClass, path)
         except NotFound:
             self._note(NO_CLASS.format(name=name))
         except Forbidden:
             self._note(UNREADABLE_CLASS.format(name=name))
         else:
-            spec.priority = found.value
-            spec.preemption_policy = spec.preemption_policy or found.preemption_policy
+            spec.priority = priority_class.value
+            spec.preemption_policy = spec.preemption_policy or priority_class.preemption_policy
 
     def _note_once(self, item: Item, why: str) -> None:
-        said = NOT_TRIED.format(namespace=item.pod.metadata.namespace, why=why)
-        if said not in self._noted:
-            self._noted.add(said)
-            self._note(said)
+        note = NOT_TRIED.format(namespace=item.pod.metadata.namespace, why=why)
+        if note not in self._noted:
+            self._noted.add(note)
+            self._note(note)
 
 
 def pinned(pod: pod_details.Pod) -> pod_details.Pod:
-    """As the policy of deploy/admission.yaml leaves a pod, as far as decisions read it."""
+    """The pod with the env that the policy of deploy/admission.yaml adds: the part that decisions read."""
     apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
     if max(len(apps), len(inits)) > MOST_CONTAINERS:
         return pod
     spec = msgspec.structs.replace(
         pod.spec,
-        containers=[_told_its_gpus(one, f"{names.VISIBLE_PREFIX}{i}") for i, one in enumerate(apps)],
-        init_containers=[_told_its_gpus(one, f"{names.VISIBLE_PREFIX}init-{i}") for i, one in enumerate(inits)],
+        containers=[_with_env(one, f"{names.VISIBLE_PREFIX}{i}") for i, one in enumerate(apps)],
+        init_containers=[_with_env(one, f"{names.VISIBLE_PREFIX}init-{i}") for i, one in enumerate(inits)],
     )
     return msgspec.structs.replace(pod, spec=spec)
 
 
-def _told_its_gpus(container: objects.Container, annotation: str) -> objects.Container:
+def _with_env(container: objects.Container, annotation: str) -> objects.Container:
     limits = (container.resources.limits if container.resources else None) or {}
     if names.GPU_MEM not in limits and names.GPU_COUNT not in limits:
         return container
@@ -166,18 +166,18 @@ def _draft(item: Item, *, generated: bool) -> bytes:
 
 
 def _is_about_the_pod(error: ApiError) -> bool:
-    """A no that the pod itself would get. Others are about who asks, or about asking."""
-    if _NO_TRIALS in error.message or _lacks_the_right(error):
+    """Whether the pod itself would be refused. Other errors are about the user, or about dry runs."""
+    if _NO_DRY_RUN in error.message or _lacks_the_right(error):
         return False
     return error.status in (*_INVALID, 403) or _DENIED in error.message
 
 
 def _lacks_the_right(error: ApiError) -> str:
-    """Who may not create pods there; empty if that is not what was said."""
+    """The user who may not create pods there; empty if the error is another."""
     from gpushare.kube import failures  # only when something fails: it knows all about logging in
 
-    found = failures.FORBIDDEN.search(error.message) if error.status == 403 else None
-    return found["user"] if found else ""
+    match = failures.FORBIDDEN.search(error.message) if error.status == 403 else None
+    return match["user"] if match else ""
 
 
 def _why_not(error: ApiError, namespace: str) -> str:

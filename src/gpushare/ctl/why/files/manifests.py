@@ -1,7 +1,7 @@
-"""Pods out of a file that nobody has submitted yet: `why -f`.
+"""The pods in a file that is not submitted yet: `why -f`.
 
-Pure but for the import of yaml, which is slow and only needed here. Takes Pods and whatever holds a pod template, in
-several documents and Lists; what holds no pod is named, and an error only if there is nothing else.
+Pure; yaml is imported here only, because that is slow. Takes Pods and all objects with a pod template, in several
+documents and Lists. Objects without a pod are named in a note; it is an error if there are no others.
 """
 
 from math import inf
@@ -12,23 +12,25 @@ import msgspec
 from gpushare.ctl.why import pod_details
 from gpushare.obs.errors import UserError
 
-MOST_REPLICAS = 10_000  # more are nobody's; each is placed by itself
-MOST_VALUES = 1_000_000  # in one file; aliases of aliases make a small file endless
+MOST_REPLICAS = 10_000  # each is placed by itself
+MOST_VALUES = 1_000_000  # in one file; aliases of aliases make a small file very large
 KINDS = "Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController or List"
-NAMES_ITS_NODE = "{file}: nodeName of {kind} {name} is not looked at; with it neither scheduler nor gpushare is asked."
+NAMES_ITS_NODE = (
+    "{file}: nodeName of {kind} {name} is ignored here. A pod with nodeName starts without kube-scheduler and gpushare."
+)
 _UNSURE = "kubectl apply --dry-run=server -f FILE names every fault"
 
 Object = dict[str, Any]
 
 
 class Item(msgspec.Struct):
-    """A pod to be, as often as `replicas` says, or once on every node."""
+    """A pod that would be created `replicas` times, or once on every node."""
 
     kind: str
     name: str
     pod: pod_details.Pod
     spec: msgspec.Raw  # of the pod, all that was written
-    generated: bool = False  # its name is only the beginning of one
+    generated: bool = False  # its name is only the start of a generated one
     replicas: int = 1
     every_node: bool = False
     priority_class: str = ""
@@ -46,7 +48,7 @@ class Item(msgspec.Struct):
 class Manifest(msgspec.Struct):
     items: list[Item]
     notes: list[str]
-    namespaces: dict[str, dict[str, str]]  # those that come with them, and their labels
+    namespaces: dict[str, dict[str, str]]  # that the file itself makes, and their labels
 
 
 def read(text: str, file: str, namespace: str) -> Manifest:
@@ -59,16 +61,16 @@ def read(text: str, file: str, namespace: str) -> Manifest:
         if not isinstance(document, dict):
             what = f"{file}: document {position} is no Kubernetes object"
             raise UserError(what, f"it is {_described(document)}", f"it should begin with kind: {KINDS}")
-        for given in _flat(document):
-            kind, name = _kind(given, file), _name(given)
-            template, replicas = _template(kind, given)
+        for obj in _flat(document):
+            kind, name = _kind(obj, file), _name(obj)
+            template, replicas = _template(kind, obj)
             if kind == "Namespace":
-                namespaces[name] = _labels(given)
+                namespaces[name] = _labels(obj)
             if template is None:
                 skipped.append(f"{kind} {name}".strip())
                 continue
-            items.append(_item(kind, given, template, replicas, file, namespace))
-            if _mapping(template.get("spec")).get("nodeName") and not _mapping(given.get("metadata")).get("uid"):
+            items.append(_item(kind, obj, template, replicas, file, namespace))
+            if _mapping(template.get("spec")).get("nodeName") and not _mapping(obj.get("metadata")).get("uid"):
                 notes.append(NAMES_ITS_NODE.format(file=file, kind=kind, name=name))
     if not items:
         held = f"it holds {', '.join(skipped)}" if skipped else "it is empty"
@@ -109,20 +111,20 @@ def _flat(document: Object) -> list[Object]:
     return [one for item in document["items"] if isinstance(item, dict) for one in _flat(item)]
 
 
-def _kind(given: Object, file: str) -> str:
-    kind = given.get("kind")
+def _kind(obj: Object, file: str) -> str:
+    kind = obj.get("kind")
     if not isinstance(kind, str) or not kind:
-        raise UserError(f"{file}: an object without a kind", f"it is {_described(given)}", f"kind: {KINDS}")
+        raise UserError(f"{file}: an object without a kind", f"it is {_described(obj)}", f"kind: {KINDS}")
     return kind
 
 
-def _name(given: Object) -> str:
-    meta = _mapping(given.get("metadata"))
+def _name(obj: Object) -> str:
+    meta = _mapping(obj.get("metadata"))
     return str(meta.get("name") or meta.get("generateName") or "")
 
 
-def _item(kind: str, given: Object, template: Object, replicas: object, file: str, namespace: str) -> Item:
-    name, meta, spec = _name(given), _mapping(given.get("metadata")), _mapping(template.get("spec"))
+def _item(kind: str, obj: Object, template: Object, replicas: object, file: str, namespace: str) -> Item:
+    name, meta, spec = _name(obj), _mapping(obj.get("metadata")), _mapping(template.get("spec"))
     if not name:
         way = f"metadata: {{name: my-{kind.lower()}}}"
         raise UserError(f"{file}: a {kind} without a name", "metadata.name is missing", way)
@@ -141,14 +143,14 @@ def _item(kind: str, given: Object, template: Object, replicas: object, file: st
     )
 
 
-def _template(kind: str, given: Object) -> tuple[Object | None, object]:
+def _template(kind: str, obj: Object) -> tuple[Object | None, object]:
     """The pod that an object stands for, and how many there are of it."""
     if kind == "Pod":
-        return given, 1
-    spec = _mapping(given.get("spec"))
+        return obj, 1
+    spec = _mapping(obj.get("spec"))
     if kind == "CronJob":
         spec = _mapping(_mapping(spec.get("jobTemplate")).get("spec"))
-    template = given.get("template") if kind == "PodTemplate" else spec.get("template")
+    template = obj.get("template") if kind == "PodTemplate" else spec.get("template")
     if not isinstance(template, dict) or "containers" not in _mapping(template.get("spec")):
         return None, 0
     if kind in ("Job", "CronJob"):
@@ -205,8 +207,8 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
-def _labels(given: Object) -> dict[str, str]:
-    labels = _mapping(_mapping(given.get("metadata")).get("labels"))
+def _labels(obj: Object) -> dict[str, str]:
+    labels = _mapping(_mapping(obj.get("metadata")).get("labels"))
     return {str(key): str(value) for key, value in labels.items()}
 
 
