@@ -33,6 +33,7 @@ from gpushare.kube.auth.login import Access
 from gpushare.kube.reflector import Reflector
 
 DEFAULT_NAME = "default-scheduler"
+AGENT = "kube-scheduler-stand-in"  # its name in the audit log: its writes are not the extender's
 
 
 class Scheduler:
@@ -71,7 +72,7 @@ class Scheduler:
         cluster = sinks.Cluster(self._queue, cache, time.monotonic, changed.set)
         pods_sink, nodes_sink = sinks.Pods(cluster, self._schedulers), sinks.Nodes(cluster)
         async with (
-            client.connect(self._access) as api,
+            client.connect(self._access, agent=AGENT) as api,
             aiohttp.ClientSession() as session,
             asyncio.TaskGroup() as tasks,
         ):
