@@ -147,6 +147,39 @@ async def test_sigterm_ends_within_five_seconds_though_the_api_server_hangs(serv
         assert '"level": "error"' not in extender.logged()
 
 
+def _slow_events(seconds: float) -> Plan:
+    def is_event(method: str, path: str) -> bool:
+        return method == "POST" and path.endswith("/events")
+
+    return Plan(rates={plan.LATENCY: 1.0}, latency=(seconds, seconds), eligible=is_event)
+
+
+async def test_events_that_wait_to_be_sent_are_sent_after_sigterm(server: ApiServer, tmp_path: Path) -> None:
+    async with (
+        FaultProxy(server.url, _slow_events(0.2)) as proxy,
+        Extender(proxy.write_kubeconfig(tmp_path / "kubeconfig")) as extender,
+    ):
+        await extender.ready()
+        for name in ("first", "second"):  # they are sent one after the other
+            assert await extender.bind(processes.create(server, processes.pod(name, 1000)), "a") == ""
+        extender.signal()
+        assert await extender.ended(5.0) == 0
+    assert {name for _, reason, name, _ in processes.events(server) if reason == "GPUAssigned"} == {"first", "second"}
+
+
+async def test_events_that_cannot_be_sent_do_not_hold_up_the_end(server: ApiServer, tmp_path: Path) -> None:
+    async with (
+        FaultProxy(server.url, _slow_events(60)) as proxy,
+        Extender(proxy.write_kubeconfig(tmp_path / "kubeconfig")) as extender,
+    ):
+        await extender.ready()
+        assert await extender.bind(processes.create(server, processes.pod("train", 1000)), "a") == ""
+        await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the event")
+        extender.signal()
+        assert await extender.ended(3.0) == 0  # one second for the event, and what a busy machine takes
+        assert "Traceback" not in extender.logged()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 async def test_the_exit_code_tells_how_it_was_ended(
     server: ApiServer, tmp_path: Path, number: signal.Signals, code: int

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.kube import client
 from gpushare.kube.events import Recorder
-from tests.support.scripted_api import FakeTime, Server, answer, cut, refuse, serve
+from tests.support.scripted_api import FakeTime, Server, answer, cut, hang, refuse, serve
 from tests.support.wait import eventually
 
 EVENTS = "POST /api/v1/namespaces/ml/events"
@@ -191,3 +191,24 @@ async def test_sentences_are_not_remembered_without_end() -> None:
             on.record(str(number))
         assert len(on.recorder._said) <= 10_000
         assert len(on.recorder._queue) == 1000
+
+
+async def test_draining_waits_until_all_is_sent() -> None:
+    async with stage() as on:
+        for number in range(3):
+            on.record(f"text {number}")
+        await on.recorder.drain(5.0)
+        assert on.messages() == ["text 0", "text 1", "text 2"]
+        await on.recorder.drain(5.0)  # nothing is left: it ends at once
+        on.record("later")
+        await on.recorder.drain(5.0)
+        assert on.recorder.sent == 4
+
+
+async def test_draining_ends_in_time_though_nobody_answers() -> None:
+    async with stage(hang) as on:
+        on.record()
+        begun = asyncio.get_running_loop().time()
+        await on.recorder.drain(0.1)
+        assert asyncio.get_running_loop().time() - begun < 2.0
+        assert on.recorder.sent == 0

@@ -39,7 +39,8 @@ UNITS_TICK = 30.0
 PATIENCE_TICK = 1.0
 STALE_SECONDS = 10.0  # a view of the cluster that has been cut off for longer is not acted on
 START_SECONDS = 30.0  # a cluster that cannot be asked for so long will not be without somebody's help
-STOP_SECONDS = 3.5
+STOP_SECONDS = 3.5  # for bindings that are being written
+EVENTS_SECONDS = 1.0  # after that, for events that are not sent yet
 AGAIN_SECONDS = 1.0  # between two tries to touch or read a pod
 NOT_SYNCED = "gpushare has not read the cluster yet: {what}"
 STALE = "gpushare has not heard from the API server for {seconds:.0f} s"
@@ -224,6 +225,7 @@ async def run(config: Config, access: Access) -> signal.Signals:
             logger.info("stopping")
         finally:
             await asyncio.gather(extender.binder.finish(STOP_SECONDS), listening.cleanup())
+            await extender.recorder.drain(EVENTS_SECONDS)
             for task in (stop, *tasks):
                 task.cancel()
             ended = await asyncio.gather(stop, *tasks, return_exceptions=True)

@@ -6,6 +6,7 @@ Events that cannot be sent are counted and dropped, because nothing depends on t
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -46,7 +47,8 @@ class Recorder:
         self._sleep = sleep
         self._now = now
         self._queue: Turns[Key, models.Event] = Turns()
-        self._filled = asyncio.Event()
+        self._filled, self._all_sent = asyncio.Event(), asyncio.Event()
+        self._all_sent.set()
         self._said: dict[Key, float] = {}  # oldest first
         self._due = clock() - BURST / RATE
 
@@ -62,6 +64,7 @@ class Recorder:
             self.dropped += 1
         self._queue.put(namespace, key, self._event(kind, namespace, name, uid, type, reason, message))
         self._filled.set()
+        self._all_sent.clear()
 
     async def run(self) -> None:
         while True:
@@ -74,6 +77,13 @@ class Recorder:
                 else:
                     self.failed += 1
             self._filled.clear()
+            self._all_sent.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Before the process ends: queued events get so much time to leave. `run` must still be running."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._all_sent.wait()
 
     def _just_said(self, key: Key) -> bool:
         now = self._clock()

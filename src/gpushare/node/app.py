@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0  # for driver, kubelet and rights; then the process ends with the reason
 DRAIN_SECONDS = 5.0
+EVENTS_SECONDS = 1.0  # for events that are not sent yet when the process ends
 STUCK_SECONDS = 300.0  # without an answer of the driver; then kubelet is asked to restart this process
 STARTING = "starting: waiting for {what}"
 STUCK = "the driver has not answered for {seconds:.0f} s"
@@ -131,8 +132,12 @@ class Node:
             tasks.create_task(self.gpus.listen())
 
     async def drain(self) -> None:
-        if self.publisher is not None:
-            await self.publisher.drain(DRAIN_SECONDS)
+        """Before the end: the node says that it drains, and events that are not sent yet are sent."""
+        events = self.recorder.drain(EVENTS_SECONDS)
+        if self.publisher is None:
+            await events
+        else:
+            await asyncio.gather(self.publisher.drain(DRAIN_SECONDS), events)
 
     def _waits_for(self) -> str:
         if not self.gpus.devices:
