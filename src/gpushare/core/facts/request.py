@@ -133,7 +133,8 @@ def _limits(container: objects.Container) -> dict[str, objects.Quantity]:
 
 
 def _asks(container: objects.Container) -> bool:
-    return not kinds.BY_RESOURCE.keys().isdisjoint(_limits(container))
+    limits = _limits(container)
+    return bool(limits) and not kinds.BY_RESOURCE.keys().isdisjoint(limits)
 
 
 def _amounts(containers: Sequence[objects.Container]) -> tuple[int, bool]:
@@ -142,6 +143,8 @@ def _amounts(containers: Sequence[objects.Container]) -> tuple[int, bool]:
     for container in containers:
         limits = _limits(container)
         for resource, kind in kinds.BY_RESOURCE.items():
+            if resource not in limits:
+                continue
             amount = units.number(limits, resource)
             if kind.exclusive:
                 exclusive = exclusive or amount > 0
@@ -153,20 +156,18 @@ def _amounts(containers: Sequence[objects.Container]) -> tuple[int, bool]:
 def _share(
     container: objects.Container, position: int, role: Role, split: int, unit: Unit | None
 ) -> Share | Refusal | None:
-    limits, asked = _limits(container), []
-    for resource, kind in kinds.BY_RESOURCE.items():
-        if resource in limits:
-            amount = kind.parse(resource, container.name, limits[resource], unit)
-            if isinstance(amount, Refusal):
-                return amount
-            if amount:
-                asked.append((resource, kind, amount))
-    if not asked:
+    limits, asks, kind, amount = _limits(container), "", None, 0
+    for resource, candidate in kinds.BY_RESOURCE.items():
+        parsed = candidate.parse(resource, container.name, limits[resource], unit) if resource in limits else 0
+        if isinstance(parsed, Refusal):
+            return parsed
+        if parsed and kind is not None:
+            message = BOTH_LIMITS.format(resources=f"{asks} and {resource}")
+            return Refusal("BothLimits", message, forever=True, detail=f"container {container.name} has both.")
+        if parsed:
+            asks, kind, amount = resource, candidate, parsed
+    if kind is None:
         return None
-    if len(asked) > 1:
-        message = BOTH_LIMITS.format(resources=" and ".join([resource for resource, _, _ in asked]))
-        return Refusal("BothLimits", message, forever=True, detail=f"container {container.name} has both.")
-    _, kind, amount = asked[0]
     if kind.exclusive:
         return Share(container.name, position, role, kind, 0, amount, visible=visible.annotation(container))
     if amount % split:

@@ -44,7 +44,7 @@ class Question:
         self.request = request
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
-        self._largest = max(share.units for share in request.shares)  # of one container, over all its GPUs
+        self._largest = max([share.units for share in request.shares])  # of one container, over all its GPUs
         self._tasks: dict[Pin, Task | None] = {}
         self._most: dict[Pin, tuple[int, int]] = {}  # of any of its parts: the most GPUs, the most units on one
         self._never: dict[tuple[Pin, tuple[int, ...]], bool] = {}  # by the sizes of a node's GPUs
