@@ -1,6 +1,6 @@
-"""Who asked the API server for what: its audit log, read from a mark on.
+"""The API server's audit log: who asked for what since a mark.
 
-The server writes one line per answered request (metadata only). Tests take a mark, do something, and count.
+The server writes one line per answered request (metadata only). Tests take a mark, do something, and count requests.
 """
 
 from collections.abc import Iterator
@@ -62,8 +62,8 @@ class Audit:
         return self._path.stat().st_size
 
     def since(self, mark: int) -> Iterator[Request]:
-        """Every request answered after the mark. A line that is being written is left for later, and one that was being
-        written at the mark belongs to what was before."""
+        """Every request answered after the mark. A line that is not complete yet is left for later; a line that was not
+        complete at the mark belongs to before."""
         with self._path.open("rb") as file:
             if mark:
                 file.seek(mark - 1)

@@ -1,9 +1,8 @@
-"""A real control plane in this process's own network: etcd, kube-apiserver, kube-controller-manager; and around it
-as many kube-schedulers and extenders as a test wants. Nodes are objects that a test creates; one that has a kubelet
-comes from `kubelet`.
+"""A real control plane in a network of its own: etcd, kube-apiserver, kube-controller-manager, and as many
+kube-schedulers and extenders as a test starts. Nodes are objects that a test creates; `kubelet` has a real node.
 
-`conftest` starts one for all tests. Everything listens on loopback, authorization is RBAC, and every request is in the
-audit log. All that is written is below `.build`: what runs in e2e, logs in log/e2e.
+There is one for all tests. Everything listens on loopback, authorization is RBAC, and every request is in the audit
+log. All files are in `.build`: those of programs in `e2e`, logs in `log/e2e`.
 """
 
 import asyncio
@@ -43,11 +42,11 @@ STOPPED_BY_FORCE = frozenset({"kube-apiserver", "kube-controller-manager"})  # a
 
 
 class NotReady(Exception):
-    """Something was waited for in vain."""
+    """Something did not become ready in time."""
 
 
 class Failed(Exception):
-    """A command ended with an exit code other than 0; its words."""
+    """A command ended with an exit code other than 0. The text is its output."""
 
 
 class Cluster:
@@ -83,7 +82,7 @@ class Cluster:
         self._lock.close()
 
     def _prepare(self) -> None:
-        """Alone in the folder, nothing left of the last run."""
+        """Makes sure that no other run uses the folder and nothing of the last run is left."""
         self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = self._lock.enter_context((self.work / "lock").open("a"))
         try:
@@ -143,7 +142,7 @@ class Cluster:
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
-        """Nobody reaches the API server."""
+        """Meanwhile the API server cannot be reached."""
         (apiserver,) = (process for process in self.processes.running if process.name == "kube-apiserver")
         await self.processes.end(apiserver, signal.SIGKILL)
         try:
@@ -152,13 +151,13 @@ class Cluster:
             await self._start_apiserver()
 
     async def back_up(self) -> None:
-        """A copy of etcd, for which the control plane is away for a moment."""
+        """Makes a copy of etcd; the control plane is down for a moment."""
         async with self._without_etcd():
             shutil.rmtree(self.work / "copy", ignore_errors=True)
             shutil.copytree(self.work / "etcd", self.work / "copy")
 
     async def restore(self, *, moved_on: bool) -> None:
-        """etcd is put back to that copy, and the control plane started anew. `moved_on`: revisions are first moved
+        """Restores etcd from that copy and restarts the control plane. `moved_on`: revisions are first moved
         beyond all that were given out, and those compacted, as `etcdutl snapshot restore --bump-revision
         --mark-compacted` does; else they go back."""
         async with self._without_etcd(moved_on=moved_on):
@@ -200,7 +199,7 @@ class Cluster:
         self, *arguments: str, name: str = "extender", port: int = shipped.EXTENDER_PORT,
         kubeconfig: Path | None = None, ready: bool = True, **environment: str,
     ) -> AsyncIterator[Process]:  # fmt: skip
-        """`gpushare extender`, as the service account we ship, with its rights. One that is not killed ends well."""
+        """`gpushare extender` with the rights of deploy/. Its exit code is checked, unless it was killed."""
         process = await self.start_extender(
             *arguments, name=name, port=port, kubeconfig=kubeconfig, ready=ready, **environment
         )
@@ -233,7 +232,7 @@ class Cluster:
     async def scheduler(
         self, *, name: str = "default-scheduler", log: str | None = None, verbosity: int = 2, **changes: Any
     ) -> AsyncIterator[Process]:
-        """kube-scheduler with our configuration, `changes` on top of it."""
+        """kube-scheduler with the configuration of deploy/, changed by `changes`."""
         port, log, kind = next(self._ports), log or f"kube-scheduler-{name}", self.kind
         config = self.kubeconfig(SCHEDULER, self.tokens[SCHEDULER])
         file = self._write(f"{log}-{port}.json", kind.settings(config, name=name, **changes))
@@ -249,7 +248,7 @@ class Cluster:
             await self.processes.end(process, kind.ended_by)
 
     async def account_kubeconfig(self, namespace: str, account: str, server: str = URL) -> Path:
-        """As this service account, with exactly its rights. `server`: whoever stands before the API server."""
+        """A kubeconfig with the rights of this service account. `server`: a proxy in front of the API server."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         answer = await self.call("POST", path, {"spec": {"expirationSeconds": TOKEN_SECONDS}})
         return self.kubeconfig(f"{namespace}-{account}", answer["status"]["token"], server)
@@ -271,7 +270,7 @@ class Cluster:
     # Asking
 
     async def kubectl(self, *arguments: str | Path, given: str | None = None) -> str:
-        """As admin. Its output; an exit code other than 0 is an error with its words."""
+        """As admin. Returns its output; raises if its exit code is not 0."""
         config = self.kubeconfig(ADMIN, self.tokens[ADMIN])
         command = [str(binaries.program("kubectl")), f"--kubeconfig={config}", *map(str, arguments)]
         return await run(command, given)
@@ -316,7 +315,7 @@ class Cluster:
 
 
 async def until(what: str, condition: Callable[[], Awaitable[bool]], process: Process) -> None:
-    """Waits for something that this process brings about."""
+    """Waits for something that this process does."""
 
     async def checked() -> bool:
         process.check()

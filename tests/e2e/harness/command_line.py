@@ -17,7 +17,7 @@ PROGRAMS = Path(sys.executable).parent
 
 
 def environment(kubeconfig: Path) -> dict[str, str]:
-    """kubectl finds its plugins on PATH; both stand there as after an installation."""
+    """kubectl finds its plugins on PATH, as after an installation."""
     path = f"{binaries.program('kubectl').parent}:{PROGRAMS}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
 
@@ -40,7 +40,7 @@ async def on_a_terminal(kubeconfig: Path, *words: str) -> tuple[int, str]:
 
 
 def _terminal(kubeconfig: Path, words: Sequence[str]) -> tuple[int, str]:
-    """Exit code and all that was written on a terminal of 120 columns."""
+    """Exit code and output on a terminal of 120 columns."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, 120))
     shown = b""

@@ -1,8 +1,7 @@
-"""A machine for one kubelet, inside this one: its own processes, its own /var/lib, /var/log and /run, and containerd.
+"""A simulated machine for one kubelet: its own processes, its own /var/lib, /var/log and /run, and containerd.
 
-Two namespaces of the kernel do it. Whatever runs in there ends when its first process ends, and its mounts are gone
-with the last one, so that nothing has to be unmounted and not even a killed run leaves anything behind but files. The
-network is the one that all of the cluster has. Started by `kubelet`; images come from `containers_images`.
+It is made of two kernel namespaces. When its first process ends all others end, and its mounts are gone with the last
+one: nothing has to be unmounted, and a killed run leaves only files behind. It shares the network of the cluster.
 """
 
 import asyncio
@@ -72,7 +71,7 @@ class Machine:
         await until("containerd", self._has_containerd, self._containerd)
 
     async def stop(self) -> None:
-        """Ends all that is in there: with the first process all others die, and it is the last to go."""
+        """Ends all its processes: with the first one all others die."""
         first = _children(self._machine.popen.pid) if self._machine is not None else []
         for process in (self._machine, self._containerd):
             if process is not None:
@@ -81,12 +80,12 @@ class Machine:
         await asyncio.to_thread(self._clean)
 
     def inside(self, path: str) -> Path:
-        """Where a path of the machine's own folders is for everybody else."""
+        """The path outside the machine of a path in its own folders."""
         return self.folder / path.lstrip("/")
 
     @property
     def first(self) -> int:
-        """The id of its first process, for everybody else."""
+        """The id of its first process outside the machine."""
         assert self._machine is not None
         (first,) = _children(self._machine.popen.pid)
         return first
@@ -97,7 +96,7 @@ class Machine:
         return self.processes.start(name, *self._entering(), *command, environment=_environment())
 
     async def end(self, process: Process, number: signal.Signals = signal.SIGTERM) -> None:
-        """The process itself, not the one that entered for it; that one ends with it."""
+        """The process itself, not the helper that started it in the machine; the helper ends with it."""
         for pid in _children(process.popen.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -109,15 +108,15 @@ class Machine:
         await self.processes.end(process)
 
     async def import_image(self, archive: Path) -> None:
-        """With the name it has."""
+        """Under the name that the archive gives it."""
         await self.ctr("images", "import", f"--snapshotter={self._snapshotter}", str(archive))
 
     async def kill_container(self, container: str) -> None:
-        """By the id that a pod's status has; as the kernel does it when memory runs out."""
+        """`container`: its id, as in a pod's status. The kernel does the same when memory runs out."""
         await self.ctr("tasks", "kill", "--signal", "SIGKILL", container.partition("://")[2])
 
     async def kill_all_containers(self) -> None:
-        """As when the power goes."""
+        """As after a power failure."""
         for container in (await self.ctr("tasks", "list", "--quiet")).split():
             with contextlib.suppress(Failed):  # it went with another one
                 await self.ctr("tasks", "kill", "--signal", "SIGKILL", container)
@@ -141,7 +140,7 @@ class Machine:
         return False
 
     def _clean(self) -> None:
-        """Cgroups outlive their processes, and the kernel needs a moment to see that these are gone."""
+        """Cgroups stay after their processes, and the kernel needs a moment to see that these are gone."""
         patience_ends = time.monotonic() + EMPTY_SECONDS
         for top in (hierarchy / self.cgroup for hierarchy in hierarchies()):
             while top.exists():
@@ -156,7 +155,7 @@ class Machine:
 
 
 async def _snapshotter(folder: Path) -> str:
-    """The fast one if the file system can do it, else the one that copies."""
+    """overlayfs if the file system can do it, else native, which copies."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
         names = {name: Path(work) / name for name in ("lowerdir", "upperdir", "workdir", "merged")}
         for path in names.values():
@@ -195,7 +194,7 @@ def _children(pid: int) -> list[int]:
 
 
 def hierarchies() -> list[Path]:
-    """Where cgroups are: several trees of version 1, or the one of version 2; many machines have both."""
+    """Folders of cgroups: several trees of version 1, or one of version 2. Many machines have both."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return [Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
 

@@ -1,4 +1,4 @@
-"""What the tests measured, for people: shown before pytest's closing line and kept beside the logs."""
+"""Figures that tests measured, for people: printed before pytest's last line and kept with the logs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ class Figures:
         self.lines.append(f"  {self._prefix}{what}: {figures}")
 
     def of(self, whom: str) -> "Figures":
-        """The same, where each line says whose figure it is."""
+        """The same, with a prefix on each line."""
         return Figures(self.lines, f"{whom}: ")
 
     def write(self, path: Path) -> None:
@@ -22,7 +22,7 @@ class Figures:
 
 
 def distribution(seconds: Sequence[float]) -> str:
-    """Least, median, nine tenths and most of some durations, in milliseconds."""
+    """Minimum, median, 90th percentile and maximum of some durations, in milliseconds."""
     ordered = sorted(value * 1000 for value in seconds)
     points = {"min": 0.0, "median": 0.5, "p90": 0.9, "max": 1.0}
     shown = ", ".join(f"{name} {ordered[round(at * (len(ordered) - 1))]:.0f}" for name, at in points.items())

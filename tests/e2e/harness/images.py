@@ -1,7 +1,7 @@
-"""The images a real kubelet runs here: gpushare's own, as `make image` makes it, and a small one for everything else.
+"""The images that the real kubelet runs: gpushare's own, made by `make image`, and a small one for everything else.
 
-The small one is busybox. It is the sandbox of every pod. With the name and the variable of the CUDA image in examples/
-it is that one as well, so that these run as they are written. Imported into a machine by `kubelet`.
+The small one is busybox. It is also the sandbox of every pod. With the name and the variable of the CUDA image in
+examples/ it stands in for that image, so that examples run unchanged.
 """
 
 import os

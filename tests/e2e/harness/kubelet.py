@@ -1,7 +1,7 @@
 """A real node of the cluster: containerd and kubelet on a machine of their own (`containers`).
 
-Started once per module by the fixture `node` and by `play`. What runs there is applied to the API server as anywhere
-else; this file only brings the node up, takes it down, and does to it what happens to real nodes.
+Workloads are applied to the API server as usual. This file only starts and stops the node, and does to it what happens
+to real nodes: restarts, power failures, a lost API server.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ CONFIGURATION: Object = {
 
 
 class Node:
-    """The node `NODE`. Everything that is asked of its machine goes through here."""
+    """The node `NODE` and its machine."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -59,7 +59,7 @@ class Node:
         self._gates: dict[str, bool] = {}  # kubelet's feature gates, where they are not as by default
 
     async def start(self) -> None:
-        """Ready, with the images it needs."""
+        """Starts it. Returns when it is ready and has the images it needs."""
         await self.machine.start()
         self.machine.inside(STATIC_PODS).mkdir()
         small = await asyncio.to_thread(images.small, self.machine.folder / "image")
@@ -69,12 +69,12 @@ class Node:
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, *(f"{k}={v}" for k, v in LABELS.items()))
 
     async def end(self) -> None:
-        """And all that runs on it."""
+        """Stops the node and all that runs on it."""
         await self.stop_kubelet()
         await self.machine.stop()
 
     async def stop(self) -> None:
-        """The node's object goes, too: later tests shall not find it."""
+        """Also deletes the node object, so that later tests do not find it."""
         await self.end()
         await self.cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
         ours = ("--all-namespaces", f"--field-selector=spec.nodeName={NODE}")
@@ -97,7 +97,7 @@ class Node:
             self._kubelet = None
 
     async def restart_kubelet(self, gates: Mapping[str, bool] | None = None, *, forgetting: bool = False) -> None:
-        """With the feature gates it had, or with others; without its memory of devices if it shall forget."""
+        """With the same feature gates or others. `forgetting`: without its checkpoint of devices."""
         await self.stop_kubelet()
         self._gates = dict(self._gates if gates is None else gates)
         if forgetting:
@@ -106,7 +106,7 @@ class Node:
 
     @contextlib.contextmanager
     def static_pod(self, pod: Object) -> Iterator[None]:
-        """kubelet runs it by itself, whatever the API server does."""
+        """kubelet runs it without the API server."""
         file = self.machine.inside(STATIC_PODS) / "pod.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}))
         try:
@@ -115,13 +115,13 @@ class Node:
             file.unlink()
 
     async def reboot(self) -> None:
-        """Nothing that ran runs any more; files are as they were."""
+        """All processes end; files stay."""
         await self.stop_kubelet()
         await self.machine.kill_all_containers()
         await self.start_kubelet()
 
     def keep_logs(self) -> None:
-        """Of our components, whose pods take them along when they go."""
+        """Keeps the logs of gpushare's pods, which are deleted with the pods."""
         for log in self.cluster.work.glob(LOGS):
             pod = log.parents[1].name.split("_")[1]
             shutil.copy(log, self.cluster.logs / f"{pod}-{log.name}")
@@ -131,7 +131,7 @@ class Node:
         return node
 
     async def _is_ready(self) -> bool:
-        """Open to pods, and kubelet knows those that are here already."""
+        """Whether it takes pods and kubelet knows those that are here already."""
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             known = {pod["metadata"]["uid"] for pod in await self.pods_of_kubelet()}
             nodes, pods = await self.cluster.get("/api/v1/nodes"), await self.cluster.get(f"/api/v1/pods?{OUR_PODS}")
@@ -142,14 +142,14 @@ class Node:
         return list(json.loads(await self.ask_kubelet("pods"))["items"] or ())
 
     async def runs(self, pod: str) -> bool:
-        """So says kubelet, whatever the API server has heard."""
+        """By kubelet, which may know more than the API server."""
         return any(
             found["metadata"]["name"] == pod and found["status"]["phase"] == "Running"
             for found in await self.pods_of_kubelet()
         )
 
     async def ask_kubelet(self, path: str) -> str:
-        """Itself, without the API server."""
+        """Asks kubelet itself, without the API server."""
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5), raise_for_status=True) as session,
             session.get(f"https://{network.ADDRESS}:10250/{path}", ssl=False) as response,

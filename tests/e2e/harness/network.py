@@ -1,7 +1,7 @@
-"""A network of this process's own: nothing listens outside, and ports never clash with anybody's.
+"""A network of this process's own: nothing listens outside, and ports are never in use by others.
 
-Entered once by `cluster`, before anything is started; all children inherit it, and it is gone with the last of them.
-Done with system calls, so that neither `ip` nor a second process is needed.
+It is entered before anything is started. All children inherit it, and it is gone with the last of them. It is made with
+system calls, so that neither `ip` nor a second process is needed.
 """
 
 import ctypes

@@ -54,7 +54,7 @@ class NodeWorld(World):
             assert not has_failed(pod := self.watch.pods[name]), f"{name}: {pod['status']}"
 
     async def until_taken(self, *pods: str, seconds: float = RUNNING_SECONDS) -> None:
-        """They run, or kubelet has refused them for good."""
+        """Until each of them runs, or kubelet has refused it for good."""
 
         def taken(name: str) -> bool:
             return is_running(pod := self.watch.pods.get(name)) or (pod is not None and has_failed(pod))
@@ -62,14 +62,14 @@ class NodeWorld(World):
         await self.watch.until(f"{', '.join(pods)} run", lambda: all(map(taken, pods)), seconds)
 
     async def delete(self, *pods: str) -> None:
-        """They are asked to end, and have some seconds for it."""
+        """Deletes them, with some seconds of grace."""
         for pod in pods:
             answer = await self.api.call("DELETE", f"{self.api.pods}/{pod}", {"gracePeriodSeconds": GRACE})
             assert answer.code in (200, 404), answer.body
         await self.watch.until("gone", lambda: not set(pods) & self.watch.pods.keys(), GONE_SECONDS)
 
     async def environment(self, pod: str, container: str = "main") -> dict[str, str]:
-        """Of the container's first process, as it prints it when it starts."""
+        """The env of the container's first process, which prints it when it starts."""
         patience_ends = time.monotonic() + TRUE_SECONDS
         while True:
             answer = await self.api.get(f"{self.api.pods}/{pod}/log", container=container)
@@ -80,16 +80,16 @@ class NodeWorld(World):
             await asyncio.sleep(0.05)
 
     async def sees(self, pod: str, container: str = "main") -> list[str]:
-        """The GPUs that a container is told of."""
+        """The GPUs that a container sees."""
         told = (await self.environment(pod, container)).get(names.VISIBLE_DEVICES, "")
         return [uuid for uuid in told.split(",") if uuid]
 
     def containers_of(self, *pods: str) -> list[str]:
-        """Their ids: a container that was started anew has another."""
+        """Their ids. A container that was restarted has a new one."""
         return [status["containerID"] for pod in pods for status in statuses(self.watch.pods[pod])]
 
     async def kill_container(self, pod: str) -> None:
-        """Of a pod that has one. Returns when kubelet has started it again."""
+        """Kills the container of a pod that has one. Returns when kubelet has restarted it."""
         (container,) = self.containers_of(pod)
         await self.node.machine.kill_container(container)
         await self.watch.until("started again", lambda: self._has_restarted(pod), RUNNING_SECONDS)
@@ -101,13 +101,13 @@ class NodeWorld(World):
     # What must be true
 
     async def check(self) -> None:
-        """Of all pods that run: their annotations are what their containers see."""
+        """Checks all pods that run: their annotations name what their containers see."""
         for name, pod in list(self.watch.pods.items()):
             if is_running(pod) and not is_ending(pod) and is_placed(pod):
                 await self.check_pod(name)
 
     async def check_pod(self, name: str) -> None:
-        """Its annotations say exactly what its containers see; after a device plugin's choice that takes a moment."""
+        """Checks that its annotations name what its containers see. With a device plugin that takes a moment."""
         patience_ends = time.monotonic() + TRUE_SECONDS
         while untrue := await self._untrue(name):
             assert time.monotonic() < patience_ends, f"{name}: {untrue}"
@@ -132,11 +132,11 @@ class NodeWorld(World):
         return "" if annotations.get(names.ALIYUN_ASSIGNED) == "true" else "it is not said to be assigned"
 
     async def until_said(self, name: str, has: dict[int, int]) -> None:
-        """Its annotations say that it has these units, by GPU."""
+        """Waits until its annotations say that it has these units, by GPU."""
         await self.watch.until(f"{name} has {has}", lambda: gpus_of(self.watch.pods[name]) == has, TRUE_SECONDS)
 
     def check_history(self) -> None:
-        """At no moment has a GPU given more than it has to the containers that ran."""
+        """Checks that no GPU was over-committed at any time."""
         given = collections.Counter[str]()
         for uid, begins in self._lives:
             for uuid, units in self._used.get(uid, {}).items():
@@ -144,7 +144,7 @@ class NodeWorld(World):
                 assert given[uuid] <= self._totals[uuid], f"{uuid} had given {given[uuid]} of {self._totals[uuid]}"
 
     async def until_free(self) -> None:
-        """Nothing is taken, and nothing is wrong, say both the extender and the node component."""
+        """Waits until extender and `gpushare node` say that nothing is in use and nothing is wrong."""
         patience_ends = time.monotonic() + FREE_SECONDS
         while left := [*await self._counted_by_extender(), *await self._counted_on_node()]:
             assert time.monotonic() < patience_ends, f"nobody is here any more, but {', '.join(left)}"
@@ -170,7 +170,7 @@ class NodeWorld(World):
             self._lives.append((uid, running))
 
     async def clean_up(self) -> None:
-        """All pods end, nothing stays taken, and what has been is forgotten: GPUs may be others from now on."""
+        """Deletes all pods and waits until no GPU is in use. The history is forgotten: the GPUs may change now."""
         await self.delete(*self.watch.pods)
         await self.until_free()
         self.check_history()
@@ -206,7 +206,7 @@ async def open_world(installation: Installation, api: Api) -> AsyncIterator[Node
 
 @contextlib.asynccontextmanager
 async def deployment(world: NodeWorld) -> AsyncIterator[dict[str, Object]]:
-    """The README's Deployment, as it is written, and its pods: `kubectl exec` shows that each sees the GPU it has."""
+    """The Deployment of the README and its pods. Checks with `kubectl exec` that each sees its GPU."""
     where = ("--namespace", world.api.namespace)
     async with _applied(world, (EXAMPLES / "01-deployment.yaml").read_text()):
         uuids, pods = await world.installation.uuids(), dict(world.watch.pods)
@@ -233,7 +233,7 @@ async def replicas(world: NodeWorld, count: int, words: Object) -> AsyncIterator
 
 @contextlib.asynccontextmanager
 async def _applied(world: NodeWorld, manifest: str) -> AsyncIterator[None]:
-    """Its pods, which may ask for more time to end in than anybody has here, are left for `NodeWorld` to delete."""
+    """Leaves its pods for `NodeWorld` to delete: their own grace period may be too long."""
     where = ("--namespace", world.api.namespace)
     rolled_out = ("rollout", "status", *where, f"--timeout={RUNNING_SECONDS:.0f}s")
     await world.cluster.kubectl("apply", *where, "-f", "-", given=manifest)
@@ -246,12 +246,12 @@ async def _applied(world: NodeWorld, manifest: str) -> AsyncIterator[None]:
 
 
 def is_running(pod: Mapping[str, Object] | None) -> bool:
-    """All its containers are."""
+    """All its containers run."""
     return pod is not None and pod["status"]["phase"] == "Running" and all(s["ready"] for s in statuses(pod))
 
 
 def has_failed(pod: Mapping[str, Object]) -> bool:
-    """kubelet has given it up, and does not try again."""
+    """kubelet has refused it for good."""
     return bool(pod["status"]["phase"] == "Failed")
 
 

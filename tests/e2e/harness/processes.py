@@ -1,7 +1,7 @@
-"""The processes of a run: each with its log, all written down, so that not even a killed run leaves any behind.
+"""The processes of a run, each with its log. A state file lists them, so that even a killed run leaves none behind.
 
-Children die with this process (setpriv). Should one survive nevertheless, the next run finds it in the state file by
-its id and start time, and ends it; an id that belongs to another process by now is left alone.
+Children die with this process (setpriv). If one survives, the next run finds it in the state file by its id and start
+time and ends it. An id that belongs to another process by now is not touched.
 """
 
 import asyncio

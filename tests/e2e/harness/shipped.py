@@ -1,6 +1,6 @@
-"""What deploy/ ships, as data: the rights our components run with, and the scheduler's configuration.
+"""The files of deploy/ as data: the rights of gpushare's components, and the scheduler's configuration.
 
-Authorization is on in the cluster, so the files are proved by being used: a missing right fails a test.
+Authorization is on in the cluster, so using these files tests them: a missing right fails a test.
 """
 
 import copy
@@ -35,12 +35,12 @@ def documents(name: str) -> list[Object]:
 
 
 def rights(name: str = "extender.yaml") -> list[Object]:
-    """Of a manifest all but the workload, which no kubelet would run here: tests start it as a process."""
+    """All of a manifest but the workload: there is no kubelet, tests start it as a process."""
     return [document for document in documents(name) if document["kind"] in RIGHTS]
 
 
 def scheduler_policy(file: str, *, extender: Object | None = None) -> Object:
-    """Ours for kube-scheduler ≤ 1.22. `extender` changes words of its entry."""
+    """For kube-scheduler ≤ 1.22. `extender`: changes to the extender's entry."""
     (policy,) = documents(f"scheduler/{file}")
     (entry,) = policy["extenders"]
     return {**policy, "extenders": [{**entry, **(extender or {})}]}
@@ -54,7 +54,7 @@ def scheduler_configuration(
     extender: Object | None = None,
     **changes: Any,
 ) -> Object:
-    """Ours, by default for kube-scheduler ≥ 1.25. `extender` changes words of its entry, `changes` of the rest."""
+    """By default for kube-scheduler ≥ 1.25. `extender`: changes to the extender's entry. `changes`: to the rest."""
     (configuration,) = documents(f"scheduler/{file}")
     (entry,) = configuration["extenders"]
     return {
@@ -68,7 +68,7 @@ def scheduler_configuration(
 
 
 def for_test_machine(document: Object, gpus: Path) -> Object:
-    """A workload as it is shipped, and what a machine without NVIDIA's driver and without kube-proxy needs besides.
+    """A workload as it is in deploy/, with what a machine without NVIDIA's driver and kube-proxy needs.
 
     `gpus` has the stand-in for NVIDIA's library and the description of its GPUs (tests/support/nvml).
     """
@@ -84,7 +84,7 @@ def for_test_machine(document: Object, gpus: Path) -> Object:
 
 
 def counting_in(unit: str, document: Object) -> Object:
-    """What people change in a manifest whose nodes count otherwise."""
+    """The change for nodes that count in another unit."""
     changed = copy.deepcopy(document)
     if changed["kind"] in WORKLOADS:
         for container in changed["spec"]["template"]["spec"]["containers"]:

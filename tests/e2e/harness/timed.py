@@ -1,7 +1,7 @@
-"""Proofs of time, which a busy machine can spoil: one that was too slow is repeated once, on its own.
+"""Tests of how long something takes. A busy machine can spoil them, so one that was too slow is repeated once.
 
-Both figures are told, and the second one counts. Nothing else is ever repeated: whatever shows that something is wrong
-fails at once, in the first run and in the second.
+Both figures are printed, and the second one counts. Nothing else is ever repeated: any other failure counts at once, in
+the first run and in the second.
 """
 
 import functools
@@ -15,11 +15,11 @@ OVER = "TOO SLOW"
 
 
 class TooSlow(AssertionError):
-    """What was measured is over its limit; nothing else is wrong."""
+    """The measured time is over its limit; nothing else is wrong."""
 
 
 class Renewable(Protocol):
-    """A part of the cluster that can be emptied, and another one like it."""
+    """A world that can be replaced by an empty one."""
 
     async def clean_up(self) -> None: ...
     def anew(self) -> AbstractAsyncContextManager[Any]: ...
@@ -30,7 +30,7 @@ Proof = Callable[[W, Figures], Coroutine[Any, Any, None]]
 
 
 def tell(figures: Figures, what: str, measured: str, *, in_time: bool) -> None:
-    """Tells what was measured. The last thing a proof does, so that it was right before it is too slow."""
+    """Prints what was measured. Call it last, so that everything else has been checked before."""
     figures.say(what, measured if in_time else f"{OVER}: {measured}")
     if not in_time:
         raise TooSlow(f"{what}: {measured}")

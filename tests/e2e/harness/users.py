@@ -19,7 +19,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 @contextlib.asynccontextmanager
 async def acting_as(world: World, user: str) -> AsyncIterator[Api]:
-    """A client of this user's, in the world's own namespace."""
+    """A client as this user, in the namespace of the world."""
     headers = {"Authorization": f"Bearer {world.cluster.tokens[ADMIN]}", "Impersonate-User": user}
     async with aiohttp.ClientSession(headers=headers) as session:
         person = copy.copy(world.api)
@@ -28,7 +28,7 @@ async def acting_as(world: World, user: str) -> AsyncIterator[Api]:
 
 
 async def allow(world: World, user: str, *resources: str) -> None:
-    """May do everything with these resources, in the world's own namespace."""
+    """Allows the user everything with these resources, in the namespace of the world."""
     metadata = {"name": user, "namespace": world.api.namespace}
     rule = {"apiGroups": [""], "resources": list(resources), "verbs": ["*"]}
     role: Object = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}

@@ -1,8 +1,7 @@
-"""The kube-schedulers that people have, each with the file that we ship for it.
+"""The versions of kube-scheduler that are tested, each with the file of deploy/ for it.
 
-`cluster` starts the newest unless a test says otherwise. `make e2e` proves scheduling with the oldest as well, which is
-the version of the guides that Aliyun's users follow; `make e2e-versions` with all others. The API server is the newest
-in any case.
+`cluster` starts the newest unless a test asks for another. `make e2e` also tests scheduling with the oldest, which is
+the version in Aliyun's guides; `make e2e-versions` with all others. The API server is always the newest.
 """
 
 import signal

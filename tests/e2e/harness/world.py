@@ -1,6 +1,6 @@
-"""One test's part of the cluster: nodes and a namespace of its own, and what became of its pods.
+"""The world of one test: nodes and a namespace of its own, and a watch of its pods.
 
-Made by the fixture `world`; everything in it is gone after the test, so that the next finds an empty cluster.
+All of it is deleted after the test, so that the next test finds an empty cluster.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class World:
     # Nodes and pods
 
     async def make_nodes(self, count: int = 1, **words: Any) -> list[str]:
-        """Nodes in the words of a scenario: gpus=[16000, 16000], pin="direct". Names are nobody else's."""
+        """Nodes in the words of a scenario: gpus=[16000, 16000], pin="direct". Their names are unique."""
         return await self.make_various_nodes([words] * count)
 
     async def make_various_nodes(self, various: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -71,7 +71,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def anew(self) -> AsyncIterator["World"]:
-        """Another one, of which nobody has seen anything yet."""
+        """Another, empty world."""
         async with connected(self.cluster) as api, opened(self.cluster, api) as world:
             yield world
 
@@ -91,8 +91,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def kubelets(self, ending_seconds: float = 0.0) -> AsyncIterator[None]:
-        """What kubelets would do on our nodes: pods that are bound run, and those being deleted end, by default at
-        once."""
+        """Does what kubelets do: bound pods run, and pods that are being deleted end, by default at once."""
         task = asyncio.create_task(self._kubelets(ending_seconds))
         try:
             yield
@@ -131,7 +130,7 @@ class World:
     # What can be counted
 
     def requests(self, mark: int) -> list[audit.Request]:
-        """What was asked of our namespace since the mark, by anybody but the tests."""
+        """Requests about this namespace since the mark, without those of the tests."""
         return [
             request
             for request in self.cluster.audit.since(mark)
@@ -139,7 +138,7 @@ class World:
         ]
 
     async def ask(self, verb: str, body: object = None, port: int = shipped.EXTENDER_PORT) -> Any:
-        """The extender's answer, as a scheduler or `inspect` would get it."""
+        """The extender's answer, as a scheduler or `inspect` gets it."""
         async with (
             aiohttp.ClientSession() as session,
             session.request(
@@ -156,7 +155,7 @@ class World:
             return Metrics(await response.text())
 
     def granted(self) -> dict[tuple[str, int], int]:
-        """Units by node and GPU, as the annotations of bound pods say; each must be what its pod asked for."""
+        """Units by node and GPU, from the annotations of bound pods. Checks that each pod has what it asked for."""
         taken: dict[tuple[str, int], int] = {}
         for name, pod in self.watch.pods.items():
             node = pod_watch.node_of(pod)
@@ -169,7 +168,7 @@ class World:
         return taken
 
     def check_capacity(self) -> None:
-        """No GPU has given more than it has."""
+        """Checks that no GPU is over-committed."""
         for (node, gpu), units in self.granted().items():
             assert units <= self.nodes[node][gpu], f"{node} GPU {gpu}: {units} of {self.nodes[node][gpu]} given"
 
@@ -198,7 +197,7 @@ async def connected(cluster: Cluster) -> AsyncIterator[Api]:
 
 @contextlib.asynccontextmanager
 async def opened(cluster: Cluster, api: Api) -> AsyncIterator[World]:
-    """Nothing of it is left afterwards, whatever happened in it."""
+    """It is deleted afterwards, whatever happened."""
     shown = pod_watch.PodWatch(api)
     watching = asyncio.create_task(shown.run())
     world = World(cluster, api, shown)
@@ -215,7 +214,7 @@ async def opened(cluster: Cluster, api: Api) -> AsyncIterator[World]:
 
 
 def gpus_of(pod: Object) -> dict[int, int]:
-    """What a bound pod has: units by GPU."""
+    """The units of a bound pod, by GPU."""
     taken: dict[int, int] = {}
     for shares in json.loads(pod["metadata"]["annotations"][names.ALLOCATION]).values():
         for gpu, units in shares.items():
@@ -224,7 +223,7 @@ def gpus_of(pod: Object) -> dict[int, int]:
 
 
 class Metrics:
-    """One scrape: `metrics("gpushare_holds_total", outcome="wrong")`; what was never counted is 0."""
+    """One scrape: `metrics("gpushare_holds_total", outcome="wrong")`. A metric that is missing is 0."""
 
     def __init__(self, text: str) -> None:
         self._samples: dict[Sample, float] = {
@@ -238,7 +237,7 @@ class Metrics:
 
 
 def _check_allocation(name: str, asked: Object, allocation: Mapping[str, Mapping[str, int]], gpus: list[int]) -> None:
-    """Each container has its amount, on as many GPUs as it asked for."""
+    """Checks that each container has its amount, on as many GPUs as it asked for."""
     for position, words in enumerate(asked["containers"].values()):
         shares = allocation.get(str(position), {})
         if isinstance(words, dict):
