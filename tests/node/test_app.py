@@ -11,7 +11,7 @@ from gpushare.node.app import Config
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
-from tests.node.world import CONFIG, bound, capacity, health_of, refusal, running, said
+from tests.node.world import CONFIG, bound, capacity, health_of, refusal, running, said, warnings
 from tests.support import processes
 from tests.support.wait import eventually, until
 
@@ -170,3 +170,15 @@ async def test_a_name_that_no_node_has_is_said(server: ApiServer, gpus: Simulate
     error = await refusal(server.url, gpus, CONFIG._replace(node="gpu-x"), says='waiting for node "gpu-x"')
     assert isinstance(error, UserError)
     assert error.what == 'no node "gpu-x"'
+
+
+async def test_events_that_are_still_queued_leave_before_the_end(server: ApiServer, gpus: Simulated) -> None:
+    async with running(server.url, gpus) as node:
+        await until(server, lambda: capacity(server)[0])
+        for number in range(5):
+            node.recorder.record(
+                kind="Node", namespace="", name=world.NAME, uid=world.NAME,
+                type="Warning", reason="Test", message=f"event {number}",
+            )  # fmt: skip
+        await node.drain()
+        assert [text for reason, _, text in warnings(server) if reason == "Test"] == [f"event {n}" for n in range(5)]
