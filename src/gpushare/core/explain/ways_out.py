@@ -71,17 +71,21 @@ def _shrink(pod: PodFacts, nodes: Refusing) -> list[Way]:
     """The most it could ask: what the emptiest healthy GPU has free, or what the node allows one container. If it asks
     more than any GPU has: the same once all is free."""
     first, too_large = nodes[0][1], nodes[0][1].code == "TooLarge"
-    best, place = 0, None
+    units, best = 0, None
     for state, refusal in nodes:
         about_amount = refusal == first if too_large else refusal.code in _ABOUT_ONE_GPU
         room = state.room_for(pod) if about_amount or refusal.code == "OverLimit" else None
-        for gpu, free in zip(room.facts.gpus, room.free, strict=True) if room is not None else ():
-            amount = gpu.total if too_large else free
-            if room is not None and room.facts.limit:
-                amount = min(amount, room.facts.limit)
-            if gpu.healthy and amount > best:
-                best, place = amount, (state.name, gpu.index)
-    return [Way("shrink", node=place[0], gpu=place[1], units=best)] if place is not None else []
+        if room is None or not room.rising:
+            continue
+        most = max([gpu.total for gpu in room.facts.gpus if gpu.healthy]) if too_large else room.rising[-1]
+        most = min(most, room.facts.limit or most)
+        if most > units:
+            units, best = most, room
+    if best is None:
+        return []
+    rows = zip(best.facts.gpus, best.free, strict=True)
+    index = next(gpu.index for gpu, free in rows if gpu.healthy and (gpu.total if too_large else free) >= units)
+    return [Way("shrink", node=best.facts.name, gpu=index, units=units)]
 
 
 def _split(pod: PodFacts, request: Request, nodes: Refusing, budget: Budget) -> list[Way]:
@@ -147,14 +151,14 @@ def _end(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
 
 def _evict(state: NodeState, pod: PodFacts, budget: Budget) -> list[Way]:
     """Pods of lower priority that kube-scheduler may evict."""
-    bound = {h.pod.uid: h for h in state.holdings() if h.state is State.BOUND}
-    lower = {uid for uid, holding in bound.items() if holding.pod.priority < pod.priority}
+    mine = pod.priority
+    lower = {h.pod.uid: h for h in state.holdings() if h.pod.priority < mine and h.state is State.BOUND}
     if not lower or not preempt.would_fit(state, pod, lower, budget):  # only if all of them do
         return []
     uids = preempt.victims(state, pod, (), budget)
     if not uids:
         return []
-    return [_with_pods("evict", state, [bound[uid] for uid in uids], _gpu_of(state, pod, uids))]
+    return [_with_pods("evict", state, [lower[uid] for uid in uids], _gpu_of(state, pod, uids))]
 
 
 def _free(request: Request, nodes: Refusing) -> list[Way]:
