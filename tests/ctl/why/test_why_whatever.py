@@ -133,8 +133,10 @@ def _after(cluster: Cluster, way: Words) -> tuple[Ledger, Request] | None:
     share = claim.shares[0]
     if way["way"] == "shrink":
         room = node_state(ledger, way["node"]).room
-        if room is None or room.largest == way["units"]:
-            return None  # what no GPU is large enough for is told the size of the largest, full or not
+        assert room is not None
+        if way["units"] in [gpu.total for gpu in room.facts.gpus if gpu.index == way["gpu"]]:
+            for uid in [holding.pod.uid for holding in ledger.holdings()]:
+                ledger.forget(uid)  # if no GPU is large enough, it is told the size of the largest, full or not
         changed = msgspec.structs.replace(share, units=way["units"])
         return ledger, msgspec.structs.replace(claim, shares=(changed,))
     if way["way"] in ("end", "evict"):
