@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import processes
+from tests.support import extender_process
 
 PATIENCE = 120.0  # seconds; a story takes ten
 READING, STARTING = "gpushare.demo.story.READING", "gpushare.devcluster.kubelet.kubelet.MOMENT"
@@ -19,7 +19,7 @@ FAST = {READING: 0.1, STARTING: 0.05}  # seconds
 
 
 def demo(**settings: object) -> list[str]:
-    return [*processes.command(settings), "demo"]
+    return [*extender_process.command(settings), "demo"]
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from gpushare.kube.auth import login
 from gpushare.node.app import Node
 from tests.support import api_client
 from tests.support.api_client import Api, Object
-from tests.support.live import in_phase
+from tests.support.embedded_cluster import in_phase
 from tests.support.wait import until
 
 PLUGIN_NODE, SIZES = "gpu-d", objects.NODES["gpu-d"].gpus

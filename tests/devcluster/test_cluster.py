@@ -11,7 +11,7 @@ from gpushare.core.facts import objects as core_api
 from gpushare.core.facts.model import Pin
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import ROOM, bare_node, gpu_uuid, simulated_node
-from tests.support import api_client, live, wait
+from tests.support import api_client, embedded_cluster, wait
 
 
 def test_a_simulated_node_is_what_the_extender_takes_for_a_node_that_pins_directly() -> None:
@@ -43,7 +43,7 @@ def test_the_same_node_has_the_same_gpus_and_no_other_has_them() -> None:
 
 
 async def test_it_writes_a_kubeconfig_and_has_its_nodes(tmp_path: Path) -> None:
-    async with DevCluster(nodes=live.NODES, folder=tmp_path, token="secret") as dev:
+    async with DevCluster(nodes=embedded_cluster.NODES, folder=tmp_path, token="secret") as dev:
         assert dev.kubeconfig == tmp_path / "kubeconfig"
         config = json.loads(dev.kubeconfig.read_text())
         assert config["clusters"][0]["cluster"]["server"] == dev.url
@@ -57,7 +57,7 @@ async def test_it_writes_a_kubeconfig_and_has_its_nodes(tmp_path: Path) -> None:
 
 
 async def test_what_a_node_component_writes_reaches_allocatable(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (_, api):
+    async with embedded_cluster.cluster(tmp_path) as (_, api):
         change = {"status": {"capacity": {"aliyun.com/gpu-mem": "16276"}}}
         patched = await api.patch("/api/v1/nodes/gpu-a/status", change)
         assert patched.body["status"]["allocatable"]["aliyun.com/gpu-mem"] == "16276"
@@ -65,11 +65,14 @@ async def test_what_a_node_component_writes_reaches_allocatable(tmp_path: Path) 
 
 async def test_two_clusters_of_the_same_nodes_do_not_meet(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    async with live.cluster(tmp_path) as (one, api), live.cluster(tmp_path / "other") as (other, _):
+    async with (
+        embedded_cluster.cluster(tmp_path) as (one, api),
+        embedded_cluster.cluster(tmp_path / "other") as (other, _),
+    ):
         assert one.url != other.url
         await api.call("DELETE", "/api/v1/nodes/gpu-a")
-        assert live.names(one.server, "nodes") == ["gpu-b"]
-        assert live.names(other.server, "nodes") == ["gpu-a", "gpu-b"]
+        assert embedded_cluster.names(one.server, "nodes") == ["gpu-b"]
+        assert embedded_cluster.names(other.server, "nodes") == ["gpu-a", "gpu-b"]
 
 
 async def test_a_bug_in_a_part_of_it_ends_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +81,7 @@ async def test_a_bug_in_a_part_of_it_ends_the_block(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("gpushare.devcluster.kubelet.kubelet.Kubelet._observe", broken)
     with pytest.raises(ExceptionGroup) as failure:
-        async with live.cluster(tmp_path) as (dev, _):
+        async with embedded_cluster.cluster(tmp_path) as (dev, _):
             await wait.until(dev.server, lambda: None)  # until it is cancelled: this never comes
     assert failure.group_contains(ZeroDivisionError)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
-from tests.support import processes
-from tests.support.processes import Object
+from tests.support import embedded_objects
+from tests.support.embedded_objects import Object
 
 Amounts = dict[int, int]  # units by GPU index
 
@@ -44,7 +44,7 @@ class Auditor:
     def node(self, made: Object) -> None:
         published = json.loads(made["metadata"]["annotations"][names.NODE_GPUS])
         self._totals[made["metadata"]["name"]] = [gpu["total"] for gpu in published["gpus"]]
-        processes.create(self._server, made)
+        embedded_objects.create(self._server, made)
 
     def used(self) -> dict[str, list[tuple[int, int]]]:
         """Used and total of each GPU by node."""
@@ -129,7 +129,7 @@ class Auditor:
     def _gpus(self, container: Object, node: str, notes: dict[str, str]) -> list[int] | None:
         for env in container.get("env") or []:
             key = env["valueFrom"]["fieldRef"]["fieldPath"].partition("'")[2].removesuffix("']")
-            known = {processes.uuid(node, i): i for i in range(len(self._totals[node]))}
+            known = {embedded_objects.uuid(node, i): i for i in range(len(self._totals[node]))}
             return [known[uuid] for uuid in notes[key].split(",")]
         return None
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.support import processes
+from tests.support import embedded_objects, extender_process
 
 RAW = "@raw:"  # a string that stands for bytes which no encoder would write
 VALUES: tuple[Any, ...] = (
@@ -24,10 +24,10 @@ VALUES: tuple[Any, ...] = (
 def requests(asked: dict[str, Any]) -> dict[str, list[Any]]:
     """By verb, what a scheduler may send about a pod."""
     nodes = ["a", "b", "nowhere"]
-    whole = {"metadata": {}, "items": [processes.node(name, 8000, 8000) for name in nodes]}
+    whole = {"metadata": {}, "items": [embedded_objects.node(name, 8000, 8000) for name in nodes]}
     meta = {"a": {"Pods": [{"UID": "uid-run-0"}], "NumPDBViolations": 0}, "b": {"Pods": [], "NumPDBViolations": 1}}
-    full = {"a": {"Pods": [processes.pod("run-0", 4000)], "NumPDBViolations": 0}}
-    questions = [processes.question(asked, nodes), {"Pod": asked, "Nodes": whole, "NodeNames": None}]
+    full = {"a": {"Pods": [embedded_objects.pod("run-0", 4000)], "NumPDBViolations": 0}}
+    questions = [extender_process.question(asked, nodes), {"Pod": asked, "Nodes": whole, "NodeNames": None}]
     victims = [
         {"Pod": asked, "NodeNameToVictims": None, "NodeNameToMetaVictims": meta},
         {"Pod": asked, "NodeNameToVictims": full, "NodeNameToMetaVictims": None},

@@ -17,8 +17,9 @@ import aiohttp
 
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
-from tests.support import processes
-from tests.support.processes import Extender, Object
+from tests.support import embedded_objects
+from tests.support.embedded_objects import Object
+from tests.support.extender_process import Extender
 
 BACKOFF = (0.02, 0.3)
 NO_ROOM = re.compile(r"^\S+: (no |node\(s\) )")
@@ -73,7 +74,7 @@ class Scheduler:
                 self._again(name)
 
     async def _schedule(self, name: str) -> None:
-        pod = processes.find(self._server, name)
+        pod = embedded_objects.find(self._server, name)
         if pod is None or pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
             return
         generation = self.generation
@@ -105,14 +106,14 @@ class Scheduler:
 
     def _wait(self, name: str, pod: Object, why: str) -> None:
         self.counts["refused"] += 1
-        now = processes.find(self._server, name)
+        now = embedded_objects.find(self._server, name)
         if now is None:
             return
         if _woken(now) != _woken(pod):
             self.add(name)  # woken before we had the answer
             return
         self.waiting[name] = why
-        processes.set_status(self._server, name, conditions=[processes.UNSCHEDULABLE | {"message": why}])
+        embedded_objects.set_status(self._server, name, conditions=[embedded_objects.UNSCHEDULABLE | {"message": why}])
 
     def _choose(self, name: str, fits: list[str], scores: list[Object]) -> tuple[str, bool]:
         """The best node, which is held; now and then another one, as when in-tree scores weigh more."""
@@ -132,7 +133,7 @@ class Scheduler:
             error = await self._extender.bind(pod, node)
         finally:
             self.binding -= 1
-        now = processes.find(self._server, name)
+        now = embedded_objects.find(self._server, name)
         if now is not None and now["metadata"]["uid"] != pod["metadata"]["uid"]:
             now = None
         if error:
@@ -172,7 +173,7 @@ class Scheduler:
         """A scheduler that did not get the first answer asks again."""
         again = await self._extender.bind(pod, node)
         self.counts["repeated"] += 1
-        gone = processes.find(self._server, name) is None
+        gone = embedded_objects.find(self._server, name) is None
         if again and not gone and not any(SAYS[kind].search(again) for kind in ("not synced", "stale", "gone")):
             self.lies.append(f"{name}: bound to {node}, but asked again bind says {again!r}")
 

@@ -17,9 +17,9 @@ from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
-from tests.support import processes, wait
+from tests.support import embedded_objects, extender_process, wait
 from tests.support import scripted_api as scripted
-from tests.support.processes import Extender
+from tests.support.extender_process import Extender
 
 CERTS = scripted.CERTS
 
@@ -28,7 +28,7 @@ CERTS = scripted.CERTS
 async def server() -> AsyncIterator[ApiServer]:
     """One node, two GPUs of 8000 MiB."""
     async with ApiServer(bookmark_seconds=0.2) as server:
-        processes.create(server, processes.node("a", 8000, 8000))
+        embedded_objects.create(server, embedded_objects.node("a", 8000, 8000))
         yield server
 
 
@@ -55,7 +55,7 @@ def three_lines(extender: Extender) -> list[str]:
 
 
 async def test_nothing_is_answered_until_everything_was_read(server: ApiServer, tmp_path: Path) -> None:
-    made = processes.create(server, processes.pod("train", 1000))
+    made = embedded_objects.create(server, embedded_objects.pod("train", 1000))
     async with (
         FaultProxy(server.url, refuse("/pods", plan.UNAVAILABLE)) as proxy,
         Extender(proxy.write_kubeconfig(tmp_path / "kubeconfig")) as extender,
@@ -73,8 +73,8 @@ async def test_nothing_is_answered_until_everything_was_read(server: ApiServer, 
 
 
 async def test_a_view_that_is_cut_off_is_not_acted_on(server: ApiServer, tmp_path: Path) -> None:
-    made = processes.create(server, processes.pod("train", 1000))
-    port = processes.free_port()
+    made = embedded_objects.create(server, embedded_objects.pod("train", 1000))
+    port = extender_process.free_port()
     config = kubeconfig.write(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
     settings = {"gpushare.extender.app.STALE_SECONDS": 0.3, "gpushare.kube.loop.LONGEST_DELAY": 0.2}
     async with Extender(config, settings=settings) as extender:
@@ -101,9 +101,9 @@ async def test_an_api_server_that_is_only_busy_is_waited_for(server: ApiServer, 
 
 
 async def test_after_a_kill_the_same_is_counted_again(server: ApiServer, tmp_path: Path) -> None:
-    async with processes.running(server, tmp_path) as extender:
-        await processes.bound(server, extender, processes.pod("p", 3000, 2000))
-        await processes.bound(server, extender, processes.pod("q", 4000, split=2))
+    async with extender_process.running(server, tmp_path) as extender:
+        await extender_process.bound(server, extender, embedded_objects.pod("p", 3000, 2000))
+        await extender_process.bound(server, extender, embedded_objects.pod("q", 4000, split=2))
         before = await extender.inspect()
         await extender.kill()
         await extender.start()
@@ -121,13 +121,13 @@ async def test_sigterm_lets_a_binding_finish_and_answers_it(server: ApiServer, t
         Extender(proxy.write_kubeconfig(tmp_path / "kubeconfig")) as extender,
     ):
         await extender.ready()
-        made = processes.create(server, processes.pod("train", 5000))
+        made = embedded_objects.create(server, embedded_objects.pod("train", 5000))
         binding = asyncio.create_task(extender.bind(made, "a"))
         await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         extender.signal()
         assert await binding == ""
         assert await extender.ended(5.0) == 0
-    assert (processes.find(server, "train") or {})["spec"]["nodeName"] == "a"
+    assert (embedded_objects.find(server, "train") or {})["spec"]["nodeName"] == "a"
 
 
 async def test_sigterm_ends_within_five_seconds_though_the_api_server_hangs(server: ApiServer, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_sigterm_ends_within_five_seconds_though_the_api_server_hangs(serv
         Extender(proxy.write_kubeconfig(tmp_path / "kubeconfig")) as extender,
     ):
         await extender.ready()
-        made = processes.create(server, processes.pod("train", 5000))
+        made = embedded_objects.create(server, embedded_objects.pod("train", 5000))
         binding = asyncio.create_task(extender.bind(made, "a"))
         await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         extender.signal()
@@ -161,10 +161,13 @@ async def test_events_that_wait_to_be_sent_are_sent_after_sigterm(server: ApiSer
     ):
         await extender.ready()
         for name in ("first", "second"):  # they are sent one after the other
-            assert await extender.bind(processes.create(server, processes.pod(name, 1000)), "a") == ""
+            assert await extender.bind(embedded_objects.create(server, embedded_objects.pod(name, 1000)), "a") == ""
         extender.signal()
         assert await extender.ended(5.0) == 0
-    assert {name for _, reason, name, _ in processes.events(server) if reason == "GPUAssigned"} == {"first", "second"}
+    assert {name for _, reason, name, _ in embedded_objects.events(server) if reason == "GPUAssigned"} == {
+        "first",
+        "second",
+    }
 
 
 async def test_events_that_cannot_be_sent_do_not_hold_up_the_end(server: ApiServer, tmp_path: Path) -> None:
@@ -173,7 +176,7 @@ async def test_events_that_cannot_be_sent_do_not_hold_up_the_end(server: ApiServ
         Extender(proxy.write_kubeconfig(tmp_path / "kubeconfig")) as extender,
     ):
         await extender.ready()
-        assert await extender.bind(processes.create(server, processes.pod("train", 1000)), "a") == ""
+        assert await extender.bind(embedded_objects.create(server, embedded_objects.pod("train", 1000)), "a") == ""
         await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the event")
         extender.signal()
         assert await extender.ended(3.0) == 0  # one second for the event, and what a busy machine takes
@@ -184,13 +187,13 @@ async def test_events_that_cannot_be_sent_do_not_hold_up_the_end(server: ApiServ
 async def test_the_exit_code_tells_how_it_was_ended(
     server: ApiServer, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    async with processes.running(server, tmp_path) as extender:
+    async with extender_process.running(server, tmp_path) as extender:
         extender.signal(number)
         assert await extender.ended(5.0) == code
 
 
 async def test_sigterm_is_heard_before_the_cluster_was_read(tmp_path: Path) -> None:
-    config = kubeconfig.write(tmp_path / "kubeconfig", f"http://127.0.0.1:{processes.free_port()}")
+    config = kubeconfig.write(tmp_path / "kubeconfig", f"http://127.0.0.1:{extender_process.free_port()}")
     async with Extender(config) as extender:
         await _listening(extender)
         extender.signal()
@@ -201,7 +204,7 @@ async def test_sigterm_is_heard_before_the_cluster_was_read(tmp_path: Path) -> N
 
 
 async def test_the_environment_wins_over_flags(server: ApiServer, tmp_path: Path) -> None:
-    port, config = processes.free_port(), server.write_kubeconfig(tmp_path / "kubeconfig")
+    port, config = extender_process.free_port(), server.write_kubeconfig(tmp_path / "kubeconfig")
     environ = {"LOG_LEVEL": "ERROR", "PORT": str(port), "KUBECONFIG": str(config)}
     async with Extender(None, "--log-level", "debug", folder=tmp_path, environ=environ) as extender:
         unused, extender.port = extender.port, port
@@ -213,7 +216,7 @@ async def test_the_environment_wins_over_flags(server: ApiServer, tmp_path: Path
 
 
 async def test_it_listens_at_several_ports(server: ApiServer, tmp_path: Path) -> None:
-    second = processes.free_port()
+    second = extender_process.free_port()
     config = server.write_kubeconfig(tmp_path / "kubeconfig")
     async with Extender(config, ports=[second]) as extender:
         await extender.ready()
@@ -277,7 +280,7 @@ SOON = {"gpushare.extender.app.START_SECONDS": 0.5, "gpushare.kube.loop.LONGEST_
 
 
 async def test_an_api_server_that_is_not_there_ends_it_after_a_while(tmp_path: Path) -> None:
-    url = f"http://127.0.0.1:{processes.free_port()}"
+    url = f"http://127.0.0.1:{extender_process.free_port()}"
     async with Extender(kubeconfig.write(tmp_path / "kubeconfig", url), settings=SOON) as extender:
         await _listening(extender)
         assert (await extender.get("/readyz"))[0] == 503
@@ -333,8 +336,8 @@ async def test_what_is_no_api_server_is_told_so(tmp_path: Path) -> None:
 
 
 async def test_every_line_of_the_log_is_json_and_holds_no_spec(server: ApiServer, tmp_path: Path) -> None:
-    async with processes.running(server, tmp_path) as extender:
-        await processes.bound(server, extender, processes.pod("train", 5000))
+    async with extender_process.running(server, tmp_path) as extender:
+        await extender_process.bound(server, extender, embedded_objects.pod("train", 5000))
         await extender.post("filter", {"nonsense": True})
         extender.signal()
         await extender.ended(5.0)

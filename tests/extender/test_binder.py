@@ -21,7 +21,7 @@ from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BindArgs
 from gpushare.kube.errors import ApiError, Malformed, NoAccess, Unreachable
 from gpushare.kube.events import Recorder
-from tests.support import processes
+from tests.support import embedded_objects
 from tests.support.builders import node_state
 from tests.support.pod_calls import PodApi
 
@@ -104,7 +104,7 @@ class World:
         self.api, self.events, self.ledger = FakeApi(), Events(), Ledger()
         self.life = Life(self.ledger, policy="binpack")
         for name in ("a", "b"):
-            made = msgspec.convert(processes.node(name, 10000, 10000), objects.Node)
+            made = msgspec.convert(embedded_objects.node(name, 10000, 10000), objects.Node)
             facts = node_gpus.read(made, frozenset())
             assert facts is not None
             self.ledger.set_node(facts)
@@ -121,7 +121,7 @@ class World:
         return self.time
 
     def add(self, *memory: int, name: str = "train", known: bool = True, **more: Any) -> BindArgs:
-        made = processes.pod(name, *memory, **more)
+        made = embedded_objects.pod(name, *memory, **more)
         made["metadata"]["uid"] = f"uid-{name}"
         pod = self.api.pods[name] = msgspec.json.decode(json.dumps(made), type=objects.Pod)
         if known:
@@ -164,8 +164,8 @@ async def test_a_binding_is_one_write_that_carries_the_node_the_uid_and_the_anno
     assert world.node_of() == "a"
     (notes,) = world.api.written
     assert notes[names.ALLOCATION] == '{"0":{"0":6000},"1":{"1":5000}}'
-    assert notes[names.VISIBLE_PREFIX + "0"] == processes.uuid("a", 0)
-    assert notes[names.VISIBLE_PREFIX + "1"] == processes.uuid("a", 1)
+    assert notes[names.VISIBLE_PREFIX + "0"] == embedded_objects.uuid("a", 0)
+    assert notes[names.VISIBLE_PREFIX + "1"] == embedded_objects.uuid("a", 1)
     assert (notes[names.ALIYUN_POD], notes[names.ALIYUN_IDX], notes[names.EXTENDER]) == ("11000", "0", "0a1b2c3d")
     assert (world.state(), world.used()) == (State.BOUND, [6000, 5000])
     assert world.api.read == 0
@@ -221,7 +221,7 @@ async def test_a_pod_bound_while_it_is_read_is_counted_once(world: World) -> Non
     args = world.add(6000, known=False)
 
     def bound_by_another() -> None:
-        world.api.make(world.api.pods["train"], "a", {names.VISIBLE_PREFIX + "0": processes.uuid("a", 1)})
+        world.api.make(world.api.pods["train"], "a", {names.VISIBLE_PREFIX + "0": embedded_objects.uuid("a", 1)})
         world.ledger.observe(world.facts(), 0.0)
 
     world.api.after_read = bound_by_another
@@ -479,7 +479,7 @@ async def test_a_conflict_over_a_pod_we_have_bound_is_success(world: World) -> N
 
 async def test_a_conflict_over_a_pod_bound_elsewhere_says_where_and_counts_it_there(world: World) -> None:
     args = world.add(6000)
-    world.api.make(world.api.pods["train"], "b", {names.VISIBLE_PREFIX + "0": processes.uuid("b", 1)})
+    world.api.make(world.api.pods["train"], "b", {names.VISIBLE_PREFIX + "0": embedded_objects.uuid("b", 1)})
     assert await world.binder.bind(args) == "train is already bound to b"
     assert (world.used("a"), world.used("b")) == ([0, 0], [0, 6000])
 
@@ -487,7 +487,7 @@ async def test_a_conflict_over_a_pod_bound_elsewhere_says_where_and_counts_it_th
 async def test_a_pod_that_a_predecessor_bound_there_is_bound_as_asked_on_its_own_gpu(world: World) -> None:
     """Its late write came before ours: the node is right, and what it wrote is what counts."""
     args = world.add(6000)
-    world.api.make(world.api.pods["train"], "a", {names.VISIBLE_PREFIX + "0": processes.uuid("a", 1)})
+    world.api.make(world.api.pods["train"], "a", {names.VISIBLE_PREFIX + "0": embedded_objects.uuid("a", 1)})
     assert await world.binder.bind(args) == ""
     assert world.used("a") == [0, 6000]
     assert world.events.said == []
@@ -532,7 +532,7 @@ async def test_nothing_is_written_while_a_watch_is_cut_off(world: World) -> None
 async def test_a_refused_write_is_not_sent_again_for_memory_that_others_have_got(world: World) -> None:
     async def refused_and_taken(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
         world.add(6000, name="back")
-        fake.make(fake.pods["back"], "a", {names.VISIBLE_PREFIX + "0": processes.uuid("a", 0)})
+        fake.make(fake.pods["back"], "a", {names.VISIBLE_PREFIX + "0": embedded_objects.uuid("a", 0)})
         world.ledger.observe(world.facts("back"), 0.0)
         raise ApiError(500, "InternalError", "no leader")
 

@@ -21,8 +21,9 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
 from tests.extender.auditor import Auditor
 from tests.extender.scheduler import Scheduler
-from tests.support import processes, wait
-from tests.support.processes import MERGE, PODS, Extender, Object
+from tests.support import embedded_objects, wait
+from tests.support.embedded_objects import MERGE, PODS, Object
+from tests.support.extender_process import Extender
 
 SEED = int(os.environ.get("GPUSHARE_CHAOS_SEED", "20261115"))
 PODS_IN_ALL = 500
@@ -35,18 +36,18 @@ LIFE = (0.3, 2.0)  # seconds
 BOUND_WITHIN = 30.0  # seconds after the last has come
 
 NODES = [
-    processes.node("direct-a", 16000, 16000),
-    processes.node("direct-b", 24000, 11000),
-    processes.node("direct-c", 40000, 40000, 40000, 40000),
-    processes.node("direct-d", 16000, 16000, 16000, 16000, 8000, 8000, 8000, 8000),
-    processes.node("plugin-a", 16000, 16000, pin="plugin"),
-    processes.node("plugin-b", 24000, 12000, 12000, pin="plugin"),
+    embedded_objects.node("direct-a", 16000, 16000),
+    embedded_objects.node("direct-b", 24000, 11000),
+    embedded_objects.node("direct-c", 40000, 40000, 40000, 40000),
+    embedded_objects.node("direct-d", 16000, 16000, 16000, 16000, 8000, 8000, 8000, 8000),
+    embedded_objects.node("plugin-a", 16000, 16000, pin="plugin"),
+    embedded_objects.node("plugin-b", 24000, 12000, 12000, pin="plugin"),
 ]
 
 NEVER = {  # too large, and not memory at all
-    "large": processes.pod("large", 50000),
-    "broad": processes.pod("broad", 32000, split=16),
-    "bytes": processes.pod("bytes", "4Gi"),
+    "large": embedded_objects.pod("large", 50000),
+    "broad": embedded_objects.pod("broad", 32000, split=16),
+    "bytes": embedded_objects.pod("bytes", "4Gi"),
 }
 
 FAULTS = plan.Plan(
@@ -72,17 +73,17 @@ def mixed_pod(dice: random.Random, name: str) -> Object:
     amount = dice.choice((500, 1000, 2000, 3000, 4000, 7000, 9000))
     match dice.choices(("one", "two", "split", "whole", "init", "sidecar"), (50, 15, 12, 6, 10, 7))[0]:
         case "two":
-            return processes.pod(name, amount, dice.choice((1000, 6000, 10000)), direct=direct)
+            return embedded_objects.pod(name, amount, dice.choice((1000, 6000, 10000)), direct=direct)
         case "split":
             gpus = dice.choice((2, 2, 4) if direct else (2, 3))
-            return processes.pod(name, amount * gpus, split=gpus, direct=direct)
+            return embedded_objects.pod(name, amount * gpus, split=gpus, direct=direct)
         case "whole":
-            return processes.pod(name, whole=dice.choice((1, 1, 2)), direct=direct)
+            return embedded_objects.pod(name, whole=dice.choice((1, 1, 2)), direct=direct)
         case "init":
-            return processes.pod(name, amount, init=[dice.choice((1000, 8000))], direct=direct)
+            return embedded_objects.pod(name, amount, init=[dice.choice((1000, 8000))], direct=direct)
         case "sidecar":
-            return processes.pod(name, amount, sidecars=[1000], init=[2000], direct=direct)
-    return processes.pod(name, amount, direct=direct)
+            return embedded_objects.pod(name, amount, sidecars=[1000], init=[2000], direct=direct)
+    return embedded_objects.pod(name, amount, direct=direct)
 
 
 class Kubelet:
@@ -106,19 +107,19 @@ class Kubelet:
 
     async def _live(self, name: str) -> None:
         await asyncio.sleep(self._dice.uniform(0.0, 0.1))
-        processes.set_status(self._server, name, phase="Running")
+        embedded_objects.set_status(self._server, name, phase="Running")
         assigned = {"metadata": {"annotations": {names.ALIYUN_ASSIGNED: "true"}}}
         self._server.registry.patch(PODS, "default", name, MERGE, assigned)
         if name in self.staying:
             return
         await asyncio.sleep(self._dice.uniform(*LIFE))
         if self._dice.random() < 0.5:
-            processes.set_status(self._server, name, phase=self._dice.choice(("Succeeded", "Failed")))
+            embedded_objects.set_status(self._server, name, phase=self._dice.choice(("Succeeded", "Failed")))
             await asyncio.sleep(0.2)
         else:
-            processes.delete(self._server, name, grace=30)
+            embedded_objects.delete(self._server, name, grace=30)
             await asyncio.sleep(self._dice.uniform(0.05, 0.3))  # it still holds its memory
-        processes.delete(self._server, name)
+        embedded_objects.delete(self._server, name)
         if name in self.again:
             self._add(self.again.pop(name))
 
@@ -155,11 +156,11 @@ async def _weather(server: ApiServer, extender: Extender, scheduler: Scheduler, 
                     _publish(server, node, state="ready")
             case "leave":
                 scheduler.generation += 1
-                server.registry.delete(processes.NODES, "", node["metadata"]["name"], {})
+                server.registry.delete(embedded_objects.NODES, "", node["metadata"]["name"], {})
                 try:
                     await asyncio.sleep(0.3)
                 finally:
-                    processes.create(server, node)
+                    embedded_objects.create(server, node)
             case "forget":
                 server.store.expire_history()  # every watch that is cut must list again
             case "pause":
@@ -170,7 +171,7 @@ async def _weather(server: ApiServer, extender: Extender, scheduler: Scheduler, 
 def _publish(server: ApiServer, node: Object, **changed: str) -> None:
     published = json.loads(node["metadata"]["annotations"][names.NODE_GPUS]) | changed
     notes = {"metadata": {"annotations": {names.NODE_GPUS: json.dumps(published)}}}
-    server.registry.patch(processes.NODES, "", node["metadata"]["name"], MERGE, notes)
+    server.registry.patch(embedded_objects.NODES, "", node["metadata"]["name"], MERGE, notes)
 
 
 async def _impatience(server: ApiServer, scheduler: Scheduler, dice: random.Random, given_up: set[str]) -> None:
@@ -181,7 +182,7 @@ async def _impatience(server: ApiServer, scheduler: Scheduler, dice: random.Rand
             name = dice.choice(able)
             del scheduler.waiting[name]
             given_up.add(name)
-            processes.delete(server, name)
+            embedded_objects.delete(server, name)
 
 
 @contextlib.asynccontextmanager
@@ -201,7 +202,7 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(
     dice = random.Random(SEED)
     ending = [mixed_pod(dice, f"p-{number:03}") for number in range(PODS_IN_ALL - LAST)]
     ending[50:50] = NEVER.values()
-    staying = [processes.pod(f"s-{number:02}", 1000, 500, direct=number % 4 != 0) for number in range(LAST)]
+    staying = [embedded_objects.pod(f"s-{number:02}", 1000, 500, direct=number % 4 != 0) for number in range(LAST)]
     async with (
         ApiServer(bookmark_seconds=0.5, history=500) as server,
         FaultProxy(server.url, FAULTS, seed=SEED) as proxy,
@@ -211,7 +212,7 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(
         created: set[str] = set()
 
         def add(made: Object) -> None:
-            created.add(processes.create(server, made)["metadata"]["uid"])
+            created.add(embedded_objects.create(server, made)["metadata"]["uid"])
             scheduler.add(made["metadata"]["name"])
 
         kubelet = Kubelet(server, dice, add)
@@ -256,7 +257,7 @@ async def test_nothing_is_given_out_twice_or_lost_whatever_fails(
         await _settled(extender, auditor)
         assert any(used for gpus in (await extender.inspect()).values() for used, _ in gpus)
         for key in list(server.store.shelf("pods").entries):
-            processes.delete(server, key.partition("/")[2])
+            embedded_objects.delete(server, key.partition("/")[2])
         await _settled(extender, auditor)
         metrics = await extender.metrics()
         assert metrics['gpushare_memory_granted{unit="MiB"}'] == 0

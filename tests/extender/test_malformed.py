@@ -13,8 +13,8 @@ import pytest
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import server
 from tests.extender import mutants
-from tests.support import inside, processes, wait
-from tests.support.inside import Inside
+from tests.support import embedded_objects, extender_in_process, extender_process, wait
+from tests.support.extender_in_process import ExtenderInProcess
 
 BODIES = 6_000
 CONNECTIONS = 8
@@ -27,17 +27,19 @@ ENCODINGS = ("gzip", "br", "deflate", "zstd", "identity", "rot13")
 
 
 @pytest.fixture
-async def extender() -> AsyncIterator[Inside]:
+async def extender() -> AsyncIterator[ExtenderInProcess]:
     """Two nodes with some pods on them, and one pod that waits."""
     async with ApiServer() as api_server:
         for name in ("a", "b"):
-            processes.create(api_server, processes.node(name, 8000, 8000, 8000))
-        processes.create(api_server, processes.pod("train", 3000, 2000))
-        processes.create(api_server, processes.pod("other", 1000))
-        async with inside.running(api_server) as extender, aiohttp.ClientSession() as session:
+            embedded_objects.create(api_server, embedded_objects.node(name, 8000, 8000, 8000))
+        embedded_objects.create(api_server, embedded_objects.pod("train", 3000, 2000))
+        embedded_objects.create(api_server, embedded_objects.pod("other", 1000))
+        async with extender_in_process.running(api_server) as extender, aiohttp.ClientSession() as session:
             for number in range(3):
-                made = processes.create(api_server, processes.pod(f"run-{number}", 4000))
-                answer = await _post(session, extender, "bind", json.dumps(processes.binding(made, "a")).encode())
+                made = embedded_objects.create(api_server, embedded_objects.pod(f"run-{number}", 4000))
+                answer = await _post(
+                    session, extender, "bind", json.dumps(extender_process.binding(made, "a")).encode()
+                )
                 assert answer == (200, {"Error": ""})
             yield extender
 
@@ -49,7 +51,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def _post(
-    session: aiohttp.ClientSession, to: Inside, verb: str, body: bytes, headers: dict[str, str] | None = None
+    session: aiohttp.ClientSession, to: ExtenderInProcess, verb: str, body: bytes, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
     url = f"http://127.0.0.1:{to.port}{server.PREFIX}/{verb}"
     given = headers if headers is not None else {"Content-Type": "application/json"}
@@ -58,7 +60,7 @@ async def _post(
         return answer.status, json.loads((await answer.read()).decode("utf-8", "surrogateescape"))
 
 
-async def _raw(to: Inside, *pieces: bytes, until_closed: bool = False) -> bytes:
+async def _raw(to: ExtenderInProcess, *pieces: bytes, until_closed: bool = False) -> bytes:
     """Bytes over a connection of their own, and what comes back: all of it, or all that comes at once."""
     reader, writer = await asyncio.open_connection("127.0.0.1", to.port)
     try:
@@ -102,9 +104,9 @@ def _is_utf8(body: bytes) -> bool:
 
 
 async def test_thousands_of_broken_bodies_get_the_documented_answer_and_change_nothing(
-    extender: Inside, session: aiohttp.ClientSession
+    extender: ExtenderInProcess, session: aiohttp.ClientSession
 ) -> None:
-    asked = processes.find(extender.server, "train")
+    asked = embedded_objects.find(extender.server, "train")
     assert asked is not None
     valid, promised = mutants.requests(asked), extender.promised()
     kinds = [(verb, request) for verb, choice in valid.items() for request in choice]
@@ -138,9 +140,9 @@ async def test_thousands_of_broken_bodies_get_the_documented_answer_and_change_n
 
 @pytest.mark.parametrize("where", ["name", "uid"])
 async def test_whole_nodes_that_are_not_utf8_are_refused(
-    extender: Inside, session: aiohttp.ClientSession, where: str
+    extender: ExtenderInProcess, session: aiohttp.ClientSession, where: str
 ) -> None:
-    asked, node = processes.find(extender.server, "train"), processes.node("a", 8000)
+    asked, node = embedded_objects.find(extender.server, "train"), embedded_objects.node("a", 8000)
     node["metadata"][where] = "\udcff"
     body = json.dumps({"Pod": asked, "Nodes": {"items": [node]}, "NodeNames": None}, ensure_ascii=False)
     _, answer = await _post(session, extender, "filter", body.encode("utf-8", "surrogateescape"))
@@ -150,7 +152,7 @@ async def test_whole_nodes_that_are_not_utf8_are_refused(
 @pytest.mark.parametrize("verb", ["filter", "choose", "prioritize", "preempt", "bind", "explain"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 async def test_a_packed_body_is_not_unpacked(
-    extender: Inside, session: aiohttp.ClientSession, verb: str, encoding: str
+    extender: ExtenderInProcess, session: aiohttp.ClientSession, verb: str, encoding: str
 ) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
     status, answer = await _post(session, extender, verb, b"\x1f\x8b\x08 not really packed", headers)
@@ -158,10 +160,10 @@ async def test_a_packed_body_is_not_unpacked(
     assert _is_well_formed(verb, answer)
 
 
-async def test_ten_megabytes_of_nodes_are_read(extender: Inside, session: aiohttp.ClientSession) -> None:
-    asked = processes.find(extender.server, "train")
-    extra = [processes.node(f"n-{number}", 8000) | {"padding": "x" * 10_000} for number in range(1_000)]
-    nodes = {"items": [processes.node("a", 8000, 8000), *extra]}
+async def test_ten_megabytes_of_nodes_are_read(extender: ExtenderInProcess, session: aiohttp.ClientSession) -> None:
+    asked = embedded_objects.find(extender.server, "train")
+    extra = [embedded_objects.node(f"n-{number}", 8000) | {"padding": "x" * 10_000} for number in range(1_000)]
+    nodes = {"items": [embedded_objects.node("a", 8000, 8000), *extra]}
     body = json.dumps({"Pod": asked, "Nodes": nodes, "NodeNames": None}).encode()
     assert len(body) > 10_000_000
     status, answer = await _post(session, extender, "filter", body)
@@ -174,7 +176,7 @@ async def test_a_body_over_the_limit_is_refused_in_the_protocols_form(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "LARGEST_BODY", 1 << 20)
-    async with ApiServer() as api_server, inside.running(api_server) as extender:
+    async with ApiServer() as api_server, extender_in_process.running(api_server) as extender:
         answer = await _raw(extender, _request(verb, b'"' + b"x" * (3 << 20)), until_closed=True)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -184,10 +186,12 @@ async def test_a_body_over_the_limit_is_refused_in_the_protocols_form(
 
 
 async def test_a_slow_sender_costs_nobody_else_anything_and_is_answered_in_the_end(
-    extender: Inside, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+    extender: ExtenderInProcess, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "BODY_SECONDS", 1.0)
-    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a"])).encode()
+    question = json.dumps(
+        extender_process.question(embedded_objects.find(extender.server, "train") or {}, ["a"])
+    ).encode()
     senders = [asyncio.create_task(_raw(extender, _request("filter", question)[:-20])) for _ in range(50)]
     await asyncio.sleep(0.2)
     for _ in range(50):
@@ -198,7 +202,7 @@ async def test_a_slow_sender_costs_nobody_else_anything_and_is_answered_in_the_e
 
 
 async def test_a_sender_that_hangs_up_in_the_middle_is_forgotten(
-    extender: Inside, session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+    extender: ExtenderInProcess, session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     for verb in ("filter", "bind", "explain"):
         reader, writer = await asyncio.open_connection("127.0.0.1", extender.port)
@@ -212,15 +216,17 @@ async def test_a_sender_that_hangs_up_in_the_middle_is_forgotten(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_two_hundred_connections_at_once_are_all_answered(extender: Inside) -> None:
-    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a", "b"])).encode()
+async def test_two_hundred_connections_at_once_are_all_answered(extender: ExtenderInProcess) -> None:
+    question = json.dumps(
+        extender_process.question(embedded_objects.find(extender.server, "train") or {}, ["a", "b"])
+    ).encode()
     answers = await asyncio.gather(
         *(_raw(extender, _request("filter", question, "Connection: close"), until_closed=True) for _ in range(200))
     )
     assert all(answer.startswith(b"HTTP/1.1 200 ") and b'"NodeNames":["' in answer for answer in answers)
 
 
-async def test_a_connection_is_used_again_and_again(extender: Inside) -> None:
+async def test_a_connection_is_used_again_and_again(extender: ExtenderInProcess) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", extender.port)
     for body in (b"{}", b"nonsense", b"", b"[]", b"\xff"):
         writer.write(_request("filter", body))
@@ -231,7 +237,7 @@ async def test_a_connection_is_used_again_and_again(extender: Inside) -> None:
     writer.close()
 
 
-async def test_pipelined_requests_are_answered_in_their_order(extender: Inside) -> None:
+async def test_pipelined_requests_are_answered_in_their_order(extender: ExtenderInProcess) -> None:
     body = _request("filter", b"{}") + _request("prioritize", b"{}") + _request("bind", b"{}", "Connection: close")
     answer = await _raw(extender, body, until_closed=True)
     assert answer.count(b"HTTP/1.1 200 ") == 3
@@ -239,8 +245,10 @@ async def test_pipelined_requests_are_answered_in_their_order(extender: Inside) 
     assert [json.loads(body) for body in bodies][1:] == [[], {"Error": "no PodName is given"}]
 
 
-async def test_a_body_in_pieces_is_put_together(extender: Inside) -> None:
-    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a"])).encode()
+async def test_a_body_in_pieces_is_put_together(extender: ExtenderInProcess) -> None:
+    question = json.dumps(
+        extender_process.question(embedded_objects.find(extender.server, "train") or {}, ["a"])
+    ).encode()
     pieces = [question[i : i + 100] for i in range(0, len(question), 100)]
     chunks = [f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces]
     head = f"POST {server.PREFIX}/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
@@ -261,7 +269,7 @@ async def test_a_body_in_pieces_is_put_together(extender: Inside) -> None:
     ],
 )
 async def test_what_is_no_http_is_refused_and_not_quoted_in_the_log(
-    extender: Inside, request_bytes: bytes, caplog: pytest.LogCaptureFixture
+    extender: ExtenderInProcess, request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await _raw(extender, request_bytes)
     assert answer.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
@@ -298,14 +306,14 @@ async def test_what_is_no_http_is_refused_and_not_quoted_in_the_log(
     ],
 )
 async def test_each_path_has_its_method(
-    extender: Inside, session: aiohttp.ClientSession, method: str, path: str, status: int
+    extender: ExtenderInProcess, session: aiohttp.ClientSession, method: str, path: str, status: int
 ) -> None:
     async with session.request(method, f"http://127.0.0.1:{extender.port}{path}") as answer:
         assert answer.status == status
 
 
 async def test_a_bug_of_ours_is_an_error_in_the_answer_and_in_the_log(
-    extender: Inside,
+    extender: ExtenderInProcess,
     session: aiohttp.ClientSession,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -313,11 +321,13 @@ async def test_a_bug_of_ours_is_an_error_in_the_answer_and_in_the_log(
     def fails(*_: object) -> Any:
         raise ZeroDivisionError("a bug")
 
-    binding = json.dumps(processes.binding(processes.find(extender.server, "train") or {}, "a")).encode()
+    binding = json.dumps(extender_process.binding(embedded_objects.find(extender.server, "train") or {}, "a")).encode()
     monkeypatch.setattr(extender.extender.verbs._ledger.__class__, "fitting", fails)
     monkeypatch.setattr(extender.extender.binder.__class__, "bind", fails)
     monkeypatch.setattr("gpushare.core.explain.verdict.explaining", fails)
-    question = json.dumps(processes.question(processes.find(extender.server, "train") or {}, ["a"])).encode()
+    question = json.dumps(
+        extender_process.question(embedded_objects.find(extender.server, "train") or {}, ["a"])
+    ).encode()
     assert (await _post(session, extender, "filter", question))[1]["Error"] == server.OUR_FAULT
     assert (await _post(session, extender, "prioritize", question)) == (200, [])
     assert (await _post(session, extender, "bind", binding)) == (200, {"Error": server.OUR_FAULT})

@@ -16,16 +16,16 @@ from gpushare.extender import app, binder, events, watches
 from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, Unreachable
-from tests.support import inside, processes, wait
+from tests.support import embedded_objects, extender_in_process, extender_process, wait
 from tests.support.builders import node_state
-from tests.support.processes import UNSCHEDULABLE, woken
+from tests.support.embedded_objects import UNSCHEDULABLE, woken
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     """One node, two GPUs of 8000 MiB."""
     async with ApiServer(bookmark_seconds=0.2) as server:
-        processes.create(server, processes.node("a", 8000, 8000))
+        embedded_objects.create(server, embedded_objects.node("a", 8000, 8000))
         yield server
 
 
@@ -43,49 +43,52 @@ def slow_bindings(seconds: float) -> Plan:
 
 
 async def test_a_refused_pod_is_touched_when_memory_comes_free(server: ApiServer) -> None:
-    async with inside.running(server) as extender:
+    async with extender_in_process.running(server) as extender:
         for name in ("p", "q"):
-            await processes.bound(server, extender, processes.pod(name, 6000))
-        waits = processes.create(server, processes.pod("waits", 5000))
+            await extender_process.bound(server, extender, embedded_objects.pod(name, 6000))
+        waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
         refused = await extender.filter(waits, "a")
         assert refused["FailedAndUnresolvableNodes"] == {"a": "no single GPU has 5000 MiB free"}
         await asyncio.sleep(0.2)
         assert woken(server, "waits") is None
-        processes.delete(server, "p")
+        embedded_objects.delete(server, "p")
         await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
         assert (await extender.filter(waits, "a"))["NodeNames"] == ["a"]
 
 
 async def test_a_terminating_pod_wakes_nobody_until_it_is_gone(server: ApiServer) -> None:
-    async with inside.running(server) as extender:
-        await processes.bound(server, extender, processes.pod("p", whole=2))
-        waits = processes.create(server, processes.pod("waits", 5000))
+    async with extender_in_process.running(server) as extender:
+        await extender_process.bound(server, extender, embedded_objects.pod("p", whole=2))
+        waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        processes.delete(server, "p", grace=30)
+        embedded_objects.delete(server, "p", grace=30)
         await asyncio.sleep(0.2)
         assert woken(server, "waits") is None
-        processes.delete(server, "p")
+        embedded_objects.delete(server, "p")
         await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_refused_pod_is_touched_when_a_hold_expires(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_holding, "ASSUME_SECONDS", 0.5)
-    async with inside.running(server) as extender:
-        holds = processes.create(server, processes.pod("holds", whole=2))
-        waits = processes.create(server, processes.pod("waits", 5000))
+    async with extender_in_process.running(server) as extender:
+        holds = embedded_objects.create(server, embedded_objects.pod("holds", whole=2))
+        waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
         assert (await extender.filter(holds, "a"))["NodeNames"] == ["a"]
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
         await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_refused_pod_is_touched_when_a_binding_is_undone(server: ApiServer) -> None:
-    async with FaultProxy(server.url, slow_bindings(0.5)) as proxy, inside.running(server, proxy.url) as extender:
-        fails = processes.create(server, processes.pod("fails", whole=2))
-        waits = processes.create(server, processes.pod("waits", 5000))
+    async with (
+        FaultProxy(server.url, slow_bindings(0.5)) as proxy,
+        extender_in_process.running(server, proxy.url) as extender,
+    ):
+        fails = embedded_objects.create(server, embedded_objects.pod("fails", whole=2))
+        waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
         binding = asyncio.create_task(extender.bind(fails, "a"))
         await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         assert (await extender.filter(waits, "a"))["NodeNames"] == []
-        processes.delete(server, "fails")
+        embedded_objects.delete(server, "fails")
         assert await binding != ""
         await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
@@ -94,12 +97,12 @@ async def test_a_touch_that_fails_is_tried_again_after_a_moment(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
-    async with FaultProxy(server.url) as proxy, inside.running(server, proxy.url) as extender:
-        await processes.bound(server, extender, processes.pod("p", whole=2))
-        waits = processes.create(server, processes.pod("waits", 5000))
+    async with FaultProxy(server.url) as proxy, extender_in_process.running(server, proxy.url) as extender:
+        await extender_process.bound(server, extender, embedded_objects.pod("p", whole=2))
+        waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
         await extender.filter(waits, "a")
         proxy.plan = Plan(rates={plan.CONFLICT: 1.0}, eligible=lambda method, path: method == "PATCH")
-        processes.delete(server, "p")
+        embedded_objects.delete(server, "p")
         await wait.eventually(lambda: proxy.counts[plan.CONFLICT], "the first try")
         await asyncio.sleep(0.5)
         assert proxy.counts[plan.CONFLICT] <= 4  # not as fast as it can
@@ -118,27 +121,27 @@ async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
         tries.append(1)
         raise ApiError(422, "Invalid", "metadata.uid: field is immutable")
 
-    async with inside.running(server) as extender:
-        await processes.bound(server, extender, processes.pod("p", whole=2))
-        await extender.filter(processes.create(server, processes.pod("waits", 5000)), "a")
+    async with extender_in_process.running(server) as extender:
+        await extender_process.bound(server, extender, embedded_objects.pod("p", whole=2))
+        await extender.filter(embedded_objects.create(server, embedded_objects.pod("waits", 5000)), "a")
         monkeypatch.setattr(pod_requests, "annotate", foreign)
-        processes.delete(server, "p")
+        embedded_objects.delete(server, "p")
         await wait.eventually(lambda: bool(tries), "the try")
         await asyncio.sleep(0.3)
     assert len(tries) == 1
 
 
 async def test_a_pod_that_waited_before_we_were_started_is_woken(server: ApiServer) -> None:
-    processes.create(server, processes.pod("waits", 5000))
-    processes.set_status(server, "waits", conditions=[UNSCHEDULABLE])
-    async with inside.running(server):
+    embedded_objects.create(server, embedded_objects.pod("waits", 5000))
+    embedded_objects.set_status(server, "waits", conditions=[UNSCHEDULABLE])
+    async with extender_in_process.running(server):
         await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
 async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiServer) -> None:
     """It is younger than the list; the watch then shows it as it was created, and its condition after that."""
-    async with inside.running(server) as extender:
-        made = processes.pod("waits", 9000)
+    async with extender_in_process.running(server) as extender:
+        made = embedded_objects.pod("waits", 9000)
         made["metadata"] |= {"uid": "uid-waits", "creationTimestamp": "2026-11-15T12:00:00Z"}
         assert (await extender.filter(made, "a"))["NodeNames"] == []
         sink, refused = extender.extender.pods, extender.extender.life.wakeups
@@ -153,16 +156,16 @@ async def test_a_pod_refused_while_a_list_is_read_is_not_forgotten(server: ApiSe
 
 
 async def test_events_say_where_a_pod_went_and_why_another_waits(server: ApiServer) -> None:
-    async with inside.running(server) as extender:
-        await processes.bound(server, extender, processes.pod("train", 7000))
-        await processes.bound(server, extender, processes.pod("pair", 1000, 5000))
-        processes.create(server, processes.pod("llm", 3500))
-        processes.set_status(server, "llm", conditions=[UNSCHEDULABLE])
-        processes.create(server, processes.pod("giant", 50000))
-        processes.create(server, processes.pod("probe", "4Gi"))
-        await wait.eventually(lambda: len(processes.events(server)) >= 5, "five events")
+    async with extender_in_process.running(server) as extender:
+        await extender_process.bound(server, extender, embedded_objects.pod("train", 7000))
+        await extender_process.bound(server, extender, embedded_objects.pod("pair", 1000, 5000))
+        embedded_objects.create(server, embedded_objects.pod("llm", 3500))
+        embedded_objects.set_status(server, "llm", conditions=[UNSCHEDULABLE])
+        embedded_objects.create(server, embedded_objects.pod("giant", 50000))
+        embedded_objects.create(server, embedded_objects.pod("probe", "4Gi"))
+        await wait.eventually(lambda: len(embedded_objects.events(server)) >= 5, "five events")
         await asyncio.sleep(0.2)
-    told = {(kind, reason, name): text for kind, reason, name, text in processes.events(server)}
+    told = {(kind, reason, name): text for kind, reason, name, text in embedded_objects.events(server)}
     assert told == {
         ("Normal", "GPUAssigned", "train"): "a GPU 0: 7000 MiB for c0; 1000 of 8000 MiB left.",
         ("Normal", "GPUAssigned", "pair"): "a: GPU 0 1000 MiB for c0, GPU 1 5000 MiB for c1.",
@@ -178,67 +181,70 @@ async def test_events_say_where_a_pod_went_and_why_another_waits(server: ApiServ
             "More: kubectl gpushare why llm -n default"
         ),
     }
-    assert len(processes.events(server)) == 5
+    assert len(embedded_objects.events(server)) == 5
 
 
 async def test_a_pod_that_waits_for_something_else_gets_no_word(server: ApiServer) -> None:
-    async with inside.running(server) as extender:
-        processes.create(server, processes.pod("fits", 1000))
-        processes.set_status(server, "fits", conditions=[UNSCHEDULABLE])
-        processes.create(server, processes.pod("new", 1000))
+    async with extender_in_process.running(server) as extender:
+        embedded_objects.create(server, embedded_objects.pod("fits", 1000))
+        embedded_objects.set_status(server, "fits", conditions=[UNSCHEDULABLE])
+        embedded_objects.create(server, embedded_objects.pod("new", 1000))
         await wait.eventually(lambda: len(extender.extender.life.pending.shown) == 2, "both seen")
         await asyncio.sleep(0.3)
-    assert processes.events(server) == []
+    assert embedded_objects.events(server) == []
 
 
 async def test_many_new_pods_that_fit_do_not_keep_anybody_waiting(server: ApiServer) -> None:
     """They are looked at one by one, with a turn for others in between."""
     for number in range(300):
-        processes.create(server, processes.pod(f"new-{number}", 1000))
-    async with inside.running(server) as extender:
-        asked = processes.find(server, "new-0")
+        embedded_objects.create(server, embedded_objects.pod(f"new-{number}", 1000))
+    async with extender_in_process.running(server) as extender:
+        asked = embedded_objects.find(server, "new-0")
         assert asked is not None
         assert (await extender.filter(asked, "a"))["NodeNames"] == ["a"]
-        processes.create(server, processes.pod("giant", 50000))
-        await wait.eventually(lambda: processes.events(server), "the event about the last")
-    assert [event[1:3] for event in processes.events(server)] == [("NeverFits", "giant")]
+        embedded_objects.create(server, embedded_objects.pod("giant", 50000))
+        await wait.eventually(lambda: embedded_objects.events(server), "the event about the last")
+    assert [event[1:3] for event in embedded_objects.events(server)] == [("NeverFits", "giant")]
 
 
 async def test_nothing_is_said_of_nodes_that_were_not_read_yet(server: ApiServer) -> None:
-    processes.create(server, processes.pod("train", 5000))
+    embedded_objects.create(server, embedded_objects.pod("train", 5000))
     blind = Plan(rates={plan.UNAVAILABLE: 1.0}, eligible=lambda method, path: path.endswith("/nodes"))
-    async with FaultProxy(server.url, blind) as proxy, inside.running(server, proxy.url, ready=False) as extender:
+    async with (
+        FaultProxy(server.url, blind) as proxy,
+        extender_in_process.running(server, proxy.url, ready=False) as extender,
+    ):
         await wait.eventually(lambda: extender.extender.watches["pods"].synced, "the list of pods")
         await asyncio.sleep(0.3)
         assert "nodes: 503" in extender.extender.not_ready()
         proxy.plan = Plan()
         await wait.eventually(lambda: not extender.extender.not_ready(), "the list of nodes")
         await asyncio.sleep(0.3)
-    assert processes.events(server) == []
+    assert embedded_objects.events(server) == []
 
 
 async def test_a_cluster_without_a_gpu_is_no_reason_to_fall_over() -> None:
-    async with ApiServer() as server, inside.running(server) as extender:
-        made = processes.create(server, processes.pod("train", 5000))
-        processes.set_status(server, "train", conditions=[UNSCHEDULABLE])
-        await wait.eventually(lambda: processes.events(server), "the event")
-        assert processes.events(server)[0][1:3] == ("NeverFits", "train")
+    async with ApiServer() as server, extender_in_process.running(server) as extender:
+        made = embedded_objects.create(server, embedded_objects.pod("train", 5000))
+        embedded_objects.set_status(server, "train", conditions=[UNSCHEDULABLE])
+        await wait.eventually(lambda: embedded_objects.events(server), "the event")
+        assert embedded_objects.events(server)[0][1:3] == ("NeverFits", "train")
         assert (await extender.filter(made, "a"))["FailedAndUnresolvableNodes"] == {"a": "node(s) without a shared GPU"}
         assert await extender.inspect() == {}
 
 
 async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "SETTLE_SECONDS", 0.0)
-    async with inside.running(server) as extender:
-        made = processes.create(server, processes.pod("train", 5000))
+    async with extender_in_process.running(server) as extender:
+        made = embedded_objects.create(server, embedded_objects.pod("train", 5000))
         await wait.eventually(lambda: made["metadata"]["uid"] in extender.extender.life.pending.shown, "the watch")
-        notes = {names.EXTENDER: "deadbeef", f"{names.VISIBLE_PREFIX}0": processes.uuid("a", 1)}
+        notes = {names.EXTENDER: "deadbeef", f"{names.VISIBLE_PREFIX}0": embedded_objects.uuid("a", 1)}
         server.registry.bind(
             "default", {"metadata": {"name": "train", "annotations": notes}, "target": {"kind": "Node", "name": "a"}}
         )
-        await wait.eventually(lambda: processes.events(server), "the event")
-        assert processes.events(server)[0][:3] == ("Warning", "SecondExtender", "train")
-        assert "deadbeef" in processes.events(server)[0][3]
+        await wait.eventually(lambda: embedded_objects.events(server), "the event")
+        assert embedded_objects.events(server)[0][:3] == ("Warning", "SecondExtender", "train")
+        assert "deadbeef" in embedded_objects.events(server)[0][3]
         assert (await extender.metrics())["gpushare_second_extender_total"] == 1
         assert await extender.inspect() == {"a": [(0, 8000), (5000, 8000)]}
 
@@ -248,15 +254,18 @@ async def test_the_work_of_a_second_extender_is_noticed(server: ApiServer, monke
 
 async def test_while_a_pod_is_being_bound_filter_says_so(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binder, "ANSWER_SECONDS", 0.1)
-    async with FaultProxy(server.url, slow_bindings(0.5)) as proxy, inside.running(server, proxy.url) as extender:
-        made = processes.create(server, processes.pod("train", 5000))
+    async with (
+        FaultProxy(server.url, slow_bindings(0.5)) as proxy,
+        extender_in_process.running(server, proxy.url) as extender,
+    ):
+        made = embedded_objects.create(server, embedded_objects.pod("train", 5000))
         assert await extender.bind(made, "a") == "binding train to a is still under way"
         assert (await extender.filter(made, "a"))["Error"] == "it is being bound to a right now"
         assert await extender.prioritize(made, "a") == []
-        other = processes.create(server, processes.pod("other", whole=2))
+        other = embedded_objects.create(server, embedded_objects.pod("other", whole=2))
         assert (await extender.filter(other, "a"))["NodeNames"] == []
         await extender.extender.binder.finish(5)
-        assert (processes.find(server, "train") or {})["spec"]["nodeName"] == "a"
+        assert (embedded_objects.find(server, "train") or {})["spec"]["nodeName"] == "a"
         assert await extender.bind(made, "a") == ""
 
 
@@ -267,9 +276,9 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
-    async with inside.running(server) as extender:
-        there = await processes.bound(server, extender, processes.pod("there", 1000))
-        gone = await processes.bound(server, extender, processes.pod("gone", 2000))
+    async with extender_in_process.running(server) as extender:
+        there = await extender_process.bound(server, extender, embedded_objects.pod("there", 1000))
+        gone = await extender_process.bound(server, extender, embedded_objects.pod("gone", 2000))
         asked: Counter[str] = Counter()
         read = pod_requests.read
 
@@ -292,8 +301,8 @@ async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
 async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with inside.running(server) as extender:
-        made = await processes.bound(server, extender, processes.pod("p", 1000))
+    async with extender_in_process.running(server) as extender:
+        made = await extender_process.bound(server, extender, embedded_objects.pod("p", 1000))
         asked, go = [], asyncio.Event()
         read = pod_requests.read
 
@@ -320,10 +329,10 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
 async def test_everything_that_is_promised_to_be_counted_is_counted(
     server: ApiServer,
 ) -> None:
-    processes.create(server, processes.node("b", 4000))
-    async with inside.running(server) as extender:
-        p, q, r = (processes.create(server, processes.pod(name, 6000)) for name in ("p", "q", "r"))
-        small = processes.create(server, processes.pod("small", 1000))
+    embedded_objects.create(server, embedded_objects.node("b", 4000))
+    async with extender_in_process.running(server) as extender:
+        p, q, r = (embedded_objects.create(server, embedded_objects.pod(name, 6000)) for name in ("p", "q", "r"))
+        small = embedded_objects.create(server, embedded_objects.pod("small", 1000))
         await extender.filter(p, "a", "b")  # one node is left: held
         assert await extender.bind(p, "a") == ""  # and the hold was right
         await extender.prioritize(small, "a", "b")
@@ -332,14 +341,14 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         await extender.bind(q, "a")
         assert await extender.bind(r, "a") == "a: no single GPU has 6000 MiB free"
         await extender.filter(r, "a", "b")
-        await extender.filter(processes.create(server, processes.pod("bytes", "4Gi")), "a")
-        await extender.post("choose", processes.question(p, ["a"]))  # bound already: an Error
+        await extender.filter(embedded_objects.create(server, embedded_objects.pod("bytes", "4Gi")), "a")
+        await extender.post("choose", extender_process.question(p, ["a"]))  # bound already: an Error
         await extender.post("preempt", {"Pod": r, "NodeNameToMetaVictims": {"a": {"Pods": []}}})
         await extender.inspect()
         await extender.get("/gpushare-scheduler/explain?pod=r")
-        processes.delete(server, "q")
+        embedded_objects.delete(server, "q")
         await wait.eventually(lambda: woken(server, "r"), "the wake-up")
-        await wait.eventually(lambda: len(processes.events(server)) >= 3, "the events")
+        await wait.eventually(lambda: len(embedded_objects.events(server)) >= 3, "the events")
         now = await extender.metrics()
 
     assert held == 1
@@ -373,13 +382,13 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
 
 async def test_a_pod_that_does_not_exist_is_explained_as_it_is_sent(server: ApiServer) -> None:
     """Both pins in one cluster: the env of the admission policy says which nodes are meant, and nothing is guessed."""
-    processes.create(server, processes.node("p", 4000, pin="plugin"))
-    async with inside.running(server) as extender:
+    embedded_objects.create(server, embedded_objects.node("p", 4000, pin="plugin"))
+    async with extender_in_process.running(server) as extender:
         for direct, amount, code, where in (
             (True, 6000, "Fits", "a"),
             (False, 3000, "Fits", "p"),
             (False, 6000, "TooLarge", "p"),
             (True, 9000, "TooLarge", "a"),
         ):
-            said = await extender.post("explain", processes.pod("draft", amount, direct=direct))
+            said = await extender.post("explain", embedded_objects.pod("draft", amount, direct=direct))
             assert (said["code"], said["nodes"][0]["name"]) == (code, where)

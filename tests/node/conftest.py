@@ -10,7 +10,7 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.simulated import Simulated
 from gpushare.kubelet import paths
 from tests.node import world
-from tests.support import processes
+from tests.support import embedded_objects
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def kubelet(short_path: Path) -> Path:
 @pytest.fixture
 async def server(quick: None) -> AsyncIterator[ApiServer]:
     async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as server:
-        processes.create(server, world.node())
+        embedded_objects.create(server, world.node())
         yield server
 
 

@@ -12,7 +12,7 @@ from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import CONFIG, bound, capacity, health_of, refusal, running, said, warnings
-from tests.support import processes
+from tests.support import embedded_objects
 from tests.support.wait import eventually, until
 
 FULL = ("27454", "2")
@@ -60,9 +60,9 @@ async def test_what_others_wipe_is_written_again(
 async def test_a_new_node_object_is_published_again(server: ApiServer, gpus: Simulated) -> None:
     async with running(server.url, gpus) as node:
         await until(server, lambda: capacity(server) == FULL)
-        server.registry.delete(processes.NODES, "", world.NAME, {})
+        server.registry.delete(embedded_objects.NODES, "", world.NAME, {})
         await eventually(lambda: node.not_ready() != "")
-        processes.create(server, world.node())
+        embedded_objects.create(server, world.node())
         await until(server, lambda: capacity(server) == FULL)
 
 
@@ -85,7 +85,7 @@ async def test_what_ends_on_a_sick_gpu_is_withdrawn_too(server: ApiServer, gpus:
         bound(server, "holds", 6000, on="GPU-0")
         gpus.put(msgspec.structs.replace(world.devices(16276)[0], fault="does not answer"))
         await until(server, lambda: capacity(server) == (str(11178 + 6000), "2"))
-        processes.delete(server, "holds")
+        embedded_objects.delete(server, "holds")
         await until(server, lambda: capacity(server) == ("11178", "1"))
 
 
@@ -122,7 +122,7 @@ async def test_a_predecessors_lost_gpu_is_counted_while_somebody_holds_it(server
     async with running(server.url, after_a_reboot):
         await until(server, lambda: capacity(server) == (str(11178 + 6000), "2"))
         assert [(gpu.index, gpu.uuid) for gpu in world.published(server).gpus] == [(0, "GPU-0"), (1, "GPU-1")]
-        processes.delete(server, "holds")
+        embedded_objects.delete(server, "holds")
         await until(server, lambda: capacity(server) == ("11178", "1"))
         await until(server, lambda: [(g.index, g.uuid) for g in world.published(server).gpus] == [(0, "GPU-1")])
 

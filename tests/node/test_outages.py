@@ -18,7 +18,7 @@ from gpushare.node import watches
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import bound, capacity, refusal, running, said
-from tests.support import processes, scripted_api
+from tests.support import embedded_objects, extender_process, scripted_api
 from tests.support.wait import PATIENCE, eventually, until
 
 FULL = ("27454", "2")
@@ -38,7 +38,7 @@ FAULTS = plan.Plan(
 
 
 async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServer, gpus: Simulated) -> None:
-    port = processes.free_port()
+    port = extender_process.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         await eventually(lambda: "connect" in node.not_ready())  # longer than START_SECONDS here, and it still waits
         await eventually(lambda: node.watches.reflectors["node"].disconnected_for() > 2 * 0.5)
@@ -47,7 +47,7 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(server: ApiServ
 
 
 async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, gpus: Simulated) -> None:
-    port = processes.free_port()
+    port = extender_process.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
@@ -63,14 +63,14 @@ async def test_what_happens_while_it_is_away_is_made_up_for(server: ApiServer, g
 
 async def test_after_etcd_was_put_back_the_node_says_what_it_must_again(server: ApiServer, gpus: Simulated) -> None:
     """The older copy knows neither its GPUs nor its pods, and its revisions are lower."""
-    port = processes.free_port()
+    port = extender_process.free_port()
     async with running(f"http://127.0.0.1:{port}", gpus) as node:
         async with FaultProxy(server.url, port=port):
             await until(server, lambda: capacity(server) == FULL)
             bound(server, "later", 1000, on="GPU-0")
             await eventually(lambda: node.pods.pods)
         async with ApiServer(bookmark_seconds=0.05, nodes_copy_capacity=True) as older:
-            processes.create(older, world.node())
+            embedded_objects.create(older, world.node())
             async with FaultProxy(older.url, port=port):
                 await until(older, lambda: capacity(older) == FULL)
                 await eventually(lambda: not node.pods.pods)
@@ -118,7 +118,7 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
         for uuid in [d.uuid for d in await gpus.devices() if d.uuid not in ("GPU-0", "GPU-1")]:
             gpus.lose(uuid)
         for name in [pod["metadata"]["name"] for pod in _pods(server)]:
-            processes.delete(server, name)
+            embedded_objects.delete(server, name)
         bound(server, "last", 1000, on="GPU-0", facts=facts)
         await until(server, lambda: capacity(server) == FULL and set(_well(server)) >= {"GPU-0", "GPU-1"})
         await eventually(lambda: node.not_ready() == "")
@@ -130,7 +130,7 @@ def _something_happens(dice: random.Random, server: ApiServer, gpus: Simulated, 
             bound(server, f"p{dice.random()}", dice.choice((500, 1000)), on="GPU-0", facts=facts)
         case 1:
             for pod in _pods(server)[:2]:
-                processes.delete(server, pod["metadata"]["name"])
+                embedded_objects.delete(server, pod["metadata"]["name"])
         case 2:
             gpus.report(Xid(dice.choice(("GPU-0", "GPU-1", None)), dice.choice((31, 48, 79))))
         case 3:

@@ -6,11 +6,11 @@ from gpushare.core.facts import names
 from gpushare.core.facts.model import Refusal, Request
 from gpushare.node import pods
 from gpushare.node.pods import NodePods
-from tests.support import processes
+from tests.support import embedded_objects
 
 
 def pod(name: str, *memory: int | str, **status: object) -> pods.Pod:
-    made = processes.pod(name, *memory) | {"status": status}
+    made = embedded_objects.pod(name, *memory) | {"status": status}
     made["metadata"]["uid"] = f"uid-{name}"
     return msgspec.convert(made, pods.Pod)
 
@@ -70,7 +70,7 @@ def test_what_is_gone_is_forgotten_and_said_once() -> None:
 
 
 def test_it_knows_the_values_of_variables_and_the_states_of_containers() -> None:
-    made = processes.pod("p", 100, init=[50])
+    made = embedded_objects.pod("p", 100, init=[50])
     made["spec"]["containers"][0]["env"].insert(0, {"name": names.VISIBLE_DEVICES, "value": "all"})
     made["status"] = {
         "containerStatuses": [{"name": "c0", "containerID": "containerd://1", "state": {"running": {}}}],

@@ -25,7 +25,7 @@ from gpushare.node import app, gpus, watches
 from gpushare.node.app import Config, Node
 from gpushare.node.audit import auditor
 from gpushare.node.publishing import publisher
-from tests.support import processes
+from tests.support import embedded_objects
 from tests.support.wait import PATIENCE, eventually
 
 Object = dict[str, Any]
@@ -54,7 +54,7 @@ def bound(
     server: ApiServer, name: str, *memory: int, on: str | list[str], facts: NodeFacts | None = None, **more: Any
 ) -> Object:
     """A pod that the extender has bound to this node, each container to the GPU with that uuid."""
-    made = processes.pod(name, *memory, **more)
+    made = embedded_objects.pod(name, *memory, **more)
     facts = facts or published(server)
     seen = request.facts(msgspec.convert(made, objects.Pod), None)
     uuids = [on] * len(memory) if isinstance(on, str) else on
@@ -63,14 +63,14 @@ def bound(
     written = pod_gpus.write(seen.request, facts, places, extender="0a1b2c3d", nanoseconds=1)  # type: ignore[arg-type]
     made["metadata"]["annotations"] |= written
     made["spec"]["nodeName"] = NAME
-    return processes.create(server, made)
+    return embedded_objects.create(server, made)
 
 
 def starts(server: ApiServer, name: str, *containers: str, since: str = "2026-11-15T12:00:00Z") -> None:
     """kubelet has started these containers."""
     statuses = [{"name": c, "containerID": f"containerd://{c}-{since}", "state": {"running": {"startedAt": since}}}
                 for c in containers]  # fmt: skip
-    processes.set_status(server, name, phase="Running", containerStatuses=statuses)
+    embedded_objects.set_status(server, name, phase="Running", containerStatuses=statuses)
 
 
 def shown(server: ApiServer, name: str = NAME) -> Object:
@@ -104,12 +104,12 @@ def health_of(server: ApiServer) -> list[bool]:
 
 def patch(server: ApiServer, change: Object, subresource: str = "") -> None:
     """What somebody else writes to the node."""
-    server.registry.patch(processes.NODES, "", NAME, processes.MERGE, change, subresource)
+    server.registry.patch(embedded_objects.NODES, "", NAME, embedded_objects.MERGE, change, subresource)
 
 
 def warnings(server: ApiServer) -> list[tuple[str, str, str]]:
     """Reason, object and text of each Warning."""
-    return [(reason, name, text) for kind, reason, name, text in processes.events(server) if kind == "Warning"]
+    return [(reason, name, text) for kind, reason, name, text in embedded_objects.events(server) if kind == "Warning"]
 
 
 @contextlib.asynccontextmanager

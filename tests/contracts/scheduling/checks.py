@@ -13,7 +13,7 @@ import time
 
 from gpushare.core.facts import names
 from tests.contracts.scheduling.cluster_under_test import PATIENCE, ClusterUnderTest, condition
-from tests.support import pod_watch, processes
+from tests.support import extender_process, pod_watch
 from tests.support.objects import Object, known
 
 WORDS = {"expect", "events", "filters"}
@@ -96,7 +96,7 @@ async def _events(under_test: ClusterUnderTest, name: str, reasons: list[str]) -
 
 
 async def _filters(port: int) -> float:
-    asker = processes.Client(port)
+    asker = extender_process.Client(port)
     try:
         counts = await asker.metrics()
         return sum(counts[f'gpushare_request_seconds_count{{verb="{verb}"}}'] for verb in ("choose", "filter"))

@@ -9,7 +9,7 @@ from gpushare.devcluster.scheduler import Scheduler
 from gpushare.extender.server import PREFIX
 from gpushare.kube.auth.login import Access
 from tests.e2e.harness import objects, versions
-from tests.support import api_client, inside
+from tests.support import api_client, extender_in_process
 from tests.support.objects import Object
 from tests.support.pod_watch import PodWatch
 
@@ -35,7 +35,7 @@ class Embedded:
     @contextlib.asynccontextmanager
     async def scheduling(self, url: str = "") -> AsyncIterator[None]:
         """`url`: of a proxy before the API server, for the scheduler."""
-        async with inside.running(self.server) as extender, self.scheduler(extender.port, url):
+        async with extender_in_process.running(self.server) as extender, self.scheduler(extender.port, url):
             self.extender_port = extender.port
             yield
 

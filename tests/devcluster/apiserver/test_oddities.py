@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.api import test_api_behaviour_workloads as bodies
-from tests.support import live, wait
+from tests.support import embedded_cluster, wait
 from tests.support.api_client import MERGE, STRATEGIC, Api, Object
 
 ROUNDS = 20
@@ -66,7 +66,7 @@ def _odd(obj: Object, dice: random.Random) -> Object:
 async def test_no_object_is_too_odd(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     taken = 0
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         for i in range(ROUNDS):
             for path, obj in _objects(api).items():
                 obj["metadata"]["name"] = name = f"odd-{i}"
@@ -80,4 +80,4 @@ async def test_no_object_is_too_odd(tmp_path: Path, seed: int) -> None:
                     assert answer.code < 300 or (answer.body["kind"] == "Status" and answer.code < 500), answer.body
         assert taken > ROUNDS
         await api.create(bodies.deployments(api), bodies.deployment(replicas=1))
-        await wait.until(dev.server, lambda: live.names(dev.server, app="web"))
+        await wait.until(dev.server, lambda: embedded_cluster.names(dev.server, app="web"))

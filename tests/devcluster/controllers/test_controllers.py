@@ -9,9 +9,9 @@ from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.cluster import DevCluster
 from tests.contracts.api import test_api_behaviour_workloads as bodies
-from tests.support import live
+from tests.support import embedded_cluster
 from tests.support.api_client import Api, Object
-from tests.support.live import names, objects
+from tests.support.embedded_cluster import names, objects
 from tests.support.wait import until
 
 SLEEPS = {"name": "main", "image": "busybox", "command": ["sleep", "0.01"]}
@@ -28,7 +28,7 @@ def batch(container: Object, **spec: int) -> Object:
 
 
 def status(server: ApiServer, api: Api, resource: str, name: str) -> Object:
-    found = live.get(server, api.namespace, name, resource)
+    found = embedded_cluster.get(server, api.namespace, name, resource)
     assert found is not None
     return dict(found["status"])
 
@@ -44,13 +44,13 @@ def condition(found: Object, type_: str) -> str | None:
 
 
 async def test_a_deployment_gets_its_pods_and_is_available_when_they_run(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web())
         await until(dev.server, lambda: len(names(dev.server, app="web")) == 3)
         assert all(name.startswith("web-") for name in names(dev.server))
         await until(dev.server, lambda: status(dev.server, api, "deployments.apps", "web").get("replicas") == 3)
         assert condition(status(dev.server, api, "deployments.apps", "web"), "Available") == "False"
-        await live.bind_all(dev.server, api)
+        await embedded_cluster.bind_all(dev.server, api)
         found = await until(
             dev.server, lambda: _if(status(dev.server, api, "deployments.apps", "web"), readyReplicas=3)
         )
@@ -75,7 +75,7 @@ def _if(found: Object, **wanted: int) -> Object | None:
 async def test_names_come_from_the_dice_that_were_passed_in(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
-        async with live.cluster(tmp_path, dice=random.Random(7)) as (dev, api):
+        async with embedded_cluster.cluster(tmp_path, dice=random.Random(7)) as (dev, api):
             await api.create(bodies.deployments(api), web())
             await pods(dev.server, 3)
             seen.append(names(dev.server))
@@ -98,17 +98,17 @@ async def test_a_name_that_is_taken_is_not_taken_again() -> None:
 
 
 async def test_a_deleted_pod_is_replaced_at_once_though_it_is_still_ending(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path, moment=60) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path, moment=60) as (dev, api):
         await api.create(bodies.deployments(api), web(1))
         (first,) = await pods(dev.server, 1)
-        await live.bind_all(dev.server, api)
+        await embedded_cluster.bind_all(dev.server, api)
         await api.call("DELETE", f"{api.pods}/{first}")
         both = await pods(dev.server, 2)
         assert first in both
 
 
 async def test_a_pod_that_failed_is_replaced_and_left_for_people_to_see(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(1))
         (first,) = await pods(dev.server, 1)
         await api.patch(f"{api.pods}/{first}/status", {"status": {"phase": "Failed", "reason": "Evicted"}})
@@ -117,7 +117,7 @@ async def test_a_pod_that_failed_is_replaced_and_left_for_people_to_see(tmp_path
 
 
 async def test_scaling_up_and_down(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(1))
         for replicas in (4, 2, 0):
             await api.patch(f"{bodies.deployments(api)}/web/scale", {"spec": {"replicas": replicas}})
@@ -127,10 +127,10 @@ async def test_scaling_up_and_down(tmp_path: Path) -> None:
 
 
 async def test_a_new_template_rolls_out_without_falling_below_what_is_wanted(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(2))
         await pods(dev.server, 2)
-        await live.bind_all(dev.server, api)
+        await embedded_cluster.bind_all(dev.server, api)
         await until(dev.server, lambda: status(dev.server, api, "deployments.apps", "web").get("readyReplicas") == 2)
         old = set(names(dev.server))
         body = web(2)
@@ -140,7 +140,7 @@ async def test_a_new_template_rolls_out_without_falling_below_what_is_wanted(tmp
             await until(dev.server, lambda: _unbound(dev.server))
             ready = status(dev.server, api, "deployments.apps", "web")["readyReplicas"]
             assert ready >= 2, "an old one goes only when a new one is ready"
-            await live.bind_all(dev.server, api)
+            await embedded_cluster.bind_all(dev.server, api)
             await until(dev.server, partial(_at_most, dev.server, old, left))
         images = {pod["spec"]["containers"][0]["image"] for pod in objects(dev.server)}
         assert images == {"busybox:2"}
@@ -151,11 +151,11 @@ def _unbound(server: ApiServer) -> list[Object]:
 
 
 async def test_a_job_runs_its_pods_beside_each_other_and_completes(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.jobs(api), batch(SLEEPS, completions=3, parallelism=2))
         await pods(dev.server, 2)
         while not condition(status(dev.server, api, "jobs.batch", "batch"), "Complete"):
-            await live.bind_all(dev.server, api)
+            await embedded_cluster.bind_all(dev.server, api)
             running = [pod for pod in objects(dev.server) if pod["status"]["phase"] != "Succeeded"]
             assert len(running) <= 2
             await until(dev.server, lambda: _unbound(dev.server) or _ended(dev.server, api))
@@ -172,17 +172,17 @@ def _ended(server: ApiServer, api: Api) -> bool:
 
 
 async def test_a_job_gives_up_after_as_many_failures_as_allowed(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.jobs(api), batch(FAILS, backoffLimit=2))
         while not _ended(dev.server, api):
-            await live.bind_all(dev.server, api)
+            await embedded_cluster.bind_all(dev.server, api)
             await until(dev.server, lambda: _unbound(dev.server) or _ended(dev.server, api))
         found = status(dev.server, api, "jobs.batch", "batch")
         assert (condition(found, "Failed"), found["failed"], len(names(dev.server))) == ("True", 3, 3)
 
 
 async def test_a_pod_that_succeeded_counts_even_when_it_is_deleted(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.jobs(api), batch(SLEEPS, completions=2))
         for count in (1, 2):
             (name,) = await pods(dev.server, 1)
@@ -194,7 +194,7 @@ async def test_a_pod_that_succeeded_counts_even_when_it_is_deleted(tmp_path: Pat
 
 
 async def test_a_pod_of_a_job_that_is_deleted_has_failed_and_is_replaced(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.jobs(api), batch(SLEEPS))
         (name,) = await pods(dev.server, 1)
         await api.call("DELETE", f"{api.pods}/{name}")
@@ -203,7 +203,7 @@ async def test_a_pod_of_a_job_that_is_deleted_has_failed_and_is_replaced(tmp_pat
 
 
 async def test_whom_the_job_sends_away_itself_has_not_failed(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.jobs(api), batch(SLEEPS, parallelism=3, completions=5))
         await pods(dev.server, 3)
         await api.patch(f"{bodies.jobs(api)}/batch", {"spec": {"parallelism": 1}})
@@ -212,7 +212,7 @@ async def test_whom_the_job_sends_away_itself_has_not_failed(tmp_path: Path) -> 
 
 
 async def test_a_pod_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         body = web(1)
         body["spec"]["template"]["metadata"]["annotations"] = {"not a key!": ""}
         await api.create(bodies.deployments(api), body)
@@ -222,7 +222,7 @@ async def test_a_pod_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 async def test_pods_that_had_ended_before_the_controllers_came_count(tmp_path: Path) -> None:
-    dev = DevCluster(nodes=live.NODES, folder=tmp_path)
+    dev = DevCluster(nodes=embedded_cluster.NODES, folder=tmp_path)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "batch", "uid": "j", "controller": True}
     job = batch(SLEEPS, completions=1) | {"kind": "Job"}
     job["metadata"] |= {"uid": "j"}
@@ -237,23 +237,23 @@ async def test_pods_that_had_ended_before_the_controllers_came_count(tmp_path: P
 
 
 async def test_in_the_background_the_owner_goes_first(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(2))
         await pods(dev.server, 2)
-        await live.bind_all(dev.server, api)
+        await embedded_cluster.bind_all(dev.server, api)
         await api.call("DELETE", f"{bodies.deployments(api)}/web", {"propagationPolicy": "Background"})
-        assert live.get(dev.server, api.namespace, "web", "deployments.apps") is None
+        assert embedded_cluster.get(dev.server, api.namespace, "web", "deployments.apps") is None
         await pods(dev.server, 0)
 
 
 async def test_in_the_foreground_the_owner_waits_for_its_pods(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path, moment=60) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path, moment=60) as (dev, api):
         await api.create(bodies.deployments(api), web(1))
         (name,) = await pods(dev.server, 1)
-        await live.bind_all(dev.server, api)
+        await embedded_cluster.bind_all(dev.server, api)
         await api.call("DELETE", f"{bodies.deployments(api)}/web", {"propagationPolicy": "Foreground"})
         await until(dev.server, lambda: objects(dev.server)[0]["metadata"].get("deletionTimestamp"))
-        owner = live.get(dev.server, api.namespace, "web", "deployments.apps")
+        owner = embedded_cluster.get(dev.server, api.namespace, "web", "deployments.apps")
         assert owner is not None
         assert owner["metadata"]["finalizers"] == ["foregroundDeletion"]
         await api.call("DELETE", f"{api.pods}/{name}", {"gracePeriodSeconds": 0})
@@ -262,7 +262,7 @@ async def test_in_the_foreground_the_owner_waits_for_its_pods(tmp_path: Path) ->
 
 
 async def test_orphans_stay_and_have_no_owner(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.jobs(api), batch(SLEEPS, parallelism=2, completions=2))
         await pods(dev.server, 2)
         await api.call("DELETE", f"{bodies.jobs(api)}/batch", {"propagationPolicy": "Orphan"})
@@ -271,7 +271,7 @@ async def test_orphans_stay_and_have_no_owner(tmp_path: Path) -> None:
 
 
 async def test_somebody_elses_finalizer_is_left_to_somebody_else(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         body = web(1)
         body["metadata"]["finalizers"] = ["example.com/wait"]
         await api.create(bodies.deployments(api), body)
@@ -283,12 +283,12 @@ async def test_somebody_elses_finalizer_is_left_to_somebody_else(tmp_path: Path)
 
 
 def _only_theirs(server: ApiServer, api: Api) -> Object | None:
-    found = live.get(server, api.namespace, "web", "deployments.apps")
+    found = embedded_cluster.get(server, api.namespace, "web", "deployments.apps")
     return found if found and found["metadata"]["finalizers"] == ["example.com/wait"] else None
 
 
 async def test_a_new_owner_of_the_same_name_does_not_inherit(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(1))
         (first,) = await pods(dev.server, 1)
         await api.call("DELETE", f"{bodies.deployments(api)}/web")
@@ -298,17 +298,17 @@ async def test_a_new_owner_of_the_same_name_does_not_inherit(tmp_path: Path) -> 
 
 
 async def test_pods_of_a_node_that_is_gone_are_gone_and_replaced(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(1))
         (first,) = await pods(dev.server, 1)
-        await live.bind_all(dev.server, api, "gpu-b")
-        await until(dev.server, live.in_phase(dev.server, api.namespace, first, "Running"))
+        await embedded_cluster.bind_all(dev.server, api, "gpu-b")
+        await until(dev.server, embedded_cluster.in_phase(dev.server, api.namespace, first, "Running"))
         await api.call("DELETE", "/api/v1/nodes/gpu-b")
         await until(dev.server, lambda: names(dev.server) and first not in names(dev.server))
 
 
 async def test_a_pod_without_an_owner_is_nobodys_garbage(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "gone", "controller": True}
         for name, metadata in (("alone", {}), ("foreign", {"ownerReferences": [reference]})):
             body = bodies.deployment()["spec"]["template"] | {"metadata": {"name": name, **metadata}}
@@ -321,10 +321,10 @@ async def test_a_pod_without_an_owner_is_nobodys_garbage(tmp_path: Path) -> None
 
 
 async def test_a_namespace_that_is_deleted_takes_everything_along(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(bodies.deployments(api), web(2))
         await pods(dev.server, 2)
-        await live.bind_all(dev.server, api)
+        await embedded_cluster.bind_all(dev.server, api)
         await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")
         assert (names(dev.server), names(dev.server, "deployments.apps")) == ([], [])
         await api.make_namespace()

@@ -14,9 +14,9 @@ from gpushare.core.facts import names as keys
 from gpushare.devcluster.cluster import DevCluster
 from tests.devcluster.kubelet import plugins
 from tests.devcluster.kubelet.plugins import Plugin, registered
-from tests.support import live
+from tests.support import embedded_cluster
 from tests.support.api_client import Api, Object
-from tests.support.live import get, in_phase, objects
+from tests.support.embedded_cluster import get, in_phase, objects
 from tests.support.wait import eventually, until
 
 RESOURCE = "example.com/disk"
@@ -32,7 +32,7 @@ def folder() -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def cluster(folder: Path, **more: Any) -> AsyncIterator[tuple[DevCluster, Api, Path]]:
-    async with live.cluster(folder, kubelets={NODE: folder / NODE}, **more) as (dev, api):
+    async with embedded_cluster.cluster(folder, kubelets={NODE: folder / NODE}, **more) as (dev, api):
         yield dev, api, folder / NODE
 
 
@@ -144,10 +144,10 @@ async def test_a_pod_that_is_refused_is_replaced_by_whoever_wants_it(folder: Pat
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": "w"}}, "template": template}
         path = f"/apis/apps/v1/namespaces/{api.namespace}/deployments"
         await api.create(path, {"metadata": {"name": "w"}, "spec": spec})
-        (first,) = await until(dev.server, lambda: live.names(dev.server, app="w"))
+        (first,) = await until(dev.server, lambda: embedded_cluster.names(dev.server, app="w"))
         await api.bind(first, NODE)
         await until(dev.server, in_phase(dev.server, api.namespace, first, "Failed"))
-        names = await until(dev.server, lambda: [n for n in live.names(dev.server, app="w") if n != first])
+        names = await until(dev.server, lambda: [n for n in embedded_cluster.names(dev.server, app="w") if n != first])
         plugin.refuses = ""
         await api.bind(names[0], NODE)
         await until(dev.server, in_phase(dev.server, api.namespace, names[0], "Running"))
@@ -258,7 +258,7 @@ async def test_only_labelled_namespaces_are_pinned_directly_where_some_nodes_hav
 
 
 async def test_without_such_nodes_every_namespace_is_pinned_directly(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (_, api):
+    async with embedded_cluster.cluster(tmp_path) as (_, api):
         await api.create("/api/v1/namespaces", {"metadata": {"name": "plain"}})
         made = await api.create("/api/v1/namespaces/plain/pods", pod("p", 1, resource=keys.GPU_MEM))
         assert made["spec"]["containers"][0]["env"][-1]["name"] == keys.VISIBLE_DEVICES

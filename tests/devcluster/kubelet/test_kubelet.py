@@ -10,9 +10,9 @@ from gpushare.core.facts import names as keys
 from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.kubelet import podstatus
 from gpushare.devcluster.kubelet.podstatus import Run
-from tests.support import api_client, live
+from tests.support import api_client, embedded_cluster
 from tests.support.api_client import Api, Object
-from tests.support.live import get, in_phase, objects
+from tests.support.embedded_cluster import get, in_phase, objects
 from tests.support.wait import until
 
 NOW, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
@@ -179,7 +179,7 @@ async def _running(dev: DevCluster, api: Api, body: Object, name: str = "p", **a
 
 
 async def test_a_bound_pod_is_created_runs_and_has_an_address(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (_, api):
+    async with embedded_cluster.cluster(tmp_path) as (_, api):
         created = await api.create(api.pods, pod(container()))
         async with api.watch(api.pods, resourceVersion=created["metadata"]["resourceVersion"]) as watch:
             await api.bind("p", "gpu-b")
@@ -194,7 +194,7 @@ async def test_a_bound_pod_is_created_runs_and_has_an_address(tmp_path: Path) ->
 
 
 async def test_nobody_runs_a_pod_that_is_not_bound_or_whose_node_does_not_exist(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         for name, node in (("unbound", ""), ("lost", "nowhere"), ("late", "gpu-z")):
             await api.create(api.pods, pod(container(), name=name))
             if node:
@@ -207,7 +207,7 @@ async def test_nobody_runs_a_pod_that_is_not_bound_or_whose_node_does_not_exist(
 
 
 async def test_addresses_differ(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         for i in range(6):
             await api.create(api.pods, pod(container(), name=f"p{i}"))
             await api.bind(f"p{i}", ("gpu-a", "gpu-b")[i % 2])
@@ -217,7 +217,7 @@ async def test_addresses_differ(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("command", "phase"), [(["sleep", "0.01"], "Succeeded"), (["false"], "Failed")])
 async def test_a_container_ends_as_its_command_says(tmp_path: Path, command: list[str], phase: str) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(api.pods, pod(container("main", *command)))
         await api.bind("p", "gpu-a")
         ended = await until(dev.server, in_phase(dev.server, api.namespace, "p", phase))
@@ -226,7 +226,7 @@ async def test_a_container_ends_as_its_command_says(tmp_path: Path, command: lis
 
 
 async def test_a_container_that_crashes_is_started_again(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path, restart_seconds=0.01) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path, restart_seconds=0.01) as (dev, api):
         await api.create(api.pods, pod(container("main", "false"), policy="OnFailure"))
         await api.bind("p", "gpu-a")
 
@@ -241,7 +241,7 @@ async def test_a_container_that_crashes_is_started_again(tmp_path: Path) -> None
 
 
 async def test_whoever_holds_the_kubelet_can_end_a_pod(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await _running(dev, api, pod(container(), container("side")))
         assert dev.kubelet.finish(api.namespace, "p") == 2
         await until(dev.server, in_phase(dev.server, api.namespace, "p", "Succeeded"))
@@ -252,7 +252,7 @@ async def test_whoever_holds_the_kubelet_can_end_a_pod(tmp_path: Path) -> None:
 
 async def test_init_containers_run_one_after_the_other_and_sidecars_beside(tmp_path: Path) -> None:
     init = [container("fetch"), container("proxy", restartPolicy="Always"), container("load", "sleep", "0.01")]
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await _running(dev, api, pod(container(), init=init))
         order = [
             event["involvedObject"]["fieldPath"]
@@ -268,7 +268,7 @@ async def test_init_containers_run_one_after_the_other_and_sidecars_beside(tmp_p
 
 
 async def test_a_failed_init_container_fails_the_pod_before_it_starts(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await api.create(api.pods, pod(container(), init=[container("fetch", "false")]))
         await api.bind("p", "gpu-a")
         failed = await until(dev.server, in_phase(dev.server, api.namespace, "p", "Failed"))
@@ -279,7 +279,7 @@ async def test_a_failed_init_container_fails_the_pod_before_it_starts(tmp_path: 
 
 
 async def test_the_log_of_a_container_is_what_it_was_told(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         asking = container(resources={"limits": {api_client.GPU_MEM: "3500"}})
         body = pod(asking, container("plain"))
         binding = {f"{keys.VISIBLE_PREFIX}0": "GPU-1", keys.ALIYUN_IDX: "0", keys.ALIYUN_POD: "3500"}
@@ -300,13 +300,13 @@ async def test_the_log_of_a_container_is_what_it_was_told(tmp_path: Path) -> Non
 
 
 async def test_a_container_bound_without_us_sees_no_gpu(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await _running(dev, api, pod(container(resources={"limits": {api_client.GPU_MEM: "3500"}})))
         assert b"\nNVIDIA_VISIBLE_DEVICES=\n" in (await api.get(f"{api.pods}/p/log")).body
 
 
 async def test_an_annotation_that_changes_later_is_not_told_to_a_container_that_runs(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         body = pod(container(resources={"limits": {api_client.GPU_MEM: "3500"}}))
         await _running(dev, api, body, **{f"{keys.VISIBLE_PREFIX}0": "GPU-1"})
         await api.patch(f"{api.pods}/p", {"metadata": {"annotations": {f"{keys.VISIBLE_PREFIX}0": "GPU-2"}}})
@@ -314,7 +314,7 @@ async def test_an_annotation_that_changes_later_is_not_told_to_a_container_that_
 
 
 async def test_a_log_that_is_not_there_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (_, api):
+    async with embedded_cluster.cluster(tmp_path) as (_, api):
         await api.create(api.pods, pod(container(), container("side")))
         for query, code, sentence in (
             ({"container": "main"}, 400, 'container "main" in pod "p" is waiting to start'),
@@ -335,7 +335,7 @@ async def test_without_a_kubelet_there_are_no_logs(api: Api) -> None:
 
 
 async def test_a_deleted_pod_ends_after_a_moment_and_is_gone(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await _running(dev, api, pod(container()))
         answer = await api.call("DELETE", f"{api.pods}/p")
         assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -344,7 +344,7 @@ async def test_a_deleted_pod_ends_after_a_moment_and_is_gone(tmp_path: Path) -> 
 
 
 async def test_a_pod_deleted_before_it_started_never_starts(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path, moment=0.3) as (_, api):
+    async with embedded_cluster.cluster(tmp_path, moment=0.3) as (_, api):
         created = await api.create(api.pods, pod(container()))
         async with api.watch(api.pods, resourceVersion=created["metadata"]["resourceVersion"]) as watch:
             await api.bind("p", "gpu-a")
@@ -356,7 +356,7 @@ async def test_a_pod_deleted_before_it_started_never_starts(tmp_path: Path) -> N
 
 
 async def test_a_pod_of_the_same_name_begins_a_life_of_its_own(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         first = await _running(dev, api, pod(container("main", "sleep", "0.05")))
         await api.call("DELETE", f"{api.pods}/p", {"gracePeriodSeconds": 0})
         second = await _running(dev, api, pod(container()))
@@ -368,7 +368,7 @@ async def test_a_pod_of_the_same_name_begins_a_life_of_its_own(tmp_path: Path) -
 
 
 async def test_a_pod_with_a_finalizer_ends_but_stays(tmp_path: Path) -> None:
-    async with live.cluster(tmp_path) as (dev, api):
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await _running(dev, api, pod(container(), finalizers=["example.com/wait"]))
         await api.call("DELETE", f"{api.pods}/p")
 

@@ -25,7 +25,7 @@ from tests.contracts.scheduling import embedded
 from tests.contracts.scheduling.cluster_under_test import PATIENCE, condition
 from tests.contracts.scheduling.driver import Deeds
 from tests.contracts.scheduling.embedded import Embedded
-from tests.support import pod_watch, processes, wait
+from tests.support import extender_process, pod_watch, wait
 from tests.support.objects import Object
 
 Answer = Callable[[Any], Awaitable[object]]
@@ -38,7 +38,7 @@ class Other:
 
     def __init__(self, under_test: Embedded) -> None:
         self.asked: list[str] = []
-        self.port = processes.free_port()
+        self.port = extender_process.free_port()
         self.answers: dict[str, Answer] = {"filter": self._all, "prioritize": self._first_is_best, "bind": self._bind}
         self._stage = under_test
 

@@ -26,7 +26,7 @@ from gpushare.node.audit.finding import (
 from gpushare.node.pods import NodePod
 from tests.node import world
 from tests.node.world import bound, capacity, running, starts, warnings
-from tests.support import builders, processes
+from tests.support import builders, embedded_objects
 from tests.support.wait import eventually, until
 
 DIRECT = builders.facts(16000, 8000)
@@ -40,7 +40,7 @@ def pod(
     **changes: Any,
 ) -> NodePod:  # fmt: skip
     """Bound to a GPU of the node; `env`: what its author wrote, before what admission adds."""
-    made = processes.pod(name, memory, direct=direct)
+    made = embedded_objects.pod(name, memory, direct=direct)
     container = made["spec"]["containers"][0]
     container["env"] = [*(env or []), *container.get("env", [])]
     made["metadata"] |= {"uid": f"uid-{name}", "annotations": dict(changes.pop("annotations", {}))}
@@ -66,7 +66,7 @@ def found(*seen: NodePod, facts: Any = DIRECT, node: objects.Node = PLAIN, unit:
 
 def only_bound(name: str, memory: int, *, direct: bool, namespace: str = "default", **status: Any) -> NodePod:
     """By hand: nothing but the node's name."""
-    made = processes.pod(name, memory, direct=direct)
+    made = embedded_objects.pod(name, memory, direct=direct)
     made["metadata"] |= {"uid": f"uid-{name}", "annotations": {"gpushare.io/woken": "x"}, "namespace": namespace}
     made["spec"]["nodeName"], made["status"] = "n", status
     seen = msgspec.convert(made, pods.Pod)
@@ -341,18 +341,18 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await until(server, lambda: (OVERCOMMITTED, world.NAME) in [found[:2] for found in warnings(server)])
         await eventually(lambda: any(seen.facts.running for seen in node.pods.pods.values()))
         change = {"metadata": {"annotations": {f"{names.VISIBLE_PREFIX}0": "GPU-1"}}}
-        server.registry.patch(processes.PODS, "default", "moves", processes.MERGE, change, "")
+        server.registry.patch(embedded_objects.PODS, "default", "moves", embedded_objects.MERGE, change, "")
         await until(server, lambda: (WRONG_GPU, "moves") in [found[:2] for found in warnings(server)])
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
         await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
         three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in CODES}
         assert await eventually(lambda: node.sight.found() == three)
         free = {"containers": [container("main", own("all")) | {"image": "x"}], "nodeName": world.NAME}
-        processes.create(server, {"metadata": {"name": "free", "namespace": "default"}, "spec": free})
+        embedded_objects.create(server, {"metadata": {"name": "free", "namespace": "default"}, "spec": free})
         await until(server, lambda: (UNASKED_GPU, "free") in [found[:2] for found in warnings(server)])
         assert await eventually(lambda: node.sight.found()[UNASKED_GPU] == 1)
         for name in ("large", "larger", "moves", "free"):
-            processes.delete(server, name)
+            embedded_objects.delete(server, name)
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "0"}}}, "status")
         await eventually(lambda: not any(node.sight.found().values()))
         said = warnings(server)

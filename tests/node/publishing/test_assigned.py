@@ -15,7 +15,7 @@ from gpushare.node.pods import NodePod
 from gpushare.node.publishing import assigned
 from tests.node import world
 from tests.node.world import bound, capacity, running, starts
-from tests.support import processes
+from tests.support import embedded_objects
 from tests.support.wait import eventually, until
 
 RUNNING = {"state": {"running": {"startedAt": "2026-11-15T12:00:00Z"}}}
@@ -42,7 +42,7 @@ UNKNOWN: dict[str, Any] = {"state": None}
 def test_every_container_that_asks_must_have_started(
     containers: list[world.Object | None], inits: list[world.Object], marked: bool
 ) -> None:
-    made = processes.pod("p", 1000, 2000, init=[500] * len(inits))
+    made = embedded_objects.pod("p", 1000, 2000, init=[500] * len(inits))
     made["spec"]["containers"].append({"name": "logs"})  # asks for nothing and may start whenever it likes
     made["metadata"]["annotations"] = {names.ALIYUN_ASSIGNED: "false"}
     made["status"] = {
@@ -62,7 +62,7 @@ def test_every_container_that_asks_must_have_started(
     ],
 )
 def test_only_what_an_extender_bound_is_marked_and_only_once(change: world.Object, marked: bool) -> None:
-    made = processes.pod("p", 1000) | {"status": {"containerStatuses": [{"name": "c0", **RUNNING}]}} | change
+    made = embedded_objects.pod("p", 1000) | {"status": {"containerStatuses": [{"name": "c0", **RUNNING}]}} | change
     assert assigned.is_due(seen(made)) is marked
     made["status"]["phase"] = "Succeeded"
     assert not assigned.is_due(seen(made))
@@ -92,7 +92,7 @@ async def test_another_pod_of_the_same_name_is_not_marked(server: ApiServer, gpu
         made = bound(server, "p", 1000, on="GPU-0")
         started = msgspec.convert(made, pods.Pod)
         started.status.container_statuses = [msgspec.convert({"name": "c0", **RUNNING}, pods.ContainerStatus)]
-        processes.delete(server, "p")
+        embedded_objects.delete(server, "p")
         bound(server, "p", 1000, on="GPU-0")
         await eventually(lambda: list(node.pods.pods) != [made["metadata"]["uid"]])
         node.pods.upsert(started)
@@ -121,5 +121,5 @@ def seen(made: world.Object) -> NodePod:
 
 
 def mark(server: ApiServer, name: str) -> str | None:
-    found = processes.find(server, name)
+    found = embedded_objects.find(server, name)
     return found["metadata"]["annotations"].get(names.ALIYUN_ASSIGNED) if found else None

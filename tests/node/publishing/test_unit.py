@@ -10,7 +10,7 @@ from gpushare.gpu.simulated import Simulated
 from gpushare.node.app import Config
 from tests.node import world
 from tests.node.world import CONFIG, bound, capacity, running, said, warnings
-from tests.support import processes
+from tests.support import embedded_objects
 from tests.support.wait import eventually, until
 
 IN_GIB, IN_MIB = ("25", "2"), ("27454", "2")
@@ -34,7 +34,7 @@ async def test_the_unit_is_kept_while_a_pod_has_it_and_then_changed_by_itself(
         assert text.startswith("Pods here were given memory in GiB, so this node counts GiB until they are gone")
         assert (unit(server), capacity(server)) == ("GiB", IN_GIB)
         assert await eventually(lambda: node.not_ready() == "")
-        processes.delete(server, "gib")
+        embedded_objects.delete(server, "gib")
         await until(server, lambda: (unit(server), capacity(server)) == ("MiB", IN_MIB))
         assert await eventually(lambda: node.not_ready() == "")
         assert [gpu.total for gpu in world.published(server).gpus] == [16276, 11178]
@@ -75,7 +75,7 @@ async def test_a_forged_annotation_turns_no_node_to_another_unit(server: ApiServ
         await until(server, lambda: capacity(server) == IN_MIB)
         bound(server, "small", 16, on="GPU-0")
         forged = {"metadata": {"annotations": {names.ALIYUN_DEV: "15"}}}
-        server.registry.patch(processes.PODS, "default", "small", processes.MERGE, forged, "")
+        server.registry.patch(embedded_objects.PODS, "default", "small", embedded_objects.MERGE, forged, "")
         assert (await until(server, lambda: reported(server)))[0] == "small"
         await node.drain()
         assert (unit(server), capacity(server)) == ("MiB", IN_MIB)
@@ -94,7 +94,7 @@ async def test_the_devices_of_a_plugin_keep_their_unit_as_well(
         kept = dict(node.plugin.state.catalog.keys)
         assert node.plugin.state.catalog.totals == {"GPU-0": 15, "GPU-1": 10}
         assert unit(server) == "GiB"
-        processes.delete(server, "gib")
+        embedded_objects.delete(server, "gib")
         await until(server, lambda: unit(server) == "MiB")
         assert node.plugin.state.catalog.totals == {"GPU-0": 16276, "GPU-1": 11178}
         assert all(node.plugin.state.catalog.keys[uuid] != key for uuid, key in kept.items())

@@ -1,4 +1,4 @@
-"""For tests of what runs in the server's process: waiting for what becomes of objects, and a scheduler's hand."""
+"""An embedded cluster for tests, a client of it, and its objects read from the store, without HTTP."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -48,7 +48,7 @@ def in_phase(server: ApiServer, namespace: str, name: str, phase: str) -> Callab
 
 
 async def bind_all(server: ApiServer, api: Api, node: str = "gpu-a") -> None:
-    """What a scheduler would do with the pods that wait."""
+    """Binds all pods that wait, as a scheduler does."""
     for pod in objects(server):
         if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
             assert (await api.bind(pod["metadata"]["name"], node)).code == 201

@@ -1,4 +1,4 @@
-"""A whole extender inside the test: watches of the embedded API server, an HTTP port, and its ledger at hand."""
+"""A whole extender in the process of the test, with watches of the embedded API server, an HTTP port and its ledger."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,12 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, server
 from gpushare.kube import client
 from gpushare.kube.auth import login
-from tests.support import processes, wait
+from tests.support import extender_process, wait
 
 Held = dict[str, tuple[State, str, object]]
 
 
-class Inside(processes.Client):
+class ExtenderInProcess(extender_process.Client):
     def __init__(self, extender: app.Extender, api_server: ApiServer, port: int) -> None:
         super().__init__(port)
         self.extender, self.server, self.ledger = extender, api_server, extender.ledger
@@ -29,7 +29,7 @@ class Inside(processes.Client):
 
 
 @contextlib.asynccontextmanager
-async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -> AsyncIterator[Inside]:
+async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -> AsyncIterator[ExtenderInProcess]:
     """`url`: of a proxy to ask instead of the API server itself. `ready`: not before the cluster was read."""
     access = login.Access(url or api_server.url, context="test", source="~/.kube/config")
     config = app.Config("127.0.0.1", [0], "binpack", None, None)
@@ -37,7 +37,7 @@ async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -
         extender = app.Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
         runner = await server.serve(handlers.application(), config.host, config.ports, None)
-        tasks, asker = extender.start(), Inside(extender, api_server, runner.addresses[0][1])
+        tasks, asker = extender.start(), ExtenderInProcess(extender, api_server, runner.addresses[0][1])
         try:
             if ready:
                 await wait.eventually(lambda: not extender.not_ready(), "the first sync")

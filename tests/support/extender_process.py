@@ -1,7 +1,6 @@
-"""The extender as a process, a client that asks it as kube-scheduler does, and the objects such tests need.
+"""The extender as a process, and a client that asks it as kube-scheduler does.
 
-Objects are plain JSON, as `kubectl create` sends it. The process is the real command line; a test that cannot wait as
-long as people do changes a constant in it by name.
+The process is the real command line. A test that cannot wait as long as people do changes a constant in it by name.
 """
 
 import asyncio
@@ -18,18 +17,12 @@ from typing import Any, Self
 
 import aiohttp
 
-from gpushare.core.facts import names
-from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender.server import PREFIX
-from tests.support import objects
+from tests.support import embedded_objects
 from tests.support.wait import PATIENCE
 
 Object = dict[str, Any]
-
-PODS = table.BY_RESOURCE["pods"]
-NODES = table.BY_RESOURCE["nodes"]
-MERGE = "application/merge-patch+json"
 
 _WITH_SETTINGS = """
 import importlib, json, sys
@@ -46,84 +39,6 @@ def command(settings: Mapping[str, object] | None = None) -> list[str]:
     if settings:
         return [sys.executable, "-c", _WITH_SETTINGS, json.dumps(settings)]
     return [str(Path(sys.executable).with_name("gpushare"))]
-
-
-# Objects
-
-
-def node(name: str, *totals: int, pin: str = "direct", unit: str = "MiB") -> Object:
-    """A node that has published GPUs of these sizes."""
-    return {"apiVersion": "v1", "kind": "Node"} | objects.node(name, {"gpus": totals, "pin": pin, "unit": unit})
-
-
-def uuid(node: str, gpu: int) -> str:
-    return f"GPU-{node}-{gpu}"
-
-
-def pod(
-    name: str,
-    *memory: int | str,
-    init: Sequence[int] = (),
-    sidecars: Sequence[int] = (),
-    whole: int = 0,
-    split: int = 1,
-    direct: bool = True,
-    priority: int = 0,
-) -> Object:
-    """One container per amount, and one for `whole` GPUs. `direct`: the admission policy has changed it."""
-    containers: Object = {f"c{i}": amount for i, amount in enumerate(memory)}
-    if whole:
-        containers["whole"] = {"count": whole}
-    inits: Object = {f"i{i}": amount for i, amount in enumerate(init)}
-    inits |= {f"s{i}": {"mem": amount, "sidecar": True} for i, amount in enumerate(sidecars)}
-    words = {"name": name, "containers": containers, "init": inits, "direct": direct, "priority": priority}
-    return objects.new(objects.pod(words | ({"split": split} if split > 1 else {})))
-
-
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
-
-
-# What a cluster does, at the API server itself
-
-
-def create(server: ApiServer, made: Object) -> Object:
-    kind = table.BY_KIND[made.get("kind", "Pod")]
-    created = server.registry.create(kind, made["metadata"].get("namespace", ""), json.loads(json.dumps(made)))
-    result: Object = json.loads(created)
-    if kind is NODES:
-        server.registry.patch(NODES, "", made["metadata"]["name"], MERGE, {"status": made["status"]}, "status")
-    return result
-
-
-def find(server: ApiServer, name: str) -> Object | None:
-    entry = server.store.get("pods", f"default/{name}")
-    return None if entry is None else entry.obj()
-
-
-def set_status(server: ApiServer, name: str, **status: Any) -> None:
-    server.registry.patch(PODS, "default", name, MERGE, {"status": status}, "status")
-
-
-def delete(server: ApiServer, name: str, grace: int = 0) -> None:
-    server.registry.delete(PODS, "default", name, {"gracePeriodSeconds": grace})
-
-
-def events(server: ApiServer) -> list[tuple[str, str, str, str]]:
-    """Type, reason, object and text of each event."""
-    shelf = server.store.shelf("events")
-    told = [shelf.entries[key].obj() for key in shelf.keys]
-    return [(e["type"], e["reason"], e["involvedObject"]["name"], e["message"]) for e in told]
-
-
-def woken(server: ApiServer, name: str) -> str | None:
-    """When it was last touched, if it was."""
-    found = find(server, name)
-    assert found is not None
-    stamp: str | None = (found["metadata"].get("annotations") or {}).get(names.WOKEN)
-    return stamp
-
-
-# What kube-scheduler asks
 
 
 def question(asked: Object, nodes: Sequence[str]) -> Object:
@@ -150,7 +65,7 @@ _PORTS = itertools.count(os.getpid())
 
 
 class Client:
-    """Whoever asks an extender: kube-scheduler, and people."""
+    """Asks an extender, as kube-scheduler and people do."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -164,7 +79,7 @@ class Client:
             return answer.status, await answer.text()
 
     async def post(self, verb: str, body: object, seconds: float = 5.0) -> Any:
-        """What the extender answers; kube-scheduler waits 5 s for it."""
+        """The extender's answer. kube-scheduler waits 5 s for it."""
         timeout = aiohttp.ClientTimeout(total=seconds)
         async with self._session.post(
             f"http://127.0.0.1:{self.port}{PREFIX}/{verb}", json=body, timeout=timeout
@@ -201,8 +116,8 @@ class Client:
 
 
 async def bound(server: ApiServer, asker: Client, made: Object, node: str = "a") -> Object:
-    """A new pod, bound without being asked about first."""
-    created = create(server, made)
+    """A new pod, bound without a filter before."""
+    created = embedded_objects.create(server, made)
     assert await asker.bind(created, node) == ""
     return created
 
@@ -253,7 +168,7 @@ class Extender(Client):
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
-        """As in a machine that is too busy, or is being moved."""
+        """The process is stopped meanwhile, as on a machine that is too busy."""
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGSTOP)
         try:
@@ -290,7 +205,7 @@ class Extender(Client):
 async def running(
     server: ApiServer, folder: Path, *args: str, settings: Mapping[str, object] | None = None
 ) -> AsyncIterator[Extender]:
-    """An extender of this cluster that has read it."""
+    """An extender of this cluster, which is ready."""
     config = server.write_kubeconfig(folder / "kubeconfig")
     async with Extender(config, *args, settings=settings) as extender:
         await extender.ready()
