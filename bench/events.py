@@ -13,7 +13,7 @@ from gpushare.core.facts import objects
 SMALL, LARGE = 100, 10_000
 GROWTH_BUDGET = 1.5
 ROUNDS = 200
-POD_NODE, SICK_NODE = 7, 9
+POD_NODE, CHANGING_NODE = 7, 9
 UNITS = {"152 KB": 3_500, "845 KB": 20_000}
 
 
@@ -44,7 +44,7 @@ def _in_turn(measure: Callable[[Inside], float], few: Inside, many: Inside) -> t
 def _inside(nodes: int) -> Inside:
     """Full are only the two nodes on which something happens."""
     inside = Inside(nodes, pods=False)
-    for number in (POD_NODE, SICK_NODE):
+    for number in (POD_NODE, CHANGING_NODE):
         for copy in range(world.GPUS * world.PODS_A_GPU):
             filler = world.pod(f"fill-{number}-{copy}", 10, node=world.node_name(number), gpu=copy % world.GPUS)
             inside.pods.upsert(decoded_pod(filler))
@@ -59,12 +59,12 @@ def _pod_event(inside: Inside) -> float:
 
 
 def _node_event(inside: Inside) -> float:
-    """A GPU falls sick and gets well."""
-    sick = world.node(SICK_NODE, size=10_000)
-    well = msgspec.json.encode(sick)
-    note = sick["metadata"]["annotations"]
+    """A GPU becomes unhealthy and healthy again."""
+    node = world.node(CHANGING_NODE, size=10_000)
+    healthy = msgspec.json.encode(node)
+    note = node["metadata"]["annotations"]
     note.update({key: value.replace('"ok": true', '"ok": false', 1) for key, value in note.items()})
-    bodies = (msgspec.json.encode(sick), well)
+    bodies = (msgspec.json.encode(node), healthy)
     return cpu_ms([lambda body=body: inside.nodes.upsert(_nodes.decode(body)) for body in bodies], ROUNDS)  # type: ignore[misc]
 
 

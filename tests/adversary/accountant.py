@@ -79,16 +79,16 @@ def published(node: Object, listed: str = "") -> Published | None:
     memory, count = (intree.number(status["capacity"].get(r, 0)) for r in (names.GPU_MEM, names.GPU_COUNT))
     offered = intree.number(status["allocatable"].get(names.GPU_MEM, 0))
     taken = intree.number(status["allocatable"].get(names.NVIDIA_GPU, 0))
-    sick = {int(word) for word in listed.split(",") if word}
+    unhealthy = {int(word) for word in listed.split(",") if word}
     said = node["metadata"].get("annotations", {}).get(names.NODE_GPUS)
     if said is None:
         if not count:
             return None
         each = memory // count
-        cards = {i: Card("", each, i not in sick) for i in range(count)}
+        cards = {i: Card("", each, i not in unhealthy) for i in range(count)}
         return Published("MiB" if each > MIB_ABOVE else "GiB", "aliyun", bool(offered) and not taken, cards, True)
     told = json.loads(said)
-    cards = {g["i"]: Card(g["uuid"], g["total"], g["ok"] and g["i"] not in sick) for g in told["gpus"]}
+    cards = {g["i"]: Card(g["uuid"], g["total"], g["ok"] and g["i"] not in unhealthy) for g in told["gpus"]}
     well = sum(g["total"] for g in told["gpus"] if g["ok"])
     plain = not memory or well <= memory <= sum(g["total"] for g in told["gpus"])
     ready = told["state"] == "ready" and bool(offered) and not taken

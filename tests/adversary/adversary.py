@@ -215,7 +215,14 @@ class Adversary:
             {"cordon": True}, {"cordon": False},
         ]  # fmt: skip
         if self.node_pins[name] != "aliyun":
-            changes += [{"sick": [gpu]}, {"sick": []}, {"sick": []}, {"lost": [gpu]}, {"lost": []}, {"capacity": 0}]
+            changes += [
+                {"unhealthy": [gpu]},
+                {"unhealthy": []},
+                {"unhealthy": []},
+                {"lost": [gpu]},
+                {"lost": []},
+                {"capacity": 0},
+            ]
             changes += [{"capacity": None}, {"pin": dice.choice(["plugin", "direct"])}]
         if dice.random() < 0.15:
             return [("configmap", {name: dice.choice(["0", "0,1", "", None])})]

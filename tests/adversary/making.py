@@ -28,10 +28,10 @@ def pod(given: Object) -> Object:
 
 def node(name: str, given: Object) -> Object:
     """A node object from the words of `node`. A GPU's size is in MiB; a node that counts GiB rounds it down."""
-    pin, unit, sick, lost = (
+    pin, unit, unhealthy, lost = (
         given.get("pin", "plugin"),
         given.get("unit", "MiB"),
-        given.get("sick", []),
+        given.get("unhealthy", []),
         given.get("lost", []),
     )
     sizes = [size if unit == "MiB" else size // 1024 for size in given["gpus"]]
@@ -39,7 +39,7 @@ def node(name: str, given: Object) -> Object:
     if pin == "aliyun":
         words |= {"capacity": sum(sizes), "count": len(sizes)}
     else:
-        cards = [{"total": size, "i": i, "ok": i not in sick} for i, size in enumerate(sizes) if i not in lost]
+        cards = [{"total": size, "i": i, "ok": i not in unhealthy} for i, size in enumerate(sizes) if i not in lost]
         words["gpus"] = cards
     words |= {key: given[key] for key in ("state", "capacity", "nvidia") if key in given}
     made = objects.node(name, words)

@@ -222,14 +222,14 @@ class World:
     # Deeds: nodes
 
     def do_node(self, given: Object) -> None:
-        """Nodes appear, or change in what is named: gpus (MiB each), unit, pin, state, labels, taints, cordon, sick,
-        lost, capacity, nvidia."""
+        """Nodes appear, or change in what is named: gpus (MiB each), unit, pin, state, labels, taints, cordon,
+        unhealthy, lost, capacity, nvidia."""
         for name, changes in given.items():
             before = self.nodes.get(name, {})
             if "gpus" not in before | changes:
                 continue  # nobody has told of it yet
             self.nodes[name] = {k: v for k, v in (before | changes).items() if v is not None}
-            seen_by_all = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "sick"}.intersection(
+            seen_by_all = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "unhealthy"}.intersection(
                 changes
             )
             self.server.put("nodes", making.node(name, self.nodes[name]), by="" if seen_by_all else "annotation")

@@ -35,9 +35,9 @@ def node_facts(
     totals = draw(st.lists(st.integers(1, 10), min_size=1, max_size=most))
     if pin is Pin.ALIYUN:
         totals = [totals[0]] * len(totals)
-    sick = set() if healthy else draw(st.sets(st.integers(0, most - 1), max_size=1))
+    unhealthy = set() if healthy else draw(st.sets(st.integers(0, most - 1), max_size=1))
     gpus = tuple(
-        Gpu(i, "" if pin is Pin.ALIYUN else f"GPU-{i}", total, i not in sick) for i, total in enumerate(totals)
+        Gpu(i, "" if pin is Pin.ALIYUN else f"GPU-{i}", total, i not in unhealthy) for i, total in enumerate(totals)
     )
     return NodeFacts("n", "MiB", pin, gpus)
 

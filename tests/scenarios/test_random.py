@@ -114,8 +114,8 @@ class Story:
 
     async def change_node(self) -> None:
         name = self.chance.choice(list(self.nodes))
-        change = self.chance.choice(["state", "nvidia", "sick", "away"])
-        if change == "sick":
+        change = self.chance.choice(["state", "nvidia", "unhealthy", "away"])
+        if change == "unhealthy":
             await self.do("configmap", {name: self.chance.choice(["0", "1", "", "0,1"])})
         elif change == "away":
             await self.do("no_node", name)

@@ -27,7 +27,7 @@ def node(
     name: str = "n",
     pin: str = "direct",
     unit: str = "MiB",
-    sick: Iterable[int] = (),
+    unhealthy: Iterable[int] = (),
     uuids: Sequence[str] | None = None,
     indices: Sequence[int] | None = None,
     state: str = "ready",
@@ -47,7 +47,7 @@ def node(
                 "i": i if indices is None else indices[i],
                 "uuid": f"GPU-{name}-{i}" if uuids is None else uuids[i],
                 "total": total,
-                "ok": i not in set(sick),
+                "ok": i not in set(unhealthy),
                 "model": "T4",
             }
             for i, total in enumerate(totals)
@@ -59,10 +59,10 @@ def node(
     return objects.Node(objects.Metadata(name=name, annotations=annotations), objects.NodeStatus(sizes, sizes))
 
 
-def facts(*totals: int, sick: Iterable[int] = (), pin: str = "direct", **more: Any) -> NodeFacts:
+def facts(*totals: int, unhealthy: Iterable[int] = (), pin: str = "direct", **more: Any) -> NodeFacts:
     """The same, as the core sees it."""
-    listed = frozenset(sick) if pin == "aliyun" else frozenset()
-    read = node_gpus.read(node(*totals, sick=sick, pin=pin, **more), listed)
+    listed = frozenset(unhealthy) if pin == "aliyun" else frozenset()
+    read = node_gpus.read(node(*totals, unhealthy=unhealthy, pin=pin, **more), listed)
     assert read is not None
     return read
 

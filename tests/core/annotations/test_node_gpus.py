@@ -56,8 +56,8 @@ def test_garbage_in_the_list_of_unhealthy_gpus_harms_nobody(written: str, listed
 
 def test_capacity_may_be_anything_from_the_healthy_gpus_to_all() -> None:
     assert not node_gpus.contradicts(node(8000, 8000))
-    assert not node_gpus.contradicts(node(8000, 8000, sick=[1], capacity=8000))
-    assert not node_gpus.contradicts(node(8000, 8000, sick=[1], capacity=11000))
+    assert not node_gpus.contradicts(node(8000, 8000, unhealthy=[1], capacity=8000))
+    assert not node_gpus.contradicts(node(8000, 8000, unhealthy=[1], capacity=11000))
     assert node_gpus.contradicts(node(8000, 8000, capacity=8000))
     assert node_gpus.contradicts(node(8000, 8000, capacity=15))
     assert not node_gpus.contradicts(node(8000, 8000, capacity=0))
@@ -77,7 +77,7 @@ def test_nodes_where_nothing_may_go_say_why() -> None:
 
 
 def test_a_slim_node_says_the_same() -> None:
-    for made in (node(8000, 9000, sick=[1]), node(15, 15, pin="aliyun"), node(8000, nvidia=1)):
+    for made in (node(8000, 9000, unhealthy=[1]), node(15, 15, pin="aliyun"), node(8000, nvidia=1)):
         assert node_gpus.read(node_gpus.slim(made), frozenset()) == node_gpus.read(made, frozenset())
 
 

@@ -116,7 +116,7 @@ def cluster(dice: random.Random) -> Cluster:
         count = dice.randint(1, 3)
         unhealthy = [i for i in range(count) if dice.random() < 0.3]
         limit = dice.choice([0, 0, 0, 6]) if pin == "plugin" else 0
-        nodes.append(facts(*sizes[:count], name=f"n{number}", pin=pin, sick=unhealthy, limit=limit))
+        nodes.append(facts(*sizes[:count], name=f"n{number}", pin=pin, unhealthy=unhealthy, limit=limit))
     taken = [_taken(dice, nodes, number, pin, how) for number in range(dice.randint(0, 9))]
     nominated = [
         pod(dice.randint(1, 8), name=f"nominated-{i}", nominated=dice.choice(nodes).name, priority=dice.randint(-1, 2),
@@ -204,7 +204,7 @@ TRUE: dict[str, Callable[[Cluster, Way, Explanation], bool]] = {
 def test_a_healed_gpu_that_goes_to_a_nominated_pod_is_no_way_out() -> None:
     """GPU 0 would come back, and the nominated pod would take it: it fills the fullest GPU that has room."""
     made = Cluster(
-        (facts(8, 8, sick=[0]),),
+        (facts(8, 8, unhealthy=[0]),),
         (Taken(pod(4, name="a"), 0, (1,)),),
         (pod(8, name="first", nominated="n"),),
         (),
@@ -217,7 +217,7 @@ def test_a_healed_gpu_that_goes_to_a_nominated_pod_is_no_way_out() -> None:
 
 
 def test_the_size_of_an_unhealthy_gpu_is_no_amount_to_ask() -> None:
-    made = builders.ledger(facts(16, 8, sick=[0]))
+    made = builders.ledger(facts(16, 8, unhealthy=[0]))
     (shrink,) = [way for way in verdict.explain(made, pod(20)).ways if way.way == "shrink"]
     assert (shrink.gpu, shrink.units) == (1, 8)
 

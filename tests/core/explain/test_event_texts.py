@@ -79,9 +79,9 @@ def test_a_waiting_pod_is_told_the_closest_place_and_where_to_ask() -> None:
 
 
 def test_a_pod_that_only_a_sick_gpu_keeps_waiting_is_told_which() -> None:
-    sick = facts(16276, 40536, name="gpu-c", sick=[1])
-    made = builders.ledger(sick, facts(7000, name="closer"))
-    made.observe(bound(pod(10000), sick, ((0,),)), 0.0)
+    unhealthy = facts(16276, 40536, name="gpu-c", unhealthy=[1])
+    made = builders.ledger(unhealthy, facts(7000, name="closer"))
+    made.observe(bound(pod(10000), unhealthy, ((0,),)), 0.0)
     made.observe(bound(pod(100), facts(7000, name="closer"), ((0,),)), 0.0)
     assert event_texts.warning(made, pod(7000, name="llm")) == (
         "NoGPUFits",
@@ -151,7 +151,7 @@ CHANGES: dict[str, Callable[[Ledger], None]] = {
     "draining": lambda books: books.set_node(facts(8, 4, state="draining")),
     "smaller": lambda books: books.set_node(facts(2)),
     "healthy": lambda books: books.set_node(facts(8, 4)),
-    "unhealthy": lambda books: books.set_node(facts(8, 4, sick=[0, 1])),
+    "unhealthy": lambda books: books.set_node(facts(8, 4, unhealthy=[0, 1])),
 }
 
 
@@ -162,7 +162,7 @@ CHANGES: dict[str, Callable[[Ledger], None]] = {
 def test_a_node_may_change_while_all_of_them_are_looked_at(
     change: str, among: tuple[str, ...] | None, asked: int, step: int
 ) -> None:
-    books = builders.ledger(facts(8, 4, sick=[0]), facts(2, name="other"))
+    books = builders.ledger(facts(8, 4, unhealthy=[0]), facts(2, name="other"))
     steps = event_texts.warning_steps(books, pod(asked), among, cost.CALL_LOOKS)
     for _ in range(step):
         if next(steps, "ended") == "ended":

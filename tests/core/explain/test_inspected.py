@@ -8,7 +8,7 @@ from tests.support.builders import bound, container, facts, ledger, node_state, 
 
 
 def test_a_node_says_unit_health_and_pods_of_each_gpu() -> None:
-    where = facts(8000, 6000, sick=[1])
+    where = facts(8000, 6000, unhealthy=[1])
     book = ledger(where)
     book.observe(bound(pod(3000, name="b"), where, ((0,),)), 0.0)
     book.observe(bound(pod(2000, name="a", namespace="ml"), where, ((0,),)), 0.0)

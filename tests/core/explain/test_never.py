@@ -18,7 +18,7 @@ from tests.support.builders import bound, container, facts, pod
 IMPOSSIBLE: dict[str, tuple[NodeFacts, PodFacts]] = {
     "two containers that need a GPU each": (facts(16), pod(14, 14)),
     "three containers on two GPUs": (facts(16, 16), pod(9, 9, 9)),
-    "an unhealthy GPU that is too small as well": (facts(16, 4, sick=[1]), pod(14, 14)),
+    "an unhealthy GPU that is too small as well": (facts(16, 4, unhealthy=[1]), pod(14, 14)),
     "a split of which one GPU is too small": (facts(16, 4), pod(12, split=2)),
     "a whole GPU and a container that needs the same one": (facts(16), pod(4, whole=1)),
     "two whole GPUs in two containers": (
@@ -32,7 +32,7 @@ IMPOSSIBLE: dict[str, tuple[NodeFacts, PodFacts]] = {
 }  # fmt: skip
 POSSIBLE: dict[str, tuple[NodeFacts, PodFacts]] = {
     "two GPUs, one of them in use": (facts(16, 16), pod(14, 14)),
-    "two GPUs, both unhealthy": (facts(16, 16, sick=[0, 1]), pod(14, 14)),
+    "two GPUs, both unhealthy": (facts(16, 16, unhealthy=[0, 1]), pod(14, 14)),
     "an init container before the others": (facts(16), pod(9, init=[16])),
     "a whole GPU for an init container": (facts(16), pod(9, inits=[container("i", whole=1)])),
     "a split over GPUs of two sizes": (facts(16, 9), pod(18, split=2)),

@@ -42,7 +42,7 @@ def _kept() -> ledger.Ledger:
 
 EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NoSingleGpu": (world(FULL[0], pods=FULL[1:]), pod(4), "no single GPU has 4 MiB free"),
-    "NoHealthyGpu": (world(facts(8, 4, sick=[0])), pod(6), "no healthy GPU has 6 MiB free"),
+    "NoHealthyGpu": (world(facts(8, 4, unhealthy=[0])), pod(6), "no healthy GPU has 6 MiB free"),
     "NoGpusEach": (world(facts(8, 8), pods=(bound(pod(8), facts(8, 8), ((0,),)),)), pod(8, split=2),
                    "no 2 GPUs have 4 MiB free each"),
     "NoGpusFor": (world(facts(8, 4)), pod(6, 5), "no GPUs for containers of 6 + 5 MiB"),
@@ -170,11 +170,11 @@ def test_a_sick_gpu_that_would_do_is_named() -> None:
 
 
 def test_a_sick_gpu_is_named_only_if_its_return_would_be_enough() -> None:
-    node = facts(8, 8, 8, sick=[0, 1])
+    node = facts(8, 8, 8, unhealthy=[0, 1])
     there = bound(pod(6), node, ((0,),)), bound(pod(6), node, ((2,),))
     healing = [way for way in ways(verdict.explain(world(node, pods=there), pod(6))) if way["way"] == "heal"]
     assert healing == [{"way": "heal", "node": "n", "gpu": 1}]
-    said = verdict.explain(world(facts(8, 8, 2, sick=[0, 1])), pod(12, split=2))
+    said = verdict.explain(world(facts(8, 8, 2, unhealthy=[0, 1])), pod(12, split=2))
     assert (said.code, ways(said)) == ("NoHealthyGpu", [{"way": "heal", "node": "n"}])
 
 
@@ -233,21 +233,21 @@ def test_a_node_with_room_that_wants_to_be_left_alone_is_waited_for() -> None:
 
 
 def test_memory_that_is_free_now_on_two_gpus_is_a_way() -> None:
-    said = ways(verdict.explain(world(facts(8, 4, 4, sick=[0])), pod(6)))
+    said = ways(verdict.explain(world(facts(8, 4, 4, unhealthy=[0])), pod(6)))
     assert {"way": "split", "node": "n", "units": 3, "gpus": 2} in said
     full = facts(8, 8), bound(pod(12, split=2), facts(8, 8), ((0, 1),))
     assert not [way for way in ways(verdict.explain(world(full[0], pods=full[1:]), pod(6))) if way["way"] == "split"]
 
 
 def test_a_node_that_only_a_sick_gpu_keeps_from_fitting_is_the_closest() -> None:
-    nodes = facts(8, 1, sick=[0], name="sick"), facts(9, name="full")
+    nodes = facts(8, 1, unhealthy=[0], name="unhealthy"), facts(9, name="full")
     said = verdict.explain(world(*nodes, pods=(bound(pod(4), nodes[1], ((0,),)),)), pod(6))
-    assert (said.code, [node.name for node in said.nodes]) == ("NoHealthyGpu", ["sick", "full"])
+    assert (said.code, [node.name for node in said.nodes]) == ("NoHealthyGpu", ["unhealthy", "full"])
     assert said.nodes[0].gpus[-1].healthy is False
 
 
 def test_why_a_gpu_is_sick_is_told() -> None:
-    said = verdict.explain(world(facts(8, sick=[0], pin="aliyun")), pod(6, direct=False))
+    said = verdict.explain(world(facts(8, unhealthy=[0], pin="aliyun")), pod(6, direct=False))
     assert [(gpu.healthy, gpu.why) for gpu in said.nodes[0].gpus] == [(False, "listed")]
     assert {"way": "heal", "node": "n", "gpu": 0, "why": "listed"} in ways(said)
 

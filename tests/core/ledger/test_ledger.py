@@ -148,7 +148,7 @@ def test_a_pod_that_is_bound_or_being_bound_is_not_decided_again(bind_first: boo
     "change",
     [
         {"totals": (4, 8)},
-        {"totals": (8, 8), "sick": (0,)},
+        {"totals": (8, 8), "unhealthy": (0,)},
         {"totals": (8,), "uuids": ("GPU-n-1",)},
     ],
 )
@@ -764,7 +764,7 @@ def test_every_node_where_something_came_free_is_named() -> None:
 
 
 def test_a_gpu_that_is_well_again_may_wake_somebody() -> None:
-    books = ledger(facts(8, sick=(0,)))
+    books = ledger(facts(8, unhealthy=(0,)))
     books.take_grown()
     books.set_node(facts(8))
     assert books.take_grown() == {"n"}

@@ -69,7 +69,7 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
         "totals": draw(st.lists(st.sampled_from([4, 6, 8, 10]), min_size=1, max_size=3)),
         "pin": draw(st.sampled_from(["ours", "ours", "ours", "ours", "ours", "ours", "direct", "plugin", "aliyun"])),
         "unit": draw(mostly("MiB", "GiB")),
-        "sick": draw(mostly((), (0,), (1,))),
+        "unhealthy": draw(mostly((), (0,), (1,))),
         "backwards": draw(mostly(False, True)),
         "state": draw(mostly("ready", "draining")),
     }
@@ -111,12 +111,12 @@ def resized(shape: dict[str, Any], gpu: int, more: int) -> list[int]:
 TWEAKS: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
     "drain": lambda shape, gpu: {"state": "draining"},
     "grow": lambda shape, gpu: {"totals": resized(shape, gpu, 2)},
-    "heal": lambda shape, gpu: {"sick": (), "state": "ready"},
+    "heal": lambda shape, gpu: {"unhealthy": (), "state": "ready"},
     "lose": lambda shape, gpu: {"totals": shape["totals"][:-1] or shape["totals"]},
     "pin": lambda shape, gpu: {"pin": ("direct", "plugin", "original")[gpu]},
     "pin as ours": lambda shape, gpu: {"pin": "ours", "unit": "MiB"},
     "shrink": lambda shape, gpu: {"totals": resized(shape, gpu, -3)},
-    "sicken": lambda shape, gpu: {"sick": (gpu,)},
+    "break": lambda shape, gpu: {"unhealthy": (gpu,)},
     "turn": lambda shape, gpu: {"backwards": not shape["backwards"]},
     "unit": lambda shape, gpu: {"unit": "GiB"},
 }
@@ -196,7 +196,7 @@ class LedgerMachine(RuleBasedStateMachine):
             uuids.reverse()
         pin = shape["pin"] if shape["pin"] != "ours" else "direct" if self.direct else "plugin"
         totals = [shape["totals"][0]] * len(uuids) if pin == "aliyun" else shape["totals"]
-        more = {key: shape[key] for key in ("unit", "sick", "state")}
+        more = {key: shape[key] for key in ("unit", "unhealthy", "state")}
         self.api.put_node(builders.node(*totals, name=name, pin=pin, uuids=uuids, **more))
 
     @precondition(lambda self: self.api.node_events)

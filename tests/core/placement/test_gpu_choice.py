@@ -99,8 +99,8 @@ def test_binpack_takes_the_tightest_gpu_and_spread_the_emptiest(policy: str, gpu
 
 @pytest.mark.parametrize("policy", ["binpack", "spread"])
 def test_a_sick_gpu_is_never_chosen(policy: str) -> None:
-    assert gpu_choice.plan(asks(3), room(8, 8, sick=[0], used=(5, 0)), policy) == ((1,),)
-    assert gpu_choice.plan(asks(3), room(8, sick=[0]), policy) is None
+    assert gpu_choice.plan(asks(3), room(8, 8, unhealthy=[0], used=(5, 0)), policy) == ((1,),)
+    assert gpu_choice.plan(asks(3), room(8, unhealthy=[0]), policy) is None
 
 
 def test_between_equal_gpus_one_in_use_goes_first_for_binpack() -> None:

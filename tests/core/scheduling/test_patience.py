@@ -123,7 +123,7 @@ def test_one_gpu_in_twenty_is_kept_and_at_least_one() -> None:
 
 
 def test_sick_gpus_do_not_raise_the_limit() -> None:
-    books = world(facts(*[8] * 40, sick=[0]), *[6] * 40)
+    books = world(facts(*[8] * 40, unhealthy=[0]), *[6] * 40)
     assert len(Room(books, waits(7, name="a"), waits(7, name="b")).at()) == 1
 
 
@@ -344,7 +344,7 @@ def test_it_stays_on_its_gpu_even_if_another_needs_less_by_now() -> None:
 
 
 @pytest.mark.parametrize(
-    "now", [facts(8, 8, sick=[0]), facts(6, 8), facts(8, uuids=["GPU-n-1"])], ids=["sick", "shrunk", "gone"]
+    "now", [facts(8, 8, unhealthy=[0]), facts(6, 8), facts(8, uuids=["GPU-n-1"])], ids=["unhealthy", "shrunk", "gone"]
 )
 def test_a_gpu_that_can_no_longer_serve_it_is_given_up_for_another(now: NodeFacts) -> None:
     room = Room(world(facts(8, 8), 4, 5), waits(7, name="large"))
