@@ -4,6 +4,7 @@ Frozen data only. The extender's `/explain` sends it, `gpushare why` shows it or
 added. A field with its default value is left out.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -122,14 +123,14 @@ class ShareView(msgspec.Struct, frozen=True):
     whole: bool
 
 
+def one_share(shares: Sequence[ShareView]) -> bool:
+    """One container on one GPU: the GPU can be named, and how much is missing there."""
+    return len(shares) == 1 and shares[0].gpus == 1 and not shares[0].whole
+
+
 class RequestView(msgspec.Struct, frozen=True):
     unit: str | None
     shares: list[ShareView]
-
-    @property
-    def one_share(self) -> bool:
-        """One container on one GPU: the GPU can be named, and how much is missing there."""
-        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].whole
 
 
 class Quote(msgspec.Struct, frozen=True):

@@ -86,7 +86,9 @@ def _with_scheduler(part: Explanation, scheduler: SchedulerPart) -> tuple[Outcom
         if free:
             ways = [Way("wait", node=free[0])]
         else:
-            outcome = verdict.kept_off(fitting, one_gpu=part.request is not None and part.request.one_share)
+            outcome = verdict.kept_off(
+                fitting, one_gpu=part.request is not None and report.one_share(part.request.shares)
+            )
     if outcome.code == report.KEPT_OFF:
         ways = scheduler_checks.tolerate(part.nodes, scheduler.obstacles)
     down = fit.PLUGIN_DOWN

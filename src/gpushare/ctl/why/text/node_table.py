@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from gpushare.core.explain.report import ROOM, Explanation, GpuView, NodeView, ShareView
+from gpushare.core.explain.report import ROOM, Explanation, GpuView, NodeView, ShareView, one_share
 from gpushare.ctl import wording
 from gpushare.ctl.why.text import phrases
 
@@ -52,7 +52,7 @@ def _rows(view: NodeView, shares: Sequence[ShareView], wide: bool, looked: bool)
 def _memory(view: NodeView, shares: Sequence[ShareView]) -> str:
     """What gpushare says of a node, with its best GPU."""
     if view.gpushare is None:
-        best = view.gpus[0] if view.gpus and phrases.one_share(shares) else None
+        best = view.gpus[0] if view.gpus and one_share(shares) else None
         return f"GPU {best.index}: fits, {phrases.free_of_total(best, view.unit)}" if best else "fits"
     code = view.gpushare.code
     if code == "TooLarge" and view.gpus:
@@ -73,7 +73,7 @@ def _refusal(view: NodeView) -> str:
 
 def _too_little(view: NodeView, shares: Sequence[ShareView]) -> str:
     best = view.gpus[0]
-    if phrases.one_share(shares):
+    if one_share(shares):
         unhealthy = phrases.unhealthy_with_room(view, shares[0].units)
         if view.gpushare is not None and view.gpushare.code == "NoHealthyGpu" and unhealthy is not None:
             return f"GPU {unhealthy.index}: {phrases.free_of_total(unhealthy, view.unit)}, but unhealthy"

@@ -9,11 +9,11 @@ import textwrap
 from typing import NamedTuple
 
 from gpushare.core.explain import event_texts, report
-from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot
+from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot, one_share
 from gpushare.core.facts import kinds
 from gpushare.ctl import wording
 from gpushare.ctl.why.text import node_table, runs, short, ways
-from gpushare.ctl.why.text.phrases import NODES, one_share, shares_of, unit_of
+from gpushare.ctl.why.text.phrases import NODES, shares_of, unit_of
 
 DAEMON = "DaemonSet"  # its replicas have one node each
 MOST_PLACES = 5  # named for replicas that all fit

@@ -3,8 +3,6 @@
 Pure.
 """
 
-from collections.abc import Sequence
-
 from gpushare.core.explain.report import Explanation, GpuView, Holder, NodeView, ShareView
 from gpushare.core.facts import names
 
@@ -13,11 +11,6 @@ NODES = "node(s) "  # how a refusal about nodes begins: kube-scheduler puts a nu
 
 def shares_of(explanation: Explanation) -> list[ShareView]:
     return explanation.request.shares if explanation.request is not None else []
-
-
-def one_share(shares: Sequence[ShareView]) -> bool:
-    """One container on one GPU: the GPU can be named, and how much is missing."""
-    return len(shares) == 1 and shares[0].gpus == 1 and not shares[0].whole
 
 
 def unit_of(explanation: Explanation, node: str | None = None) -> str:
