@@ -16,7 +16,7 @@ from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Re
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling import ranking
 from gpushare.core.scheduling.patience import Patience
-from gpushare.core.scheduling.pending import ANYWHERE
+from gpushare.core.scheduling.reach import ANYWHERE
 
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SEEDS = 20

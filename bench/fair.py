@@ -15,7 +15,7 @@ from bench.result import Result
 from gpushare.core.facts import request
 from gpushare.core.ledger.holding import Kept
 from gpushare.core.scheduling.patience import Patience
-from gpushare.core.scheduling.pending import ANYWHERE
+from gpushare.core.scheduling.reach import ANYWHERE
 
 PATIENCE = 1 / 6  # of a mean run time: 10 minutes of an hour
 HORIZON = 100.0  # mean run times

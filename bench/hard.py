@@ -66,7 +66,10 @@ class World:
             self.ledger.set_node(NodeFacts(name, "MiB", Pin.DIRECT if number % 2 else Pin.PLUGIN, tuple(gpus)))
         self._strangers = 0
         self.life = Life(self.ledger, policy="binpack")
-        self.verbs = Verbs(self.life, Metrics(self.ledger), unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "")
+        self.verbs = Verbs(
+            self.life, unit=None, clock=lambda: 0.0,
+            cannot_answer=lambda _: "", count_refusal=Metrics(self.ledger).refused,
+        )  # fmt: skip
 
     def choose_ms(self, pod: Object) -> float:
         body = msgspec.json.encode({"Pod": pod, "NodeNames": NAMES})

@@ -10,7 +10,7 @@ from bench import world
 from gpushare.core.facts import objects
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
-from gpushare.core.scheduling.pending import Reach
+from gpushare.core.scheduling.reach import Reach
 from gpushare.extender import watches
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
@@ -32,9 +32,9 @@ class Inside:
         announcer = Announcer(cast(Recorder, _NoEvents()), self.ledger)
         clock = time.monotonic
         self.nodes = watches.Nodes(self.ledger, announcer, unit=None, clock=clock)
-        life = Life(self.ledger, policy="binpack", reach=Reach(allowed=self.nodes.allowed))
+        life = Life(self.ledger, policy="binpack", reach=Reach(allowed=self.nodes.by_rules.allowed))
         self.pods = watches.Pods(life, announcer, metrics, unit=None, identity="bench000", clock=clock)
-        self.verbs = Verbs(life, metrics, unit=None, clock=clock, cannot_answer=lambda _: "")
+        self.verbs = Verbs(life, unit=None, clock=clock, cannot_answer=lambda _: "", count_refusal=metrics.refused)
         for number in range(nodes):
             self.nodes.upsert(decoded_node(world.node(number, size=0)))
         for item in world.bound_pods(nodes) if pods else ():

@@ -39,7 +39,7 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
         "gpushare.core.placement.cost.CALL_LOOKS": ENDLESS,
         "gpushare.core.scheduling.life.CALL_LOOKS": ENDLESS,
         "gpushare.extender.verbs.CALL_LOOKS": ENDLESS,
-        "gpushare.extender.app.CALL_LOOKS": ENDLESS,
+        "gpushare.extender.housekeeping.CALL_LOOKS": ENDLESS,
     },
     # What a pod was given counts in the node's unit of today.
     "2": {"gpushare.core.annotations.pod_gpus.counted_in": _nodes_unit},
@@ -52,11 +52,11 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     "4": {"gpushare.core.annotations.pod_gpus.sees_nothing": _never},
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
-        "gpushare.extender.watches.Nodes.open_to": _always,
+        "gpushare.core.scheduling.reach.NodesByRules.open_to": _always,
         "gpushare.core.scheduling.wakeups.WakeUps._kept": _everywhere,
         "gpushare.core.scheduling.wakeups.OFFER_SECONDS": 12.0,
     },
-    "9": {"gpushare.extender.watches.Nodes.allowed": _everywhere},
+    "9": {"gpushare.core.scheduling.reach.NodesByRules.allowed": _everywhere},
 }
 
 

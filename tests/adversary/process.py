@@ -8,7 +8,6 @@ import asyncio
 import gc
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
@@ -16,14 +15,14 @@ from typing import Any
 from unittest import mock
 
 from gpushare.core.facts.model import Unit
-from gpushare.extender import app, wire
+from gpushare.extender import app, housekeeping, wire
 from gpushare.extender.binder import Binder
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Reflector
 from tests.adversary.connection import Connection
 from tests.adversary.server import Object, Server
 
-TICK = 0.5  # seconds between two looks at what ends by time; app's own is shorter, and thousands of lives are long
+TICK = 0.5  # seconds between two looks at what ends by time; the extender's own is shorter, and many lives are long
 MOST_CALLS = 600_000  # functions called within one verb: about twice what 25 CPU-ms buy, on every machine the same
 
 
@@ -35,8 +34,10 @@ class TooDear(Exception):
 def virtual_time(clock: Callable[[], float]) -> Iterator[None]:
     """Everything that reads a clock by default reads this one; nothing is left to chance or to the collector."""
     patched: list[Any] = [
-        mock.patch.object(app, "time", SimpleNamespace(monotonic=clock, time=clock, time_ns=time.time_ns)),
-        mock.patch.object(app, "TICK", TICK),
+        mock.patch.object(app, "time", SimpleNamespace(monotonic=clock)),
+        mock.patch.object(app, "LOOK_SECONDS", TICK),
+        mock.patch.object(housekeeping, "time", SimpleNamespace(monotonic=clock, time=clock)),
+        mock.patch.object(housekeeping, "TICK", TICK),
         mock.patch.object(app, "START_SECONDS", float("inf")),  # else it ends, and kubelet starts another
         # `start` freezes what stays for the life of a process; here thousands of extenders come and go.
         mock.patch.object(app, "gc", SimpleNamespace(disable=gc.isenabled, enable=gc.isenabled, freeze=gc.isenabled)),

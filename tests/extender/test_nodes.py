@@ -8,6 +8,7 @@ from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.facts.objects import Metadata, Node, Pod
 from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.scheduling import reach
 from gpushare.core.scheduling.life import Life
 from gpushare.extender import watches
 from gpushare.extender.events import Announcer
@@ -31,8 +32,8 @@ class World:
 
     def open_to(self, pod: PodFacts) -> set[str]:
         """By both ways of asking, which must agree."""
-        allowed = self.nodes.allowed(pod)
-        found = {name for name in ("a", "b", "c", "unknown") if self.nodes.open_to(pod, name)}
+        allowed = self.nodes.by_rules.allowed(pod)
+        found = {name for name in ("a", "b", "c", "unknown") if self.nodes.by_rules.open_to(pod, name)}
         assert allowed is None or set(allowed) == found
         return found
 
@@ -47,10 +48,10 @@ def pod(**words: Any) -> PodFacts:
 
 def test_a_pod_that_says_nothing_may_use_every_node_that_keeps_nobody_off() -> None:
     world = World(a={}, b={"labels": {"disk": "ssd"}})
-    assert world.nodes.allowed(pod()) is None
+    assert world.nodes.by_rules.allowed(pod()) is None
     assert world.open_to(pod()) == {"a", "b"}
     world.node("b", taints=[TRAIN])
-    assert world.nodes.allowed(pod()) == {"a"}
+    assert world.nodes.by_rules.allowed(pod()) == {"a"}
     assert world.open_to(pod(tolerates=["dedicated"])) == {"a", "b"}
 
 
@@ -70,7 +71,7 @@ def test_whatever_changes_on_a_node_counts_at_once() -> None:
     world.nodes.remove(Node(Metadata(name="b")))
     assert world.open_to(asked) == set()
     world.nodes.relisted({"c"})
-    assert world.nodes.allowed(pod()) is None
+    assert world.nodes.by_rules.allowed(pod()) is None
     assert world.open_to(pod()) == {"c"}
 
 
@@ -82,16 +83,16 @@ def test_an_affinity_may_name_nodes() -> None:
 def test_a_heartbeat_makes_nobody_look_again() -> None:
     world = World(a={"labels": {"disk": "ssd"}, "taints": [TRAIN]}, b={"labels": {"disk": "ssd"}})
     asked = pod(selector={"disk": "ssd"})
-    before = world.nodes.allowed(asked)
+    before = world.nodes.by_rules.allowed(asked)
     world.node("a", labels={"disk": "ssd"}, taints=[TRAIN])
-    assert world.nodes.allowed(asked) is before
+    assert world.nodes.by_rules.allowed(asked) is before
 
 
 def test_the_nodes_of_many_different_rules_are_not_remembered_without_end() -> None:
     world = World(a={"labels": {"number": "7"}}, b={})
     for number in range(200):
         assert world.open_to(pod(selector={"number": str(number)})) == ({"a"} if number == 7 else set())
-    assert len(world.nodes._allowed) <= watches.MOST_ALLOWED
+    assert len(world.nodes.by_rules._allowed) <= reach.MOST_ALLOWED
 
 
 def test_equal_rules_of_many_waiting_pods_are_kept_once() -> None:

@@ -11,7 +11,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.core.steps import finish
 from gpushare.devcluster.apiserver.server import ApiServer
-from gpushare.extender import app, events, kept_annotation
+from gpushare.extender import events, housekeeping, kept_annotation
 from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError
@@ -33,7 +33,7 @@ async def server() -> AsyncIterator[ApiServer]:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "PAUSE", 0.01)
-    monkeypatch.setattr(app, "PATIENCE_TICK", 0.05)
+    monkeypatch.setattr(housekeeping, "PATIENCE_TICK", 0.05)
 
 
 def note(server: ApiServer, name: str) -> str | None:
@@ -166,7 +166,7 @@ async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatc
     async with extender_in_process.running(server) as extender:
         await filled(server, extender)
         writes = Writes(monkeypatch)
-        for i in range(app.TOUCHES + 8):
+        for i in range(housekeeping.WAKE_UPS + 8):
             forged: dict[str, Any] = embedded_objects.pod(f"forged-{i}", 7000)
             forged["metadata"]["annotations"] = {names.KEPT: KEPT}
             embedded_objects.create(server, forged)
@@ -178,7 +178,7 @@ async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatc
         assert len(writes.values) == kept_annotation.SLOTS
         writes.go.set()
         await wait.eventually(
-            lambda: all(note(server, f"forged-{i}") is None for i in range(app.TOUCHES + 8)), "the end"
+            lambda: all(note(server, f"forged-{i}") is None for i in range(housekeeping.WAKE_UPS + 8)), "the end"
         )
 
 
@@ -200,7 +200,7 @@ async def test_a_note_that_may_not_be_written_is_tried_ever_less_often_and_said_
         await waits_long(server, extender, embedded_objects.pod("large", 7000))
         await wait.eventually(lambda: note(server, "large") == KEPT, "the annotation")
     assert slept == [1, 2, 4, 8, 16, 32, 60, 60]
-    said = [record for record in caplog.records if "what is kept cannot be written" in record.message]
+    said = [record for record in caplog.records if "kept GPUs cannot be written" in record.message]
     assert len(said) == 1
 
 

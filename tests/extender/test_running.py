@@ -12,7 +12,7 @@ from gpushare.core.ledger import holding as core_holding
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
-from gpushare.extender import app, binder, events, watches
+from gpushare.extender import binder, events, housekeeping, watches
 from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, Unreachable
@@ -96,7 +96,7 @@ async def test_a_refused_pod_is_touched_when_a_binding_is_undone(server: ApiServ
 async def test_a_touch_that_fails_is_tried_again_after_a_moment(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(housekeeping, "RETRY_SECONDS", 0.2)
     async with FaultProxy(server.url) as proxy, extender_in_process.running(server, proxy.url) as extender:
         await extender_process.bound(server, extender, embedded_objects.pod("p", whole=2))
         waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
@@ -114,7 +114,7 @@ async def test_a_touch_that_fails_is_tried_again_after_a_moment(
 async def test_a_pod_that_is_another_one_by_now_is_not_touched_again(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(housekeeping, "RETRY_SECONDS", 0.01)
     tries = []
 
     async def foreign(*_: object) -> None:
@@ -275,7 +275,7 @@ async def test_while_a_pod_is_being_bound_filter_says_so(server: ApiServer, monk
 async def test_a_pod_that_no_list_shows_is_asked_for_one_by_one(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(housekeeping, "RETRY_SECONDS", 0.2)
     async with extender_in_process.running(server) as extender:
         there = await extender_process.bound(server, extender, embedded_objects.pod("there", 1000))
         gone = await extender_process.bound(server, extender, embedded_objects.pod("gone", 2000))
@@ -318,7 +318,7 @@ async def test_few_of_many_pods_that_no_list_shows_are_asked_for_at_once(
         unsure += [holding.pod] * 100
         await wait.eventually(lambda: asked and not unsure, "the questions")
         await asyncio.sleep(0.1)
-        assert len(asked) == app.READS
+        assert len(asked) == housekeeping.READS
         go.set()
         await wait.eventually(lambda: len(asked) == 100, "the others")
 

@@ -19,7 +19,7 @@ from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling.life import Life
-from gpushare.core.scheduling.pending import Reach
+from gpushare.core.scheduling.reach import Reach
 from gpushare.extender import watches, wire
 from gpushare.extender.binder import Binder
 from gpushare.extender.events import Announcer
@@ -60,7 +60,7 @@ class World:
         recorder = Recorder(self.api, clock=clock)
         self.announcer = Announcer(recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=self.unit, clock=clock)
-        reach = Reach(self.nodes.allowed, self.nodes.open_to)
+        reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to)
         self.life = Life(self.ledger, policy=self.policy, reach=reach)
         self.pods = watches.Pods(
             self.life, self.announcer, self.metrics, unit=self.unit, identity=identity, clock=clock
@@ -70,10 +70,13 @@ class World:
             self.api, self.life, self.announcer, self.metrics, unit=self.unit, identity=identity,
             nanoseconds=lambda: int(clock() * 1e9), clock=clock, connected=lambda: not self.restored,
         )  # fmt: skip
-        self.verbs = Verbs(self.life, self.metrics, unit=self.unit, clock=clock, cannot_answer=self._cannot_answer)
+        self.verbs = Verbs(
+            self.life, unit=self.unit, clock=clock,
+            cannot_answer=self._cannot_answer, count_refusal=self.metrics.refused,
+        )  # fmt: skip
         self.watch, self._unseen = "running", []
         self.relist()
-        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run(self.nodes.allowed))]
+        self._tasks = [asyncio.create_task(work) for work in (recorder.run(), self.announcer.run(reach.allowed))]
 
     async def stop(self) -> None:
         """kill -9: what is under way in the cluster happens, what is in memory is gone."""
@@ -133,7 +136,7 @@ class World:
     async def tick(self) -> None:
         now = asyncio.get_running_loop().time()
         self.ledger.expire(now)
-        self.nodes.tick()
+        self.nodes.settle_contradictions()
         self.ledger.study(Budget(CALL_LOOKS))
         for pod in self.life.due(now):
             try:

@@ -1,8 +1,7 @@
-"""Writes on pods what is kept for them, and takes it off again.
+"""Writes the annotation that says which GPUs are kept for a pod, and removes it again.
 
-Beside all that is urgent: it has few slots of its own, so that notes on thousands of pods, written by whoever hopes for
-a turn, delay no wake-up and no binding. For one pod at most one write is under way: two might be made in the wrong
-order.
+It sends few requests at a time, so that annotations on thousands of pods, which users may write to get a turn, delay no
+wake-up and no binding. For one pod at most one request is under way: two might arrive in the wrong order.
 """
 
 import asyncio
@@ -27,14 +26,14 @@ pause, chance = asyncio.sleep, random.random
 logger = log.get(__name__)
 
 
-class Notes:
+class KeptAnnotation:
     def __init__(self, api: Api, turns: Mapping[str, Turn]) -> None:
         self._api, self._turns = api, turns
         self._slots = asyncio.Semaphore(SLOTS)
         self._changed: dict[str, bool] = {}  # pods being written on, and whether there is something new to write
 
     async def write(self, pod: PodFacts) -> None:
-        """Until the pod says what is kept for it, or that is written by another call of this."""
+        """Until the annotation of the pod is as it should be, or another call of this writes it."""
         if pod.uid in self._changed:
             self._changed[pod.uid] = True
             return
@@ -56,7 +55,7 @@ class Notes:
                 continue
             if not failed:
                 name = f"{pod.namespace}/{pod.name}"
-                logger.warn("what is kept cannot be written on the pod, trying again", pod=name, why=str(failure))
+                logger.warn("the annotation of kept GPUs cannot be written, trying again", pod=name, why=str(failure))
             self._changed[pod.uid] = True
             failed = True
             await pause(retry.delay())

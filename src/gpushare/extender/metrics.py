@@ -36,8 +36,8 @@ class Metrics:
         self.second_extender = self._counter("second_extender", "Pods bound by an extender that is not this one.")
         self.registry.register(_Memory(ledger))
 
-    def refused(self, code: str, pods: int = 1) -> None:
-        self._refusals.labels(code).inc(pods)
+    def refused(self, code: str) -> None:
+        self._refusals.labels(code).inc()
 
     def watch(self, ages: Ages, events: Events) -> None:
         """Also show how old each watch is, and what became of our events."""

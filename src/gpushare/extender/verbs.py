@@ -2,7 +2,8 @@
 people.
 
 Bytes in, bytes out, no I/O and no await: whatever a verb reads and changes happens at one instant. The decisions are
-`core.scheduling.life`; here they are decoded, encoded and counted. `binder` does the one verb that writes.
+`core.scheduling.life`; here questions are decoded, answers encoded, and refusals counted. The one verb that writes is
+in `binder`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,6 @@ from gpushare.core.scheduling import life
 from gpushare.core.scheduling.life import Life
 from gpushare.core.steps import Steps
 from gpushare.extender import wire
-from gpushare.extender.metrics import Metrics
 from gpushare.extender.wire import BadRequest, FilterResult, HostPriority, MetaPod, MetaVictims, PreemptResult
 
 BOUND_ALREADY = "it is bound to {node} already"
@@ -32,15 +32,16 @@ class Verbs:
     def __init__(
         self,
         life: Life,
-        metrics: Metrics,
         *,
         unit: Unit | None,
         clock: Callable[[], float],
         cannot_answer: Callable[[str], str],
+        count_refusal: Callable[[str], None],
     ) -> None:
-        self._life, self._ledger, self._metrics = life, life.ledger, metrics
+        self._life, self._ledger = life, life.ledger
         self._unit, self._clock = unit, clock
         self._cannot_answer = cannot_answer  # why a pod cannot be answered now, by uid; passes by itself
+        self._count_refusal = count_refusal  # by code
 
     def filter(self, body: bytes) -> bytes:
         return self._ask(body, self._life.filter)
@@ -61,10 +62,10 @@ class Verbs:
         if answer.fits:
             return wire.encode(offer.result(answer.fits, {}, {}))
         if answer.invalid is not None:
-            self._metrics.refused(answer.invalid.code)
+            self._count_refusal(answer.invalid.code)
             return wire.encode(offer.result([], {}, dict.fromkeys(offer.names, answer.invalid.message)))
         for code in _codes(answer.refusals) | _codes(answer.resolvable):
-            self._metrics.refused(code)
+            self._count_refusal(code)
         return wire.encode(offer.result([], _messages(answer.resolvable), _messages(answer.refusals)))
 
     def prioritize(self, body: bytes) -> bytes:

@@ -7,25 +7,21 @@ What happens next: a node whose GPUs changed goes to `set_node` of the ledger (`
 `core/annotations` reads from the node object.
 """
 
-import sys
-from collections.abc import Callable, Collection, Set
-
-import msgspec
+from collections.abc import Callable, Set
 
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import intree, names, objects, request
-from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import PodFacts, Request, Rules, Unit
 from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.reach import NodesByRules
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 
 CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
 MOST_REQUESTS, MOST_NAMES = 100_000, 20_000  # kept once; then sharing begins anew, so that what is gone is let go
 MOST_RULES = 1_000  # of pods, kept once; people write few different ones
-MOST_ALLOWED = 64  # rules for which the nodes are remembered
 SETTLE_SECONDS = 10.0  # after the first list; only what is bound later can be a second extender's work
 
 Clock = Callable[[], float]
@@ -137,20 +133,18 @@ class Pods:
 
 
 class Nodes:
-    """Also settles what a node is while its capacity and its annotation contradict each other, and knows which pods a
-    node is closed to, GPUs aside."""
+    """Also decides what a node is while its capacity and its annotation contradict each other."""
 
     def __init__(self, ledger: Ledger, announcer: Announcer, *, unit: Unit | None, clock: Clock) -> None:
         self._ledger, self._announcer, self._unit, self._clock = ledger, announcer, unit, clock
         self._nodes: dict[str, objects.Node] = {}
-        self._sick: dict[str, frozenset[int]] = {}
+        self._unhealthy: dict[str, frozenset[int]] = {}
         self._contradicts_since: dict[str, float] = {}
-        self._rules: dict[str, NodeRules] = {}
-        self._allowed: dict[Rules | None, frozenset[str] | None] = {}
+        self.by_rules = NodesByRules()
 
     def upsert(self, item: objects.Node) -> None:
         name, node = item.metadata.name, node_gpus.slim(item)
-        self._see_rules(name, intree.node_rules(item))
+        self.by_rules.set_node(name, intree.node_rules(item))
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
@@ -168,31 +162,17 @@ class Nodes:
             self._forget(name)
         self.check_units()
 
-    def open_to(self, pod: PodFacts, node: str) -> bool:
-        """Whether a pod may go to a node, by its rules and the node's. To one that is not known nobody may."""
-        rules = self._rules.get(node)
-        return rules is not None and intree.admits(pod.rules, rules)
-
-    def allowed(self, pod: PodFacts) -> Collection[str] | None:
-        """The nodes that are open to a pod; None: all of them."""
-        if pod.rules not in self._allowed:
-            if len(self._allowed) >= MOST_ALLOWED:
-                del self._allowed[next(iter(self._allowed))]
-            open_to_it = frozenset(name for name, rules in self._rules.items() if intree.admits(pod.rules, rules))
-            self._allowed[pod.rules] = open_to_it if len(open_to_it) < len(self._rules) else None
-        return self._allowed[pod.rules]
-
-    def sick(self, node: str, gpus: frozenset[int]) -> None:
+    def set_unhealthy(self, node: str, gpus: frozenset[int]) -> None:
         """What the ConfigMap of a node says; empty if there is none."""
         if gpus:
-            self._sick[node] = gpus
-        elif self._sick.pop(node, None) is None:
+            self._unhealthy[node] = gpus
+        elif self._unhealthy.pop(node, None) is None:
             return
         if node in self._nodes:
             self._settle(node)
 
-    def tick(self) -> None:
-        """Contradictions that have lasted long enough are settled."""
+    def settle_contradictions(self) -> None:
+        """Those that have lasted long enough: the capacity is believed."""
         for name in list(self._contradicts_since):
             self._settle(name)
 
@@ -200,18 +180,10 @@ class Nodes:
         if self._unit is None:
             self._announcer.mixed_units(s.facts for s in self._ledger.nodes() if s.facts is not None)
 
-    def _see_rules(self, name: str, rules: NodeRules) -> None:
-        if self._rules.get(name) == rules:
-            return
-        # Thousands of nodes have the same labels: each text is kept once.
-        labels = {sys.intern(key): sys.intern(value) for key, value in rules.labels.items()}
-        self._rules[name] = msgspec.structs.replace(rules, labels=labels)
-        self._allowed.clear()
-
     def _settle(self, name: str) -> None:
         since = self._contradicts_since.get(name)
         as_aliyun = since is not None and self._clock() - since > CONTRADICTION_SECONDS
-        facts = node_gpus.read(self._nodes[name], self._sick.get(name, frozenset()), as_aliyun=as_aliyun)
+        facts = node_gpus.read(self._nodes[name], self._unhealthy.get(name, frozenset()), as_aliyun=as_aliyun)
         if facts is None:
             self._ledger.remove_node(name)
         else:
@@ -220,8 +192,7 @@ class Nodes:
     def _forget(self, name: str) -> None:
         self._nodes.pop(name, None)
         self._contradicts_since.pop(name, None)
-        if self._rules.pop(name, None) is not None:
-            self._allowed.clear()
+        self.by_rules.remove_node(name)
         self._ledger.remove_node(name)
 
 
@@ -234,18 +205,18 @@ class ConfigMaps:
         node = _node_of(item)
         if node:
             self._listed.add(node)
-            self._nodes.sick(node, node_gpus.unhealthy(item))
+            self._nodes.set_unhealthy(node, node_gpus.unhealthy(item))
 
     def remove(self, item: objects.ConfigMap) -> None:
         node = _node_of(item)
         if node:
             self._listed.discard(node)
-            self._nodes.sick(node, frozenset())
+            self._nodes.set_unhealthy(node, frozenset())
 
     def relisted(self, kept: Set[str]) -> None:
         for node in [node for node in self._listed if names.UNHEALTHY_PREFIX + node not in kept]:
             self._listed.discard(node)
-            self._nodes.sick(node, frozenset())
+            self._nodes.set_unhealthy(node, frozenset())
 
 
 def _node_of(item: objects.ConfigMap) -> str:

@@ -82,7 +82,7 @@ def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
     pin, pod = HARD[name]
     ledger = nodes(pin)
     life = Life(ledger, policy="binpack")
-    verbs = Verbs(life, Metrics(ledger), unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "")
+    verbs = Verbs(life, unit=None, clock=lambda: 0.0, cannot_answer=lambda _: "", count_refusal=Metrics(ledger).refused)
     body = msgspec.json.encode({"Pod": wire(pod), "NodeNames": list(ledger.node_names())})
     assert calls(lambda: getattr(verbs, verb)(body)) < MOST_CALLS
 

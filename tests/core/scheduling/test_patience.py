@@ -20,7 +20,7 @@ from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.scheduling import kept_place, patience
 from gpushare.core.scheduling.patience import AGAIN_SECONDS, COME_SECONDS, VAIN_SECONDS, Patience
-from gpushare.core.scheduling.pending import Reach
+from gpushare.core.scheduling.reach import Reach
 from gpushare.core.scheduling.wakeups import WakeUps
 from tests.support.builders import bound, facts, ledger, node_state, pod
 

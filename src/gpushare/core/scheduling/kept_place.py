@@ -16,7 +16,7 @@ from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
-from gpushare.core.scheduling.pending import ANYWHERE, Reach
+from gpushare.core.scheduling.reach import ANYWHERE, Reach
 
 MOST_NODES = 64  # looked at for one pod, the closest first
 

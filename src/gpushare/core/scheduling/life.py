@@ -23,7 +23,8 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling import preempt, ranking
 from gpushare.core.scheduling.patience import Changes, Patience
-from gpushare.core.scheduling.pending import ANYWHERE, PendingPods, Reach
+from gpushare.core.scheduling.pending import PendingPods
+from gpushare.core.scheduling.reach import ANYWHERE, Reach
 from gpushare.core.scheduling.wakeups import WakeUps
 
 Pick = Callable[[Request, PodFacts, Sequence[str], Budget], list[str]]

@@ -22,7 +22,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
 from gpushare.core.scheduling import kept_place
-from gpushare.core.scheduling.pending import Reach
+from gpushare.core.scheduling.reach import Reach
 
 SHARE = 20  # one healthy GPU in so many may be kept; at least one
 VAIN_SECONDS = 24 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long

@@ -1,26 +1,13 @@
-"""Pods that are not bound yet: what they ask, and which nodes they may go to.
+"""Pods that are not bound yet: what they ask, from the moment anybody told us.
 
 A scheduler often asks about a pod before our own watch has shown it, and binding needs to know what it asks.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
-from typing import NamedTuple
 
 from gpushare.core.facts.model import PodFacts
 
 MOST_UNSEEN = 10_000  # told by a scheduler only; older ones are read from the API server if it comes to that
-
-
-class Reach(NamedTuple):
-    """Which nodes are open to a pod by its rules and theirs. Where one node is meant, that one is asked for: to list
-    them all costs a look at each."""
-
-    allowed: Callable[[PodFacts], Collection[str] | None] = lambda pod: None  # None: all
-    open_to: Callable[[PodFacts, str], bool] = lambda pod, node: True
-
-
-ANYWHERE = Reach()
 
 
 class PendingPods:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import Budget
-from gpushare.core.scheduling.pending import ANYWHERE
+from gpushare.core.scheduling.reach import ANYWHERE
 from gpushare.core.scheduling.wake_round import NOT_YET, OpenTo, Refused, Round, Turn
 
 OFFER_SECONDS = 1.0  # in which a woken pod should have been asked about; later its offer counts for others, too

@@ -1,0 +1,65 @@
+"""Which nodes a pod may go to, GPUs aside: by labels, taints, cordons, node selectors and node affinity.
+
+kube-scheduler checks the same before it asks, and offers no other nodes. It is known here too, because wake-ups, kept
+GPUs and explanations are not answers to a question of kube-scheduler.
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import msgspec
+
+from gpushare.core.facts import intree
+from gpushare.core.facts.intree import NodeRules
+from gpushare.core.facts.model import PodFacts, Rules
+
+MOST_ALLOWED = 64  # rules of pods for which the nodes are remembered
+MOST_TEXTS = 100_000  # labels kept once; then sharing begins anew, so that what is gone is let go
+
+
+class Reach(NamedTuple):
+    """Which nodes are open to a pod. Where one node is meant, ask for that one: to list them costs a look at each."""
+
+    allowed: Callable[[PodFacts], Collection[str] | None] = lambda pod: None  # None: all
+    open_to: Callable[[PodFacts, str], bool] = lambda pod, node: True
+
+
+ANYWHERE = Reach()
+
+
+class NodesByRules:
+    """The rules of all nodes. Equal rules of pods get one answer until a node changes in that."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, NodeRules] = {}
+        self._allowed: dict[Rules | None, frozenset[str] | None] = {}
+        self._texts: dict[str, str] = {}
+
+    def set_node(self, name: str, rules: NodeRules) -> None:
+        if self._rules.get(name) == rules:
+            return
+        if len(self._texts) >= MOST_TEXTS:
+            self._texts.clear()
+        # Thousands of nodes have the same labels: each text is kept once.
+        once = self._texts.setdefault
+        labels = {once(key, key): once(value, value) for key, value in rules.labels.items()}
+        self._rules[name] = msgspec.structs.replace(rules, labels=labels)
+        self._allowed.clear()
+
+    def remove_node(self, name: str) -> None:
+        if self._rules.pop(name, None) is not None:
+            self._allowed.clear()
+
+    def open_to(self, pod: PodFacts, node: str) -> bool:
+        """Whether a pod may go to a node, by its rules and the node's. To an unknown node nobody may."""
+        rules = self._rules.get(node)
+        return rules is not None and intree.admits(pod.rules, rules)
+
+    def allowed(self, pod: PodFacts) -> Collection[str] | None:
+        """The nodes that are open to a pod; None: all of them."""
+        if pod.rules not in self._allowed:
+            if len(self._allowed) >= MOST_ALLOWED:
+                del self._allowed[next(iter(self._allowed))]
+            nodes = frozenset(name for name, rules in self._rules.items() if intree.admits(pod.rules, rules))
+            self._allowed[pod.rules] = nodes if len(nodes) < len(self._rules) else None
+        return self._allowed[pod.rules]
