@@ -1,4 +1,4 @@
-"""The source stays easy to read: files of a moderate size, folders that fit on one screen, documents of a few pages."""
+"""The source stays easy to read: files of a moderate size, folders that fit on one screen."""
 
 import statistics
 from pathlib import Path
