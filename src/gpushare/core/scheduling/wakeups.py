@@ -9,7 +9,8 @@ within a second passes the offer on.
 
 Pure but for what it remembers.
 
-What happens next: `extender/app.py` writes `gpushare.io/woken` on each pod that is due, and kube-scheduler asks again.
+What happens next: `extender/housekeeping.py` writes `gpushare.io/woken` on each pod that is due; then kube-scheduler
+asks again.
 """
 
 from bisect import bisect_right, insort
