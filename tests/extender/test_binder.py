@@ -537,7 +537,7 @@ async def test_a_refused_write_is_not_sent_again_for_memory_that_others_have_got
         raise ApiError(500, "InternalError", "no leader")
 
     world.api.binds = [refused_and_taken]
-    assert await world.binder.bind(world.add(6000)) == "a: others have got that memory meanwhile"
+    assert await world.binder.bind(world.add(6000)) == "a: other pods have taken that GPU memory in the meantime"
     assert (len(world.api.written), world.used(), world.is_settled()) == (1, [6000, 0], True)
 
 

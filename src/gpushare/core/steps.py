@@ -1,6 +1,6 @@
-"""Long work in short steps: a generator that yields where others may have a turn, and returns what comes of it.
+"""Long work in short steps: a generator that yields after each step, and returns the result.
 
-Pure. Whoever has nothing else to do takes all steps at once (`finish`); the extender lets its other calls in between.
+Pure. A command line takes all steps at once (`finish`). The extender answers schedulers between two steps.
 """
 
 from collections.abc import Generator

@@ -1,7 +1,7 @@
-"""A queue in which groups take turns: who puts much into it waits for their own, not others for them.
+"""A queue in which groups take turns: a group with many items delays its own, not those of others.
 
-Pure. Namespaces are the groups of the extender's events. What comes first within a group is served first; a key that is
-put again keeps its place.
+Pure. Namespaces are the groups of the extender's events. Within a group the first is served first; a key that is put
+again keeps its place.
 """
 
 from collections.abc import Hashable
@@ -33,7 +33,7 @@ class Turns(Generic[K, T]):
         return self._remove(waiting, key)
 
     def drop(self, key: K) -> None:
-        """One that need not be served any more; nothing if it is not there."""
+        """Removes one that need not be served any more, if it is there."""
         group = self._group_of.get(key)
         if group is not None:
             waiting = self._groups[group]

@@ -1,10 +1,10 @@
-"""Binding: reserve, one write, and the truth about what came of it.
+"""Binding: reserve, one write, and finding out whether it was made.
 
 The write sets the node and the annotations together. Whatever goes wrong, the reservation ends only when it is known
-whether the write was made: after a lost answer the pod is read, and if it is not bound the same binding is sent again,
-which the API server takes at most once. That goes on beside the scheduler's call, which gets its answer in time.
+whether the write was made. After a lost answer the pod is read; if it is not bound, the same binding is sent again,
+which the API server accepts at most once. The scheduler's call does not wait for all that: it is answered in time.
 
-Nothing is written while a watch is cut off: an API server that comes back may come back with an older cluster.
+Nothing is written while a watch is cut off: an API server may come back with an older state of the cluster.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ UNDER_WAY = "binding {pod} to {node} is still under way"
 ALREADY = "{pod} is already bound to {node}"
 GONE = "{pod} of uid {uid} is gone"
 DELETED = "{pod} is being deleted"
-CUT_OFF = "nothing was written: gpushare does not hear from the API server at the moment"
-TAKEN = "{node}: others have got that memory meanwhile"
+CUT_OFF = "nothing was written: gpushare has no connection to the API server at the moment"
+TAKEN = "{node}: other pods have taken that GPU memory in the meantime"
 
 logger = log.get(__name__)
 
 
 class Outcome(NamedTuple):
-    """What came of a binding: what is wrong (nothing, if the pod is bound as asked), and whether the write was ours."""
+    """How a binding ended. `error` is empty if the pod is bound as asked; `ours`: by our write."""
 
     error: str
     ours: bool = False
@@ -72,7 +72,7 @@ class Binder:
         return self._under_way[uid][0] if uid in self._under_way else ""
 
     async def bind(self, args: BindArgs) -> str:
-        """Binds, and says what went wrong; empty if the pod is bound as asked."""
+        """Binds, and returns what went wrong; empty if the pod is bound as asked."""
         running = self._under_way.get(args.pod_uid)
         if running is not None and running[0] != args.node:
             return UNDER_WAY.format(pod=args.pod_name, node=running[0])
@@ -84,11 +84,11 @@ class Binder:
             return await asyncio.wait_for(asyncio.shield(running[1]), ANSWER_SECONDS)
         except (TimeoutError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and not running[1].cancelled():
-                raise  # it is the caller who does not want to know any more
+                raise  # the caller was cancelled, not the binding
             return UNDER_WAY.format(pod=args.pod_name, node=args.node)
 
     async def finish(self, seconds: float) -> None:
-        """Waits for what is under way, but not longer than that: then whoever comes next asks the API server."""
+        """Waits for bindings under way, but not longer than that: the next extender asks the API server about them."""
         tasks = [task for _, task in self._under_way.values()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
@@ -122,12 +122,12 @@ class Binder:
     async def _read(self, args: BindArgs) -> PodFacts | str:
         """A pod that no watch and no filter call has shown us."""
         try:
-            found = await pod_requests.read(self._api, args.pod_namespace, args.pod_name)
+            current = await pod_requests.read(self._api, args.pod_namespace, args.pod_name)
         except KubeError as error:
             return f"{args.pod_name} cannot be read: {error}"
-        if found is None or found.metadata.uid != args.pod_uid:
+        if current is None or current.metadata.uid != args.pod_uid:
             return GONE.format(pod=args.pod_name, uid=args.pod_uid)
-        return request.facts(found, self._unit)
+        return request.facts(current, self._unit)
 
     async def _reserve_and_write(self, pod: PodFacts, asked: Request, node: str) -> str:
         assumed = self._ledger.holding(pod.uid)
@@ -154,36 +154,38 @@ class Binder:
         gpus = made.annotations[names.ALLOCATION]
         logger.info("bound", pod=f"{made.pod.namespace}/{made.pod.name}", node=made.node.name, gpu=gpus)
 
-    async def _write(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Outcome:
-        """Returns only when it is known what came of it.
+    async def _write(self, pod: PodFacts, node: str, annotations: dict[str, str]) -> Outcome:
+        """Returns only when it is known whether the write was made.
 
-        Once an answer was lost, that write may still come, however often the pod is seen unbound: then no refusal of
-        a later try ends it, only a pod that is bound or gone.
+        After a lost answer that write may still arrive, however often the pod is seen unbound. Then no refusal of a
+        later try is an end, only a pod that is bound or gone.
         """
         retry, tries, doubt = Backoff(RETRY_SECONDS), 0, False
         if not self._connected():
             return Outcome(CUT_OFF)
         while True:
-            failure = await self._try(pod, node, notes)
+            failure = await self._try(pod, node, annotations)
             if failure is None:
                 return Outcome("", ours=True)
             tries += 1
             doubt = doubt or _may_still_come(failure)
             if not doubt and _surely_not_made(failure):
                 return Outcome(_sentence(failure))
-            seen = await self._outcome(pod, node, notes)
-            if seen is not None:
-                return seen
+            outcome = await self._outcome(pod, node, annotations)
+            if outcome is not None:
+                return outcome
             conflict = isinstance(failure, ApiError) and failure.status == 409
             if not doubt and (conflict or tries >= TRIES):
                 return Outcome(_sentence(failure))
             await asyncio.sleep(retry.delay())
-            ended = await self._before_another(pod, node, notes, doubt=doubt)
+            ended = await self._before_another(pod, node, annotations, doubt=doubt)
             if ended is not None:
                 return ended
 
-    async def _before_another(self, pod: PodFacts, node: str, notes: dict[str, str], *, doubt: bool) -> Outcome | None:
-        """None: the write may be sent once more. Else what came of it: the memory may be another's by now."""
+    async def _before_another(
+        self, pod: PodFacts, node: str, annotations: dict[str, str], *, doubt: bool
+    ) -> Outcome | None:
+        """None: the write may be sent once more. It may not if other pods have got the memory."""
         if not doubt and not await self._is_connected_soon():
             return Outcome(CUT_OFF)
         await self._until_connected()
@@ -191,14 +193,14 @@ class Binder:
             if not doubt:
                 return Outcome(TAKEN.format(node=node))
             await asyncio.sleep(RETRY_SECONDS[1])
-            seen = await self._outcome(pod, node, notes)
-            if seen is not None:
-                return seen
+            outcome = await self._outcome(pod, node, annotations)
+            if outcome is not None:
+                return outcome
             await self._until_connected()
         return None
 
     async def _is_connected_soon(self) -> bool:
-        """A scheduler that gets no answer gives the pod's place on the node away: it is told in time."""
+        """Waits for a short time: a scheduler that gets no answer gives the pod's place away."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._until_connected()
@@ -207,35 +209,35 @@ class Binder:
         return True
 
     async def _until_connected(self) -> None:
-        while not self._connected():  # noqa: ASYNC110 - watches tell nobody
+        while not self._connected():  # noqa: ASYNC110 - watches have no event for it
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _try(self, pod: PodFacts, node: str, notes: dict[str, str]) -> KubeError | None:
+    async def _try(self, pod: PodFacts, node: str, annotations: dict[str, str]) -> KubeError | None:
         try:
-            await pod_requests.bind(self._api, pod.namespace, pod.name, pod.uid, node, notes)
+            await pod_requests.bind(self._api, pod.namespace, pod.name, pod.uid, node, annotations)
         except KubeError as error:
             return error
         return None
 
-    async def _outcome(self, pod: PodFacts, node: str, notes: dict[str, str]) -> Outcome | None:
-        """What the pod itself says; None if it is not bound at all."""
-        found = await self._read_until_answered(pod)
-        if found is None or found.metadata.uid != pod.uid:
+    async def _outcome(self, pod: PodFacts, node: str, annotations: dict[str, str]) -> Outcome | None:
+        """Reads the pod; None if it is not bound at all."""
+        current = await self._read_until_answered(pod)
+        if current is None or current.metadata.uid != pod.uid:
             return Outcome(GONE.format(pod=pod.name, uid=pod.uid))
-        bound_to, stamped = found.spec.node_name, found.metadata.annotations or {}
+        bound_to, stamped = current.spec.node_name, current.metadata.annotations or {}
         if not bound_to:
-            return Outcome(DELETED.format(pod=pod.name)) if found.metadata.deletion_timestamp else None
-        if bound_to == node and stamped.get(names.ALIYUN_ASSUME_TIME) == notes.get(names.ALIYUN_ASSUME_TIME):
+            return Outcome(DELETED.format(pod=pod.name)) if current.metadata.deletion_timestamp else None
+        if bound_to == node and stamped.get(names.ALIYUN_ASSUME_TIME) == annotations.get(names.ALIYUN_ASSUME_TIME):
             return Outcome("", ours=True)
-        self._learn(found)
+        self._learn(current)
         return Outcome("" if bound_to == node else ALREADY.format(pod=pod.name, node=bound_to))
 
-    def _learn(self, found: objects.Pod) -> None:
-        """Somebody else bound it: what it has counts from now on, not from when the watch shows it."""
-        holding = self._ledger.holding(found.metadata.uid)
-        if holding is not None and holding.state is State.RESERVED:  # else the watch knows better
-            self._ledger.observe(request.facts(found, self._unit), self._clock())
-            self._ledger.unconfirm(found.metadata.uid)
+    def _learn(self, current: objects.Pod) -> None:
+        """Somebody else bound it: count it now, not only when the watch shows it."""
+        holding = self._ledger.holding(current.metadata.uid)
+        if holding is not None and holding.state is State.RESERVED:  # else the watch has shown something newer
+            self._ledger.observe(request.facts(current, self._unit), self._clock())
+            self._ledger.unconfirm(current.metadata.uid)
 
     async def _read_until_answered(self, pod: PodFacts) -> objects.Pod | None:
         retry = Backoff(RETRY_SECONDS)
@@ -252,7 +254,7 @@ def _may_still_come(failure: KubeError) -> bool:
 
 
 def _surely_not_made(failure: KubeError) -> bool:
-    """Nothing was sent, or the answer was a plain no. Of a conflict and of a failing server the pod tells more."""
+    """Nothing was sent, or the answer was a plain no. After a conflict or a server error the pod has to be read."""
     return not isinstance(failure, ApiError) or (failure.status < 500 and failure.status != 409)
 
 

@@ -1,9 +1,9 @@
 """Events: where a pod went, and why another waits.
 
-A Warning is due when kube-scheduler's condition on a pod says it cannot be scheduled, not when we are asked: the
-scheduler compares totals first and often refuses without asking. Texts come from `core.explain.event_texts`; they are
-made when there is time to send them, because looking at every node for every waiting pod would be in the way, and for
-each namespace in turn. Only the nodes that a pod may use are looked at: room elsewhere is no use to it.
+A Warning is due when kube-scheduler's condition on a pod says that it cannot be scheduled, not when we are asked:
+kube-scheduler compares totals first and often refuses without asking. The texts come from `core.explain.event_texts`.
+They are made one at a time between the calls of schedulers, for each namespace in turn, because each needs a look at
+every node. Only the nodes that a pod may use are looked at: room on others does not help it.
 """
 
 import asyncio
@@ -15,15 +15,18 @@ from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.turns import Turns
-from gpushare.extender.slices import by_and_by
+from gpushare.extender.slices import in_slices
 from gpushare.kube.events import Recorder
 
 PAUSE = 0.1  # seconds between two surveys of all nodes
 MIXED = (
-    "This node counts GPU memory in {unit}, most others in {other}; a pod that does not say its unit may go to either. "
-    "Say it: annotation gpushare.io/memory-unit, or --memory-unit of the extender."
+    "The GPU memory unit of this node is {unit}, of most others {other}. A pod that names no unit may go to either. "
+    "Set annotation gpushare.io/memory-unit on pods, or --memory-unit of the extender."
 )
-SECOND = "Bound by another gpushare extender ({identity}): two of them count separately and give memory out twice."
+SECOND = (
+    "Bound by another gpushare extender ({identity}). "
+    "Two extenders count separately: both may give out the same memory."
+)
 
 
 Allowed = Callable[[PodFacts], Collection[str] | None]
@@ -34,7 +37,7 @@ class Announcer:
         self._recorder, self._ledger = recorder, ledger
         self._due: Turns[str, PodFacts] = Turns()
         self._wanted = asyncio.Event()
-        self._told_units: set[str] = set()
+        self._warned_of_unit: set[str] = set()
 
     def assigned(self, pod: PodFacts, request: Request, facts: NodeFacts, places: Places) -> None:
         state = self._ledger.node(facts.name)
@@ -42,16 +45,16 @@ class Announcer:
         # A node may go, or lose GPUs, while the binding is written.
         free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
         left = [free.get(gpu.key, 0) for gpu in facts.gpus]
-        self._say(pod, "Normal", event_texts.ASSIGNED, event_texts.assigned(facts, request, places, left))
+        self._record(pod, "Normal", event_texts.ASSIGNED, event_texts.assigned(facts, request, places, left))
 
     def kept(self, kept: Kept, waited: float) -> None:
         """A pod has waited so long that GPUs are kept for it."""
         view = kept_view.view(self._ledger, kept.pod)
         if view is not None:
-            self._say(kept.pod, "Normal", event_texts.GPU_KEPT, event_texts.turn(view, waited))
+            self._record(kept.pod, "Normal", event_texts.GPU_KEPT, event_texts.turn(view, waited))
 
     def waits(self, pod: PodFacts) -> None:
-        """A pod was refused, or has just appeared: it may deserve a word."""
+        """A pod has appeared, or was refused: perhaps there is something to say."""
         self._due.put(pod.namespace, pod.uid, pod)
         self._wanted.set()
 
@@ -59,11 +62,11 @@ class Announcer:
         self._due.drop(uid)
 
     def second_extender(self, pod: PodFacts, identity: str) -> None:
-        self._say(pod, "Warning", event_texts.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
+        self._record(pod, "Warning", event_texts.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
 
     def bound(self, pod: PodFacts) -> None:
-        """A pod is seen on a node. If no extender bound it, the node is told: on nodes of the original plugin by us,
-        because no process of ours is there; on others their own audit does that."""
+        """A pod is on a node. If no extender bound it, the node gets an event. On nodes of Aliyun's plugin it is ours,
+        because no process of gpushare is there; on others the node's own audit does that."""
         facts = self._ledger.facts(pod.node) if not (pod.annotations or pod.finished) else None
         if facts is not None and facts.pin is Pin.ALIYUN:
             self._recorder.record(
@@ -72,15 +75,15 @@ class Announcer:
             )  # fmt: skip
 
     def mixed_units(self, nodes: Iterable[NodeFacts]) -> None:
-        """One Warning for each node that counts otherwise than most."""
+        """One Warning for each node whose unit is not that of most nodes."""
         nodes = list(nodes)
         gib = [facts for facts in nodes if facts.unit == "GiB"]
         if not gib or len(gib) == len(nodes):
             return
         mib = [facts for facts in nodes if facts.unit == "MiB"]
         for facts in gib if len(gib) <= len(mib) else mib:
-            if facts.name not in self._told_units:
-                self._told_units.add(facts.name)
+            if facts.name not in self._warned_of_unit:
+                self._warned_of_unit.add(facts.name)
                 other = "MiB" if facts.unit == "GiB" else "GiB"
                 text = MIXED.format(unit=facts.unit, other=other)
                 self._recorder.record(
@@ -95,16 +98,14 @@ class Announcer:
             while self._due:
                 _, pod = self._due.take()
                 among = allowed(pod)
-                surveyed = self._is_stuck(pod, among)
-                said = (
-                    await by_and_by(event_texts.warning_steps(self._ledger, pod, among, CALL_LOOKS))
-                    if surveyed
-                    else None
-                )
-                # Before the scheduler has said anything, only what can never run is worth a word.
-                if said is not None and (pod.unschedulable or said[0] != event_texts.NO_GPU_FITS):
-                    self._say(pod, "Warning", *said)
-                await asyncio.sleep(PAUSE if surveyed else 0)
+                if not self._is_stuck(pod, among):
+                    await asyncio.sleep(0)
+                    continue
+                event = await in_slices(event_texts.warning_steps(self._ledger, pod, among, CALL_LOOKS))
+                # Before kube-scheduler has tried the pod, only that it can never run is worth an event.
+                if event is not None and (pod.unschedulable or event[0] != event_texts.NO_GPU_FITS):
+                    self._record(pod, "Warning", *event)
+                await asyncio.sleep(PAUSE)
             self._wanted.clear()
 
     def _is_stuck(self, pod: PodFacts, among: Collection[str] | None) -> bool:
@@ -114,7 +115,7 @@ class Announcer:
         names = list(self._ledger.node_names() if among is None else among)
         return not self._ledger.fitting(pod.request, pod, names, Budget(CALL_LOOKS))
 
-    def _say(self, pod: PodFacts, kind: str, reason: str, message: str) -> None:
+    def _record(self, pod: PodFacts, kind: str, reason: str, message: str) -> None:
         self._recorder.record(
             kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, type=kind, reason=reason, message=message
         )

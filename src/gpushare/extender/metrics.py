@@ -1,7 +1,7 @@
 """What the extender counts, for `/metrics`.
 
-Counters are made once with their labels, because looking up a label costs more than the decision it counts. Totals of
-GPU memory are read from the ledger when somebody scrapes, never kept beside it.
+Counters are made once with their labels: to look up a label costs more than the decision it counts. Totals of GPU
+memory are read from the ledger when Prometheus asks.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,19 +28,21 @@ class Metrics:
             self.registry, "gpushare_request_seconds", "Time to answer a request.", "verb", VERBS
         )
         self._refusals = self._counter("refusals", "Pods refused, by reason.", "code")
-        self.conflicts = self._counter("bind_conflicts", "Bindings asked for that did not fit any more.")
-        holds = self._counter("holds", "Nodes held for a pod: was it bound there?", "outcome")
+        self.conflicts = self._counter(
+            "bind_conflicts", "Bindings refused because the pod does not fit the node any more."
+        )
+        holds = self._counter("holds", "Assumed nodes, by whether the pod was bound there: right or wrong.", "outcome")
         self.holds_right, self.holds_wrong = holds.labels("right"), holds.labels("wrong")
         self.bound = self._counter("bound", "Pods bound.")
-        self.wake_ups = self._counter("wake_ups", "Waiting pods touched so that the scheduler asks again.")
-        self.second_extender = self._counter("second_extender", "Pods bound by an extender that is not this one.")
+        self.wake_ups = self._counter("wake_ups", "Waiting pods annotated so that kube-scheduler tries them again.")
+        self.second_extender = self._counter("second_extender", "Pods bound by another extender.")
         self.registry.register(_Memory(ledger))
 
     def refused(self, code: str) -> None:
         self._refusals.labels(code).inc()
 
     def watch(self, ages: Ages, events: Events) -> None:
-        """Also show how old each watch is, and what became of our events."""
+        """Also show how old each watch is, and how many events were sent, dropped or failed."""
         self.registry.register(_Links(ages, events))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -57,18 +59,20 @@ class _Memory(Collector):
         for room in self._ledger.rooms():
             sums[room.facts.unit][0] += room.facts.capacity - sum(room.free)
             sums[room.facts.unit][1] += room.sum_free
-        granted = GaugeMetricFamily("gpushare_memory_granted", "GPU memory given out.", labels=["unit"])
+        granted = GaugeMetricFamily("gpushare_memory_granted", "GPU memory that pods hold.", labels=["unit"])
         free = GaugeMetricFamily("gpushare_memory_free", "GPU memory free on healthy GPUs.", labels=["unit"])
-        for unit, (taken, rest) in sums.items():
+        for unit, (taken, left) in sums.items():
             granted.add_metric([unit], taken)
-            free.add_metric([unit], rest)
+            free.add_metric([unit], left)
         states = [holding.state for holding in self._ledger.holdings()]
         for label, state in STATES.items():
             pods.add_metric([label], states.count(state))
-        kept = GaugeMetricFamily("gpushare_pods_kept_for", "Pods for which GPUs are kept: they have waited too long.")
+        kept = GaugeMetricFamily(
+            "gpushare_pods_kept_for", "Pods that have waited too long and have GPUs kept for them."
+        )
         kept.add_metric([], len(self._ledger.kept()))
         gpus = {(kept.node, key) for kept in self._ledger.kept() for keys in kept.keys for key in keys}
-        on = GaugeMetricFamily("gpushare_gpus_kept", "GPUs that are kept for a pod which has waited too long.")
+        on = GaugeMetricFamily("gpushare_gpus_kept", "GPUs kept for pods that have waited too long.")
         on.add_metric([], len(gpus))
         return [granted, free, pods, kept, on]
 
@@ -78,10 +82,12 @@ class _Links(Collector):
         self._ages, self._events = ages, events
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        age = GaugeMetricFamily("gpushare_watch_age_seconds", "Since the API server last said anything.", labels=["of"])
+        age = GaugeMetricFamily(
+            "gpushare_watch_age_seconds", "Seconds since the API server last sent anything.", labels=["of"]
+        )
         for name, seconds in self._ages():
             age.add_metric([name], seconds)
-        sent = GaugeMetricFamily("gpushare_events", "Events, by what became of them.", labels=["outcome"])
+        sent = GaugeMetricFamily("gpushare_events", "Events, by outcome.", labels=["outcome"])
         for outcome, count in zip(("sent", "dropped", "failed"), self._events(), strict=True):
             sent.add_metric([outcome], count)
         return [age, sent]

@@ -1,7 +1,7 @@
 """HTTP for the extender: routes, limits, and never a 5xx.
 
 aiohttp underneath. Every answer is 200 with the protocol's own `Error`, because kube-scheduler discards the body of
-any other status. A slow sender, a huge body or a flood of connections costs its own connection and nobody else's.
+any other status. A slow sender, a huge body or a flood of connections harms only its own connection.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gpushare.core.steps import Steps
 from gpushare.extender import wire
 from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
-from gpushare.extender.slices import by_and_by
+from gpushare.extender.slices import in_slices
 from gpushare.extender.verbs import Verbs
 from gpushare.obs import http, log
 
@@ -83,41 +83,41 @@ class Handlers:
                 problem = self._not_ready() or await self._binder.bind(args)
             except wire.BadRequest as error:
                 problem = str(error)
-            except Exception as error:  # noqa: BLE001 - the scheduler must get a sentence, whatever is wrong with us
+            except Exception as error:  # noqa: BLE001 - whatever our bug is, the scheduler must get a sentence
                 logger.error("request failed", verb="bind", error=repr(error))
                 problem = OUR_FAULT
         return web.Response(body=_failed_bind(problem), content_type=JSON)
 
     async def _inspect(self, req: web.Request) -> web.Response:
-        return self._tell("inspect", lambda: self._verbs.inspect(req.match_info.get("node")))
+        return self._answer("inspect", lambda: self._verbs.inspect(req.match_info.get("node")))
 
     async def _explain(self, req: web.Request) -> web.Response:
         namespace, pod = req.query.get("namespace", "default"), req.query.get("pod", "")
-        return await self._tell_by_and_by(self._verbs.explain(namespace, pod))
+        return await self._answer_in_slices(self._verbs.explain(namespace, pod))
 
     async def _explain_pod(self, req: web.Request) -> web.Response:
         try:
             body = await _body(req)
         except wire.BadRequest as error:
             return _closing(wire.encode({"version": 1, "error": str(error)}))
-        return await self._tell_by_and_by(self._verbs.explain_pod(body))
+        return await self._answer_in_slices(self._verbs.explain_pod(body))
 
-    async def _tell_by_and_by(self, steps: Steps[tuple[int, bytes]]) -> web.Response:
-        """An answer for people that takes a while."""
+    async def _answer_in_slices(self, steps: Steps[tuple[int, bytes]]) -> web.Response:
+        """An answer for people that takes long: schedulers are answered in between."""
         with _Timed(self._metrics.latency["explain"]):
             try:
-                status, body = await by_and_by(steps)
+                status, body = await in_slices(steps)
             except Exception as error:  # noqa: BLE001 - as above
-                return _sorry("explain", error)
+                return _failed("explain", error)
         return web.Response(status=status, body=body, content_type=JSON)
 
-    def _tell(self, verb: str, answer: Callable[[], tuple[int, bytes]]) -> web.Response:
+    def _answer(self, verb: str, answer: Callable[[], tuple[int, bytes]]) -> web.Response:
         """An answer for people."""
         with _Timed(self._metrics.latency[verb]):
             try:
                 status, body = answer()
             except Exception as error:  # noqa: BLE001 - as above
-                return _sorry(verb, error)
+                return _failed(verb, error)
         return web.Response(status=status, body=body, content_type=JSON)
 
     async def _version(self, _: web.Request) -> web.Response:
@@ -132,7 +132,7 @@ async def serve(app: web.Application, host: str, ports: list[int], tls: SSLConte
         keepalive_timeout=KEEP_ALIVE,
         access_log=None,
         shutdown_timeout=4.5,
-        auto_decompress=False,  # no scheduler packs its requests, and what others send may unpack to anything
+        auto_decompress=False,  # no scheduler compresses, and a small body may decompress to any size
     )
     await http.listen(runner, host, ports, tls=tls, other_port=OTHER_PORT)
     return runner
@@ -151,9 +151,9 @@ async def _body(req: web.Request) -> bytes:
 
 
 def _without_content(record: logging.LogRecord) -> bool:
-    """aiohttp quotes what it could not read, which may be a header, which may be a secret."""
+    """aiohttp's log quotes what it could not read. That may be a header with a secret."""
     if record.exc_info and record.exc_info[0]:
-        record.msg, record.args, record.exc_info = "not understood: %s", (record.exc_info[0].__name__,), None
+        record.msg, record.args, record.exc_info = "cannot read a request: %s", (record.exc_info[0].__name__,), None
     return True
 
 
@@ -165,13 +165,13 @@ def _safely(verb: str, answer: Answer, failed: Callable[[str], bytes], body: byt
         return failed(OUR_FAULT)
 
 
-def _sorry(verb: str, error: Exception) -> web.Response:
+def _failed(verb: str, error: Exception) -> web.Response:
     logger.error("request failed", verb=verb, error=repr(error))
     return web.Response(body=wire.encode({"version": 1, "nodes": [], "error": OUR_FAULT}), content_type=JSON)
 
 
 def _closing(body: bytes) -> web.Response:
-    """An answer after which the connection ends: what is left of the body on it would be read as a request."""
+    """An answer that closes the connection: what is left of the body would be read as the next request."""
     response = web.Response(body=body, content_type=JSON)
     response.force_close()
     return response

@@ -1,4 +1,4 @@
-"""Long work beside the calls of schedulers: after each short step everybody else has a turn."""
+"""Long work in short steps: between two steps schedulers are answered."""
 
 import asyncio
 from typing import TypeVar
@@ -8,7 +8,7 @@ from gpushare.core.steps import Steps
 T = TypeVar("T")
 
 
-async def by_and_by(steps: Steps[T]) -> T:
+async def in_slices(steps: Steps[T]) -> T:
     while True:
         try:
             next(steps)

@@ -1,7 +1,6 @@
 """From watches to the ledger: pods, nodes, and the ConfigMaps that list unhealthy GPUs.
 
-Each class is the sink of one reflector. None of them decides anything: they translate, and tell the ledger and those
-who care for waiting pods.
+Each class is the sink of one reflector. It translates objects into facts and passes them on; it decides nothing.
 
 What happens next: a node whose GPUs changed goes to `set_node` of the ledger (`core/ledger/observed.py`), as facts that
 `core/annotations` reads from the node object.
@@ -19,10 +18,10 @@ from gpushare.core.scheduling.reach import NodesByRules
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 
-CONTRADICTION_SECONDS = 60.0  # a capacity that says otherwise than the annotation for longer is believed
-MOST_REQUESTS, MOST_NAMES = 100_000, 20_000  # kept once; then sharing begins anew, so that what is gone is let go
+CONTRADICTION_SECONDS = 60.0  # if capacity and annotation contradict each other for longer, the capacity is believed
+MOST_REQUESTS, MOST_NAMES = 100_000, 20_000  # kept once; if there are more, sharing begins anew: old ones are freed
 MOST_RULES = 1_000  # of pods, kept once; people write few different ones
-SETTLE_SECONDS = 10.0  # after the first list; only what is bound later can be a second extender's work
+SETTLE_SECONDS = 10.0  # after the first list: who binds a pod later than that is a second extender
 
 Clock = Callable[[], float]
 
@@ -55,7 +54,7 @@ class Pods:
         pod = self._slim(facts)
         self._notice_if_unbound(pod)
         if pod.node:
-            self._look_for_another(pod)
+            self._warn_of_second_extender(pod)
         self._observe(pod)
         if pod.node:
             self._announcer.bound(pod)
@@ -81,15 +80,15 @@ class Pods:
         if self._synced_at is None:
             self._synced_at = self._clock()
 
-    def made_sure(self, asked: PodFacts, before: Holding | None, found: objects.Pod | None) -> None:
-        """What became of a pod that we were unsure of. `before`: what it held when it was asked for."""
-        if found is None or found.metadata.uid != asked.uid:
-            self.gone(asked.uid)
+    def made_sure(self, pod: PodFacts, before: Holding | None, current: objects.Pod | None) -> None:
+        """A pod that we were unsure of was read. `before`: what it held at the time of the request."""
+        if current is None or current.metadata.uid != pod.uid:
+            self.gone(pod.uid)
             return
         bound = before is not None and before.state is State.BOUND and not before.seen
-        if bound and before is self._ledger.holding(asked.uid) and not found.spec.node_name:
+        if bound and before is self._ledger.holding(pod.uid) and not current.spec.node_name:
             # Read after its binding was made, and nothing has shown that since: the cluster was restored.
-            self._waits_again(self._slim(request.facts(found, self._unit)))
+            self._waits_again(self._slim(request.facts(current, self._unit)))
 
     def _observe(self, pod: PodFacts) -> None:
         if self._life.observe(pod, self._clock()):
@@ -108,7 +107,7 @@ class Pods:
         if self._life.unbind(pod, self._clock()):
             self._announcer.waits(pod)
 
-    def _look_for_another(self, pod: PodFacts) -> None:
+    def _warn_of_second_extender(self, pod: PodFacts) -> None:
         identity = pod.annotation(names.EXTENDER)
         late = self._synced_at is not None and self._clock() - self._synced_at > SETTLE_SECONDS
         if late and identity and identity != self._identity and pod.uid in self._life.pending.shown:
@@ -117,11 +116,11 @@ class Pods:
 
     def _slim(self, pod: PodFacts) -> PodFacts:
         """Strings, requests and rules that many pods share are kept once."""
-        asked = pod.request
-        if isinstance(asked, Request):
+        shared = pod.request
+        if isinstance(shared, Request):
             if len(self._requests) >= MOST_REQUESTS:
                 self._requests.clear()
-            asked = self._requests.setdefault(asked, asked)
+            shared = self._requests.setdefault(shared, shared)
         rules = pod.rules
         if rules is not None:
             if len(self._rules) > MOST_RULES:
@@ -129,7 +128,7 @@ class Pods:
             rules = self._rules.setdefault(rules, rules)
         if len(self._names) >= MOST_NAMES:
             self._names.clear()
-        return request.sharing(pod, asked, rules, self._names)
+        return request.sharing(pod, shared, rules, self._names)
 
 
 class Nodes:

@@ -1,7 +1,7 @@
 """kube-scheduler's extender protocol: bytes to what was asked, and answers to bytes.
 
-Schedulers write PascalCase keys, those before 1.17 lower case, and Go reads either; so do we. The usual form is decoded
-straight into slim structs; anything else takes a slower way round.
+Schedulers write PascalCase keys, those before 1.17 lower case keys. Go reads both, and so do we. The usual form is
+decoded directly into slim structs; anything else is respelled first, which is slower.
 """
 
 from typing import TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BadRequest(Exception):
-    """What came is not a request; the text says why."""
+    """This is not a request of a scheduler; the text says why."""
 
 
 class NodeItem(msgspec.Struct, gc=False):
@@ -76,7 +76,7 @@ class PreemptArgs(msgspec.Struct):
     old: dict[str, AnyVictims] | None = msgspec.field(name="NodeToVictims", default=None)  # before 1.17
 
     def victims(self) -> dict[str, MetaVictims]:
-        """The victims by uid, in whichever form they came. None may be overlooked: each is there for a reason."""
+        """The victims by uid, in whichever form they came."""
         given = self.by_uid if self.by_uid is not None else self.whole if self.whole is not None else self.old
         return {node: victims.meta() for node, victims in (given or {}).items()}
 
@@ -177,7 +177,7 @@ def _spelled(body: bytes, names: tuple[str, ...]) -> bytes:
 
 def _name(item: msgspec.Raw) -> str:
     try:
-        bytes(item).decode()  # it goes back as it came, so it must be text
+        bytes(item).decode()  # it is sent back as it is, so it must be text
         return _item.decode(item).metadata.name
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(NOT_JSON.format(error=str(error)[:200])) from None

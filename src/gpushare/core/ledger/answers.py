@@ -1,10 +1,10 @@
 """Answers kept for the shapes people really ask, so that a scheduler's call is a look-up.
 
-A request of one share needs nothing of this: one number per node decides it. Any other shape has a table
-`node -> refusal or None`, brought up to date when it is asked by looking again at the nodes that changed since. A
-change costs one append, however many shapes are kept. Each namespace keeps its own few, so that no tenant can crowd
-out another's. A call looks at as many nodes as its budget allows; the others stay open, and the ledger works them off
-beside the calls while somebody waits for the answer. Owned by the ledger.
+A request of one share does not need this: one number per node decides it. Any other shape has a table
+`node -> refusal or None`. When it is asked, the nodes that changed since are looked at again. A change of a node costs
+one append, however many shapes are kept. Each namespace keeps its own few shapes, so that no tenant pushes out
+another's. A call looks at as many nodes as its budget allows. The others stay open, and are looked at between calls
+while somebody waits for the answer. Owned by the ledger.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,8 @@ PICTURES = 2_000  # answers kept by what a node looks like, for one shape
 
 
 class Answers:
-    """What every node says to one shape, as of `seen` changes. `open`: nodes that have not been looked at since."""
+    """The answer of every node to one shape, after `seen` changes. `open`: nodes that have not been looked at since.
+    `ranks` is filled by `core.scheduling.ranking`."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -37,22 +38,22 @@ class Answers:
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
 
     def judge(self, room: Room, budget: Budget) -> Refusal | None:
-        """What a node in this state says. Nodes that look the same share one answer. Check `is_open` on a refusal."""
+        """The answer of a node in this state. Nodes that look the same share one. Check `is_open` on a refusal."""
         refused = self._off_limits(room.facts)
         if refused is not None:
             budget.left -= KNOWN_LOOKS
             return refused
         try:
-            found = self._pictured[room.picture]
+            answer = self._pictured[room.picture]
         except KeyError:
-            found = self.question.refusal(room, budget)
-            if not self.is_open(found, budget):
+            answer = self.question.refusal(room, budget)
+            if not self.is_open(answer, budget):
                 if len(self._pictured) >= PICTURES:
                     self._pictured.clear()
-                self._pictured[room.picture] = found
-            return found
+                self._pictured[room.picture] = answer
+            return answer
         budget.left -= KNOWN_LOOKS
-        return found
+        return answer
 
     def _off_limits(self, facts: NodeFacts) -> Refusal | None:
         """Found out once for each kind of node."""
@@ -64,7 +65,7 @@ class Answers:
         return self._closed[kind]
 
     def is_open(self, refused: Refusal | None, budget: Budget) -> bool:
-        """Whether that refusal says only that the budget is used up: another call may find out more."""
+        """Whether that refusal only means that the budget is used up: another call may find out more."""
         return budget.left <= 0 and refused is self.question.too_hard
 
 
@@ -104,7 +105,7 @@ class Shapes:
         return answers
 
     def wanted(self) -> list[Answers]:
-        """Those that somebody waits for."""
+        """The shapes that somebody waits for."""
         return [answers for kept in self._kept.values() for answers in kept.values() if answers.wanted]
 
     def _find(self, namespace: str, request: Request) -> Answers:
@@ -124,7 +125,7 @@ class Shapes:
 
 
 def _drop_one(kept: OrderedDict[Shape, Answers]) -> None:
-    """The one that was asked least lately, but not one whose answer somebody waits for, if there are others."""
+    """The one that was not asked for longest, but if possible not one that somebody waits for."""
     last = next(reversed(kept))
     unwanted = next((shape for shape, answers in kept.items() if not answers.wanted and shape != last), None)
     del kept[unwanted if unwanted is not None else next(iter(kept))]

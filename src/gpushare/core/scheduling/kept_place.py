@@ -22,7 +22,7 @@ MOST_NODES = 64  # looked at for one pod, the closest first
 
 
 class Place(NamedTuple):
-    """Where a pod needs least. In this order the best is the smallest."""
+    """Where least must come free for a pod. The fields are in the order of comparison: the best is the smallest."""
 
     tried: bool
     short: int
@@ -46,8 +46,8 @@ def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> int | None:
 def closest(
     ledger: Ledger, pod: PodFacts, nodes: Collection[str] | None, tried: Collection[str], budget: Budget
 ) -> Place | None:
-    """Where least must come free for a pod; None if it has no place anywhere, whatever came free. Nodes where that was
-    waited for in vain come last."""
+    """Where least must come free for a pod; None if it could be placed nowhere, whatever came free. Nodes that were
+    tried before come last."""
     assert isinstance(pod.request, Request)
     question, able, need, near = (
         Question(pod.request),
@@ -60,21 +60,21 @@ def closest(
         room = state.room if state is not None else None
         if room is not None and able(room) and question.off_limits(room.facts) is None:
             largest = room.rising[-1]
-            near.append((name in tried, max(need - largest, 0), name))  # no less than that is missing
+            near.append((name in tried, max(need - largest, 0), name))  # at least that is missing
     best: Place | None = None
     for was_tried, least, name in nsmallest(MOST_NODES, near):
         if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
             break
         state = ledger.node(name)
-        found = _on(state, pod, pod.request, budget) if state is not None else None
-        if found is not None:
-            place = Place(was_tried, found[0], name, found[1])
+        gpus = _on(state, pod, pod.request, budget) if state is not None else None
+        if gpus is not None:
+            place = Place(was_tried, gpus[0], name, gpus[1])
             best = place if best is None else min(best, place)
     return best
 
 
 def _ability(request: Request) -> Callable[[Room], bool]:
-    """Whether a node might ever take it, by the sizes of its GPUs alone: there are too many nodes to look closer."""
+    """Whether a node might ever take it, by the sizes of its GPUs alone. There are too many nodes for more."""
     each, gpus = max(share.each for share in request.shares), max(share.gpus for share in request.shares)
     stays = [share for share in request.shares if share.role is not Role.INIT]
     gpus, units = max(gpus, sum(s.gpus for s in stays if s.kind.exclusive)), sum(s.units for s in stays)
@@ -84,8 +84,8 @@ def _ability(request: Request) -> Callable[[Room], bool]:
 def _on(
     state: NodeState, pod: PodFacts, request: Request, budget: Budget
 ) -> tuple[int, tuple[tuple[str, ...], ...]] | None:
-    """What must come free on a node, and on which GPUs. As few GPUs as possible are thought of as emptied, those first
-    that need least: for one container that is exactly the least, for several it is near."""
+    """How much must come free on a node, and on which GPUs. GPUs are thought of as empty one after the other, those
+    first that need least, until the pod fits: exact for one container, close to it for several."""
     facts = state.facts
     assert facts is not None
     taken = state.taken_for(pod, facts)

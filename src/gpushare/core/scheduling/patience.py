@@ -24,20 +24,20 @@ from gpushare.core.placement.cost import Budget
 from gpushare.core.scheduling import kept_place
 from gpushare.core.scheduling.reach import Reach
 
-SHARE = 20  # one healthy GPU in so many may be kept; at least one
-VAIN_SECONDS = 24 * 3600.0  # a turn in which nothing comes free for so long ends, and the next lasts twice as long
-COME_SECONDS = 60.0  # all is free, and still the scheduler does not bring the pod: another rule keeps it off
-AGAIN_SECONDS = 30.0  # until a pod is looked at again for which there is no place, or room already
+SHARE = 20  # one of so many healthy GPUs may be kept at a time; at least one
+VAIN_SECONDS = 24 * 3600.0  # if nothing comes free for so long, the turn ends; the next lasts twice as long
+COME_SECONDS = 60.0  # if all is free for so long and the pod is not placed, something else keeps it off
+AGAIN_SECONDS = 30.0  # until the next look at a pod that has no place anywhere, or that fits already
 MOST_CHOICES = 4  # places looked for in one update; each may look at many nodes
 
 
 class Changes(NamedTuple):
     given: list[Kept]
-    ended: list[PodFacts]  # placed, or waiting on
+    ended: list[PodFacts]  # placed, or still waiting
 
 
 class Turn:
-    """What is kept for one pod, and how that goes. `short`: the least that was missing so far, at `moved`."""
+    """What is kept for one pod. `short`: the least number of units that was missing so far, reached at `moved`."""
 
     __slots__ = ("free_since", "kept", "moved", "short")
 
@@ -57,7 +57,7 @@ class Turn:
 
 
 class Later:
-    """A pod whose turn was in vain, or for which there was no place: not before `until`."""
+    """A pod whose turn brought nothing, or that has no place anywhere: no turn before `until`."""
 
     __slots__ = ("length", "tried", "until")
 
@@ -73,10 +73,11 @@ class Patience:
         self.turns: dict[str, Turn] = {}
         self._later: dict[str, Later] = {}
         self._since: dict[str, float] = {}
-        self._wiped: dict[str, str] = {}  # told to be ended, by uid: the annotation that is still seen
+        self._wiped: dict[str, str] = {}  # by uid: an annotation that is to be removed, and is still there
 
     def update(self, ledger: Ledger, pending: Collection[PodFacts], reach: Reach, now: float) -> Changes:
-        """Who is kept something from now on, who no longer. `pending`: every pod without a node; `now`: since 1970."""
+        """For whom GPUs are kept from now on, and for whom no longer. `pending`: every pod without a node; `now`: since
+        1970."""
         due = self._due(pending, now) if self.seconds else []
         changes = Changes([], [])
         for uid in self.turns.keys() - {pod.uid for pod in due}:  # placed or gone
@@ -89,21 +90,21 @@ class Patience:
         return changes
 
     def _wipe(self, pending: Collection[PodFacts], changes: Changes) -> None:
-        """What is written on pods whose turn it is not, by somebody before us or by who hopes for one, is taken off:
-        told once for each time that it is written."""
-        seen, told = {}, {pod.uid for pod in changes.ended}
+        """The annotation is removed from pods that have no turn. An extender before us wrote it, or a user who wants a
+        turn. Each value is named once in `ended`."""
+        written, ended = {}, {pod.uid for pod in changes.ended}
         for pod in pending:
-            note = pod.annotation(names.KEPT) if pod.annotations and pod.uid not in self.turns else None
-            if note:
-                seen[pod.uid] = note
-                if pod.uid not in told and self._wiped.get(pod.uid) != note:
+            value = pod.annotation(names.KEPT) if pod.annotations and pod.uid not in self.turns else None
+            if value:
+                written[pod.uid] = value
+                if pod.uid not in ended and self._wiped.get(pod.uid) != value:
                     changes.ended.append(pod)
-        self._wiped = seen
+        self._wiped = written
 
     def _due(self, pending: Collection[PodFacts], now: float) -> list[PodFacts]:
-        """Those that have waited long enough, in the order of their turns. Whoever has a turn keeps it among equals.
-        A pod waits since its condition says so, but not since before it was last seen without one: held back by a
-        gate, it does not wait for GPU memory."""
+        """Pods that have waited long enough, in the order of their turns. Among equals a pod that has a turn keeps it.
+        A pod waits since the time in its condition, but not since before it was last seen without the condition: a
+        pod behind a scheduling gate does not wait for GPU memory."""
         since = self._since
         if len(since) > 2 * len(pending) + 100:
             alive = {pod.uid for pod in pending}
@@ -116,14 +117,14 @@ class Patience:
                 since[pod.uid] = now
             elif pod.uid not in since:
                 since[pod.uid] = min(moment(pod.waits_since, now), now)
-            if now - since[pod.uid] > self.seconds and _may_wait(pod):
+            if now - since[pod.uid] > self.seconds and _may_have_turn(pod):
                 due.append(pod)
         due.sort(key=lambda pod: (-pod.priority, pod.uid not in self.turns, since[pod.uid], pod.uid))
         return due
 
     def _go_round(self, ledger: Ledger, due: Sequence[PodFacts], reach: Reach, now: float, changes: Changes) -> None:
-        """The first may be given more GPUs than the limit says, or it would wait for ever. Nobody behind one that must
-        wait for its turn gets his before: a stream of small ones would pass it for ever."""
+        """The first pod may get more GPUs than the limit, or it would wait for ever. No pod passes one that the limit
+        makes wait: a stream of small pods would pass it for ever."""
         limit, gpus, choices, budget = most_gpus(ledger), 0, MOST_CHOICES, Budget(cost.CALL_LOOKS)
         for pod in due:
             kept = self._still(ledger, pod, reach, now) if gpus < limit else None
@@ -143,14 +144,14 @@ class Patience:
                 changes.given.append(kept)
 
     def _still(self, ledger: Ledger, pod: PodFacts, reach: Reach, now: float) -> Kept | None:
-        """What is kept for the pod, if it can still be placed there and that is not in vain."""
+        """What is kept for the pod, if the pod can still be placed there and something still comes free."""
         turn = self.turns.get(pod.uid)
         if turn is None or ledger.kept_for(pod.uid) is None:
             return None
         short = kept_place.missing(ledger, turn.kept, reach)
         if short is None:
             return None
-        if ledger.holding(pod.uid) is not None:  # on its way; if it does not arrive, what was counted before goes on
+        if ledger.holding(pod.uid) is not None:  # it is being placed; if that fails, the turn goes on as before
             return turn.kept
         turn.see(short, now)
         later = self._later.get(pod.uid) or Later()
@@ -178,7 +179,7 @@ class Patience:
         if place is not None and place.short:
             return Kept(pod, place.node, place.keys, self._since[pod.uid])
         later = self._later.setdefault(pod.uid, Later())
-        later.until = now + AGAIN_SECONDS  # no node can ever take it, or GPU memory is not what it waits for
+        later.until = now + AGAIN_SECONDS  # no node can ever take it, or it waits for something else than GPU memory
         return None
 
     def _give(self, ledger: Ledger, kept: Kept, now: float) -> None:
@@ -191,8 +192,8 @@ class Patience:
         ledger.keep_no_longer(uid)
 
 
-def _may_wait(pod: PodFacts) -> bool:
-    """A nominated pod is pledged what its victims leave already."""
+def _may_have_turn(pod: PodFacts) -> bool:
+    """Whether a pod may have a turn. A nominated pod has a promise already."""
     return bool(pod.unschedulable and isinstance(pod.request, Request) and not pod.nominated and not pod.terminating)
 
 
@@ -217,7 +218,7 @@ def written(pod: PodFacts, since: float) -> Kept | None:
 
 
 def show(ledger: Ledger, pods: Iterable[PodFacts]) -> None:
-    """Keep in a ledger what the annotations of waiting pods say: for who looks, and decides nothing."""
+    """Keep in a ledger what the annotations of waiting pods say. For those who only look, and decide nothing."""
     for pod in pods:
         kept = written(pod, moment(pod.waits_since or pod.created, 0.0))
         if kept is not None and kept_place.missing(ledger, kept) is not None:

@@ -1,7 +1,7 @@
 """Which pods must go from a node so that a GPU, and not only a total, comes free.
 
-Pure. kube-scheduler has chosen victims by totals; some may be needed for CPU or ports, so none is spared. What it chose
-is kept, and as few as possible of lower priority are added until a plan exists.
+Pure. kube-scheduler has chosen victims by totals. Some may have to go for CPU or ports, so all of them stay chosen. As
+few pods of lower priority as possible are added until the pod fits.
 """
 
 from bisect import bisect_left
@@ -40,7 +40,7 @@ def victims(state: NodeState, pod: PodFacts, chosen: Collection[str], budget: Bu
 
 
 def _spared(state: NodeState, pod: PodFacts, gone: set[str], added: list[str], budget: Budget) -> list[str]:
-    """Let off whoever turns out not to be needed, the most important first."""
+    """Without those that turn out not to be needed, the most important first."""
     needed = list(added)
     for uid in reversed(added):
         without = [other for other in needed if other != uid]
@@ -50,8 +50,8 @@ def _spared(state: NodeState, pod: PodFacts, gone: set[str], added: list[str], b
 
 
 def would_fit(state: NodeState, pod: PodFacts, gone: Collection[str], budget: Budget) -> bool:
-    """Whether the pod had room if these were gone, and others that wait for their room before it had theirs. What the
-    budget does not allow to find out is no."""
+    """Whether the pod would fit if these pods were gone, and pods ahead of it had their room. If the budget is used up,
+    the answer is no."""
     request, facts = pod.request, state.facts
     if facts is None or not isinstance(request, Request) or Question(request).off_limits(facts) is not None:
         return False

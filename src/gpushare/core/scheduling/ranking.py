@@ -27,7 +27,7 @@ def best(
 ) -> list[tuple[str, int]]:
     """The best of the named nodes that fit with their scores, the best first.
 
-    Exactly one node gets the top score: it is the one that will be held for the pod, and a tie would let
+    Exactly one node gets the top score: the pod will be assumed there, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
     among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS))
@@ -45,7 +45,7 @@ def best(
 def first(
     ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget | None = None
 ) -> str | None:
-    """The one that `best` would name first, or None if it would name none."""
+    """The node that `best` would name first, or None."""
     among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS))
     least = min(keys, default=IMPOSSIBLE)
     return None if least == IMPOSSIBLE else among[keys.index(least)]
@@ -73,7 +73,7 @@ def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], poli
 def _planned_keys(
     ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget
 ) -> list[int]:
-    """A node that the budget does not reach any more counts as impossible: there are others to choose from."""
+    """A node that the budget does not reach counts as impossible: there are others to choose from."""
     answers = ledger.answers(request, pod.namespace, (), budget)
     ranks = answers.ranks.setdefault(policy, {})
     keys = []
@@ -96,7 +96,7 @@ def _rank(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budg
     if picture not in known:
         rank = _planned_rank(answers.question, state.room, policy, budget)
         if rank is None and budget.left <= 0:
-            return None  # not found out
+            return None  # not known yet
         if len(known) >= PICTURES:
             known.clear()
         known[picture] = rank
