@@ -309,7 +309,7 @@ async def test_a_pod_that_cannot_be_read_is_an_error_that_says_why(world: World)
 # Holds
 
 
-async def test_what_was_held_is_what_is_bound(world: World) -> None:
+async def test_what_was_assumed_is_what_is_bound(world: World) -> None:
     args = world.add(6000)
     world.ledger.assume(world.facts(), "a", "spread", 0.0)
     assert await world.binder.bind(args) == ""
@@ -317,7 +317,7 @@ async def test_what_was_held_is_what_is_bound(world: World) -> None:
     assert world.count("gpushare_holds_total", outcome="right") == 1
 
 
-async def test_a_hold_elsewhere_ends_with_the_binding(world: World) -> None:
+async def test_an_assumption_elsewhere_ends_with_the_binding(world: World) -> None:
     args = world.add(6000)
     world.ledger.assume(world.facts(), "b", "binpack", 0.0)
     assert await world.binder.bind(args) == ""

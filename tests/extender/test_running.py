@@ -68,7 +68,9 @@ async def test_a_terminating_pod_wakes_nobody_until_it_is_gone(server: ApiServer
         await wait.eventually(lambda: woken(server, "waits"), "the wake-up")
 
 
-async def test_a_refused_pod_is_touched_when_a_hold_expires(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_pod_is_touched_when_an_assumption_expires(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(core_holding, "ASSUME_SECONDS", 0.5)
     async with extender_in_process.running(server) as extender:
         holds = embedded_objects.create(server, embedded_objects.pod("holds", whole=2))

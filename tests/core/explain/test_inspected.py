@@ -50,7 +50,7 @@ def test_a_pod_whose_gpu_nobody_knows_counts_on_every_gpu_and_never_beyond_it() 
     assert [(device["usedGPU"], device["pods"]) for device in devices] == [(3000, []), (2000, [])]
 
 
-def test_a_hold_is_charged_but_is_no_pod_of_a_gpu() -> None:
+def test_an_assumption_is_charged_but_is_no_pod_of_a_gpu() -> None:
     book = ledger(facts(8000))
     book.assume(pod(3000), "n", "binpack", 0.0)
     (device,) = msgspec.convert(inspected.inspected(node_state(book, "n"))["devs"], list[dict[str, object]])

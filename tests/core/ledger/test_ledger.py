@@ -51,14 +51,14 @@ def refusal(of: Ledger, who: PodFacts, node: str = "n") -> Refusal | None:
 # A decision counts from the moment it is made
 
 
-def test_the_next_pod_sees_what_is_held_for_the_last() -> None:
+def test_the_next_pod_sees_what_is_assumed_for_the_last() -> None:
     books = ledger(facts(8))
     assume(books, pod(5))
     assert fits(books, pod(4)) == []
     assert fits(books, pod(3)) == ["n"]
 
 
-def test_a_hold_ends_after_half_a_minute() -> None:
+def test_an_assumption_ends_after_half_a_minute() -> None:
     books = ledger(facts(8))
     assume(books, pod(5), now=100.0)
     books.expire(129.9)
@@ -68,7 +68,7 @@ def test_a_hold_ends_after_half_a_minute() -> None:
 
 
 @pytest.mark.parametrize("slow", [{"claim_volume": True}, {"nominated": "n"}])
-def test_a_hold_lasts_while_volumes_are_bound(slow: dict[str, Any]) -> None:
+def test_an_assumption_lasts_while_volumes_are_bound(slow: dict[str, Any]) -> None:
     books = ledger(facts(8))
     assume(books, pod(5, **slow))
     books.expire(899.9)
@@ -77,7 +77,7 @@ def test_a_hold_lasts_while_volumes_are_bound(slow: dict[str, Any]) -> None:
     assert free(books) == [8]
 
 
-def test_a_hold_is_short_again_once_the_pod_is_nominated_no_longer() -> None:
+def test_an_assumption_is_short_again_once_the_pod_is_nominated_no_longer() -> None:
     books = ledger(facts(8))
     assume(books, pod(5, name="p", nominated="n"))
     books.observe(pod(5, name="p"), 20.0)
@@ -85,21 +85,21 @@ def test_a_hold_is_short_again_once_the_pod_is_nominated_no_longer() -> None:
     assert free(books) == [8]
 
 
-def test_a_hold_ends_when_the_pod_is_to_be_deleted() -> None:
+def test_an_assumption_ends_when_the_pod_is_to_be_deleted() -> None:
     books = ledger(facts(8))
     assume(books, pod(5, name="p"))
     books.observe(pod(5, name="p", terminating=True), 1.0)
     assert free(books) == [8]
 
 
-def test_a_hold_ends_when_the_pod_asks_something_else() -> None:
+def test_an_assumption_ends_when_the_pod_asks_something_else() -> None:
     books = ledger(facts(8, 8))
     assume(books, pod(8, name="p"))
     books.observe(pod(8, name="p", split=2), 1.0)
     assert free(books) == [8, 8]
 
 
-def test_a_binding_takes_what_is_held_and_only_that() -> None:
+def test_a_binding_takes_what_is_assumed_and_only_that() -> None:
     books, node = ledger(facts(8, 8)), facts(8, 8)
     who = pod(5)
     assert assume(books, who) == books.reserve(who, "n", "spread")
@@ -152,7 +152,7 @@ def test_a_pod_that_is_bound_or_being_bound_is_not_decided_again(bind_first: boo
         {"totals": (8,), "uuids": ("GPU-n-1",)},
     ],
 )
-def test_a_hold_on_a_gpu_that_shrank_fell_sick_or_is_gone_is_planned_anew(change: dict[str, Any]) -> None:
+def test_an_assumption_on_a_gpu_that_shrank_or_is_unhealthy_or_gone_is_planned_anew(change: dict[str, Any]) -> None:
     books, who = ledger(facts(8, 8)), pod(5)
     assert assume(books, who) == ((0,),)
     totals = change.pop("totals")
@@ -165,7 +165,7 @@ def test_a_hold_on_a_gpu_that_shrank_fell_sick_or_is_gone_is_planned_anew(change
 
 
 @pytest.mark.parametrize("change", [{"pin": "plugin"}, {"state": "draining"}, {"nvidia": 1}])
-def test_a_hold_on_a_node_that_may_not_take_the_pod_any_more_is_refused(change: dict[str, Any]) -> None:
+def test_an_assumption_on_a_node_that_may_not_take_the_pod_any_more_is_refused(change: dict[str, Any]) -> None:
     books, who = ledger(facts(8)), pod(5)
     assume(books, who)
     books.set_node(facts(8, **change))
@@ -174,14 +174,14 @@ def test_a_hold_on_a_node_that_may_not_take_the_pod_any_more_is_refused(change: 
     assert free(books) == [8]
 
 
-def test_a_hold_gives_way_to_a_stranger_on_its_gpu() -> None:
+def test_an_assumption_gives_way_to_a_stranger_on_its_gpu() -> None:
     books, who = ledger(facts(8)), pod(5)
     assume(books, who)
     books.observe(pod(4, on="n", direct=False), 0.0)  # bound by hand, and nobody says to which GPU
     assert isinstance(books.reserve(who, "n", PACK), Refusal)
 
 
-def test_holds_and_bindings_follow_their_gpu_when_indices_shift() -> None:
+def test_assumptions_and_bindings_follow_their_gpu_when_indices_shift() -> None:
     node = facts(8, 10)
     books, held = ledger(node), pod(5)
     bind(books, pod(7), node)  # on the smaller
@@ -232,7 +232,7 @@ def test_a_pod_seen_unbound_after_it_was_bound_is_an_old_sight_of_it() -> None:
     assert free(books) == [3]
 
 
-def test_an_old_sight_of_a_bound_pod_pledges_it_nothing() -> None:
+def test_an_old_sight_of_a_bound_pod_nominates_it_nowhere() -> None:
     node, who = facts(8), pod(5, nominated="n")
     books = ledger(node)
     bind(books, who, node)
@@ -436,7 +436,7 @@ def test_a_moved_pod_that_is_gone_counts_nowhere() -> None:
     assert free(books) == [8, 8]
 
 
-# Pledges
+# Nominations
 
 
 def test_what_a_nominated_pod_waits_for_is_kept_from_its_equals_and_inferiors() -> None:
@@ -449,7 +449,7 @@ def test_what_a_nominated_pod_waits_for_is_kept_from_its_equals_and_inferiors() 
     assert fits(books, pod(3, priority=6)) == ["n"]
 
 
-def test_a_pledge_stands_where_victims_leave_and_nowhere_else() -> None:
+def test_a_nomination_stands_where_victims_leave_and_nowhere_else() -> None:
     node = facts(8, 8)
     books = ledger(node)
     bind(books, pod(8, name="victim", priority=1), node)
@@ -462,13 +462,13 @@ def test_a_pledge_stands_where_victims_leave_and_nowhere_else() -> None:
     assert fits(books, pod(3)) == ["n"]
 
 
-def test_the_nominated_pod_itself_has_what_is_pledged_to_it() -> None:
+def test_the_nominated_pod_itself_has_what_is_promised_to_it() -> None:
     books = ledger(facts(8))
     books.observe(pod(8, name="p", nominated="n"), 0.0)
     assert fits(books, pod(8, name="p")) == ["n"]
 
 
-def test_a_pledge_outlives_a_hold_that_came_to_nothing() -> None:
+def test_a_nomination_outlives_an_assumption_that_came_to_nothing() -> None:
     books = ledger(facts(8))
     who = pod(8, name="p", nominated="n")
     books.observe(who, 0.0)
@@ -480,7 +480,7 @@ def test_a_pledge_outlives_a_hold_that_came_to_nothing() -> None:
     assert fits(books, pod(8)) == []
 
 
-def test_a_held_pod_does_not_count_twice_for_its_pledge() -> None:
+def test_an_assumed_pod_does_not_count_twice_for_its_nomination() -> None:
     books = ledger(facts(8))
     who = pod(4, nominated="n")
     books.observe(who, 0.0)
@@ -489,7 +489,7 @@ def test_a_held_pod_does_not_count_twice_for_its_pledge() -> None:
 
 
 @pytest.mark.parametrize("end", ["bound", "gone", "given up", "terminating", "not listed"])
-def test_a_pledge_ends_with_its_reason_and_wakes_others(end: str) -> None:
+def test_a_nomination_ends_with_its_reason_and_wakes_others(end: str) -> None:
     node = facts(8)
     books = ledger(node, facts(8, name="other"))
     who = pod(8, name="p", nominated="n")
@@ -509,7 +509,7 @@ def test_a_pledge_ends_with_its_reason_and_wakes_others(end: str) -> None:
     assert "n" in books.take_grown()
 
 
-def test_a_confirmed_pod_needs_its_pledge_no_longer() -> None:
+def test_a_confirmed_pod_needs_its_nomination_no_longer() -> None:
     node = facts(8, 8)
     books = ledger(node)
     who = pod(8, nominated="n")
@@ -519,7 +519,7 @@ def test_a_confirmed_pod_needs_its_pledge_no_longer() -> None:
     assert fits(books, pod(8)) == ["n"]
 
 
-def test_a_pledge_that_shifts_wakes_those_it_makes_room_for() -> None:
+def test_a_nomination_that_shifts_wakes_those_it_makes_room_for() -> None:
     node = facts(8, 6)
     books = ledger(node)
     bind(books, pod(8, name="victim", priority=9), node)
@@ -533,7 +533,7 @@ def test_a_pledge_that_shifts_wakes_those_it_makes_room_for() -> None:
     assert "n" in books.take_grown()
 
 
-def test_news_of_a_victim_may_shift_a_pledge_and_wakes_others() -> None:
+def test_news_of_a_victim_may_shift_a_nomination_and_wakes_others() -> None:
     node = facts(8, 8)
     books = ledger(node)
     bind(books, pod(2, name="stays", priority=9), node)
@@ -554,7 +554,7 @@ def refuse(books: Ledger, node: NodeFacts, now: float, *, direct: bool = False) 
     books.observe(failed, now)
 
 
-def test_a_node_that_refused_a_shape_rests_ten_seconds_from_that_shape_only() -> None:
+def test_a_node_that_refused_a_shape_cools_down_ten_seconds_for_that_shape_only() -> None:
     node = facts(8, pin="plugin")
     books = ledger(node)
     refuse(books, node, 100.0)
@@ -567,7 +567,7 @@ def test_a_node_that_refused_a_shape_rests_ten_seconds_from_that_shape_only() ->
     assert "n" in books.take_grown()
 
 
-def test_rests_double_up_to_five_minutes() -> None:
+def test_cool_downs_double_up_to_five_minutes() -> None:
     node = facts(8, pin="plugin")
     books, now = ledger(node), 0.0
     for length in (10, 20, 40, 80, 160, 300, 300):
@@ -579,7 +579,7 @@ def test_rests_double_up_to_five_minutes() -> None:
         now += length + 1
 
 
-def test_a_rest_that_ended_long_ago_is_forgotten() -> None:
+def test_a_cool_down_that_ended_long_ago_is_forgotten() -> None:
     node = facts(8, pin="plugin")
     books = ledger(node)
     refuse(books, node, 0.0)
@@ -604,7 +604,7 @@ def test_refusals_of_ever_new_shapes_are_not_all_remembered() -> None:
     assert refusal(books, pod(1, direct=False)) is None
 
 
-def test_a_pod_that_names_its_unit_rests_with_those_that_do_not() -> None:
+def test_a_pod_that_names_its_unit_cools_down_with_those_that_do_not() -> None:
     node = facts(8, pin="plugin")
     books = ledger(node)
     refuse(books, node, 0.0)
@@ -622,7 +622,7 @@ def test_pods_refused_together_are_one_refusal() -> None:
 
 
 @pytest.mark.parametrize("pin", ["plugin", "direct"])
-def test_a_rest_ends_when_such_a_pod_starts_there_and_wakes_others(pin: str) -> None:
+def test_a_cool_down_ends_when_such_a_pod_starts_there_and_wakes_others(pin: str) -> None:
     node, direct = facts(8, 8, pin=pin), pin == "direct"
     books = ledger(node)
     there = bind(books, pod(5, name="p", direct=direct), node)
@@ -661,7 +661,7 @@ def test_nothing_is_left_to_look_after_once_a_node_and_its_pods_are_gone() -> No
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_rest_ends_when_the_node_changes(gone: bool) -> None:
+def test_a_cool_down_ends_when_the_node_changes(gone: bool) -> None:
     node = facts(8, 8, pin="plugin")
     books = ledger(node)
     bind(books, pod(1, direct=False), node)
@@ -674,7 +674,7 @@ def test_a_rest_ends_when_the_node_changes(gone: bool) -> None:
     assert refusal(books, pod(5, direct=False)) is None
 
 
-def test_a_node_whose_rest_is_over_costs_a_look_up_again() -> None:
+def test_a_node_whose_cool_down_is_over_costs_a_look_up_again() -> None:
     node = facts(8, pin="plugin")
     books = ledger(node)
     refuse(books, node, 0.0)
@@ -683,7 +683,7 @@ def test_a_node_whose_rest_is_over_costs_a_look_up_again() -> None:
     assert not books.has_special_nodes()
 
 
-def test_a_failure_that_was_not_kubelets_or_not_ours_rests_nothing() -> None:
+def test_a_failure_that_was_not_kubelets_or_not_ours_starts_no_cool_down() -> None:
     books = ledger(facts(8, pin="plugin"))
     books.observe(pod(5, direct=False, on="n", phase="Failed", reason="UnexpectedAdmissionError"), 0.0)
     assert refusal(books, pod(5, direct=False)) is None

@@ -155,7 +155,7 @@ def test_a_pod_that_has_room_waits_for_something_else() -> None:
     assert room.names(AGAIN_SECONDS) == ["for-cpu"]
 
 
-def test_a_nominated_pod_has_its_pledge_already() -> None:
+def test_a_nominated_pod_has_its_promise_already() -> None:
     assert Room(world(facts(8), 6), waits(7, nominated="n")).at() == []
 
 
@@ -556,7 +556,7 @@ def test_nodes_that_could_never_take_the_pod_hide_none_that_could() -> None:
     assert [node for _, node, _ in Room(books, waits(whole=4, name="wide")).at()] == ["zz-many"]
 
 
-def test_a_pod_that_is_held_again_and_again_but_never_comes_loses_its_turn() -> None:
+def test_a_pod_that_is_assumed_again_and_again_but_never_comes_loses_its_turn() -> None:
     where = facts(8)
     room = Room(world(where, 5), waits(6, name="stuck"))
     assert room.names() == ["stuck"]

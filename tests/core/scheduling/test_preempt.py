@@ -65,13 +65,13 @@ def test_a_victim_we_do_not_know_is_somebody_elses_reason() -> None:
     assert added(world(("a", 8, 0, 0), ("b", 2, 1, 0)), pod(6, priority=9), "unknown-cpu-hog") == []
 
 
-def test_what_is_only_held_cannot_be_evicted() -> None:
+def test_what_is_only_assumed_cannot_be_evicted() -> None:
     made = builders.ledger(facts(8))
     made.assume(pod(8, name="h"), "n", "binpack", 0.0)
     assert preempt.victims(node_state(made, "n"), pod(6, priority=9), ()) is None
 
 
-def test_room_that_is_pledged_to_another_is_not_freed_for_this_one() -> None:
+def test_room_that_is_promised_to_another_is_not_freed_for_this_one() -> None:
     """Or both would evict for the same GPU, and one of them for nothing."""
     made = world(("a", 8, 0, 0), ("b", 8, 1, 9))
     made.observe(pod(8, name="first", priority=5, nominated="n"), 0.0)

@@ -68,7 +68,7 @@ def test_other_shapes_are_ranked_by_what_their_gpus_keep(policy: str) -> None:
     assert order == (["b", "c", "a"] if policy == "binpack" else ["a", "c", "b"])
 
 
-def test_a_pledged_node_counts_only_for_those_it_is_pledged_to() -> None:
+def test_a_promised_node_counts_only_for_those_it_is_promised_to() -> None:
     made = world(a=(6,), b=(10,))
     made.observe(pod(6, name="waits", nominated="a", priority=5), 0.0)
     assert [node for node, _ in best(made, pod(6))] == ["b"]
