@@ -41,6 +41,35 @@ def test_a_plan_keeps_all_rules_and_exists_whenever_one_is_possible(case: tuple[
         assert oracle.allowed(request.shares, pin, spots, places), places
 
 
+@st.composite
+def sidecar_cases(draw: st.DrawFn) -> tuple[Request, Room]:
+    """Sidecars, init containers that start between them, and apps, on two or three empty GPUs of one size."""
+    amounts = st.integers(1, 5)
+    before = [
+        container(f"i{i}", units, sidecar=sidecar)
+        for i, (units, sidecar) in enumerate(draw(st.lists(st.tuples(amounts, st.booleans()), min_size=2, max_size=5)))
+    ]
+    apps = [container(f"c{i}", units) for i, units in enumerate(draw(st.lists(amounts, min_size=1, max_size=2)))]
+    request = asks(containers=apps, inits=[*before, container("last", draw(st.integers(4, 9)))])
+    return request, room(*[draw(st.integers(6, 11))] * draw(st.integers(2, 3)))
+
+
+@given(sidecar_cases())
+@settings(max_examples=300)
+def test_it_matters_to_init_containers_which_gpus_the_sidecars_are_on(case: tuple[Request, Room]) -> None:
+    request, found = case
+    exists = gpu_choice.plan(request, found, "binpack", Budget(cost.UNHURRIED_LOOKS)) is not None
+    assert exists is oracle.fits(request, found.facts.pin, oracle.spots(found))
+
+
+def test_two_gpus_with_as_much_left_differ_if_a_sidecar_is_on_one_of_them() -> None:
+    """Both GPUs have 2 left once the sidecar and the app of 4 are placed. The sidecar of 1 must join the other sidecar:
+    then the init container that starts after them has a whole GPU."""
+    sidecars = [container("s0", 4, sidecar=True), container("s1", 1, sidecar=True)]
+    request = asks(containers=[container("a", 4), container("b", 2)], inits=[*sidecars, container("i", 6)])
+    assert gpu_choice.plan(request, room(6, 6), "binpack") is not None
+
+
 @given(cases())
 @settings(max_examples=500)
 def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request, Room]) -> None:

@@ -200,8 +200,11 @@ class Search:
 
     def _singles(self, able: list[int]) -> Iterator[tuple[int, ...]]:
         tried = set()
+        leaves_alike = self.task.leaves_alike
         for gpu in able:
-            alike = (self.left[gpu], self.untouched[gpu], self.empty[gpu])
+            left, before = self.left[gpu], self.untouched[gpu]
+            # With sidecars it matters which containers of the pod are on a GPU, not only how much they hold.
+            alike = (left, before, self.empty[gpu], -1 if leaves_alike or left == before else gpu)
             if alike not in tried:  # such GPUs are interchangeable
                 tried.add(alike)
                 yield (gpu,)
