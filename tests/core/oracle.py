@@ -39,8 +39,8 @@ def _fits(shape: tuple[tuple[Role, Kind, int, int], ...], pin: Pin, on: tuple[Sp
 
 def placements(shares: Sequence[Share], pin: Pin, on: Sequence[Spot]) -> Iterator[Places]:
     """Every way to place these shares on these GPUs."""
-    well = [gpu for gpu, spot in enumerate(on) if spot.healthy]
-    for places in product(*[list(combinations(well, share.gpus)) for share in shares]):
+    healthy = [gpu for gpu, spot in enumerate(on) if spot.healthy]
+    for places in product(*[list(combinations(healthy, share.gpus)) for share in shares]):
         if allowed(shares, pin, on, places):
             yield places
 

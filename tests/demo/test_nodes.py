@@ -140,7 +140,7 @@ async def test_a_component_that_is_restarted_registers_anew_and_knows_what_is_he
             assert environment(dev, "second")[names.VISIBLE_DEVICES] == UUIDS[1]
 
 
-async def test_a_sick_gpu_of_the_plugin_node_withdraws_what_nobody_holds(
+async def test_an_unhealthy_gpu_of_the_plugin_node_withdraws_what_nobody_holds(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus: dict[str, Simulated] = {}

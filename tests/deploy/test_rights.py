@@ -193,7 +193,7 @@ async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
     assert POLICIES in asked.rights
 
 
-async def test_the_role_for_the_list_of_sick_gpus_grants_what_is_asked() -> None:
+async def test_the_role_for_the_list_of_unhealthy_gpus_grants_what_is_asked() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     role, binding = yaml.safe_load_all(text)
     (rule,) = role["rules"]

@@ -30,7 +30,7 @@ PROOFS: dict[str, Proof] = {
         for proof in (
             test_wakeups.test_a_waiting_pod_is_bound_soon_after_a_release,
             test_wakeups.test_a_waiting_pod_is_bound_soon_after_a_hold_expires,
-            test_wakeups.test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_says,
+            test_wakeups.test_a_waiting_pod_is_bound_soon_after_a_gpu_becomes_healthy_as_its_node_says,
             test_wakeups.test_a_waiting_pod_is_bound_soon_after_a_node_comes_back,
             test_wakeups.test_what_a_thousand_nodes_say_against_a_pod_stays_short,
             test_waiting.test_a_pod_that_fits_nowhere_is_left_in_peace,

@@ -93,7 +93,7 @@ async def test_a_waiting_pod_is_bound_soon_after_a_hold_expires(world: World, fi
 
 
 @timed.repeated_once
-async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_says(
+async def test_a_waiting_pod_is_bound_soon_after_a_gpu_becomes_healthy_as_its_node_says(
     world: World, figures: Figures
 ) -> None:
     (node,) = await world.make_nodes(1, gpus=GPUS)
@@ -109,7 +109,9 @@ async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_its_node_say
 
 
 @timed.repeated_once
-async def test_a_waiting_pod_is_bound_soon_after_a_gpu_gets_well_as_others_say(world: World, figures: Figures) -> None:
+async def test_a_waiting_pod_is_bound_soon_after_a_gpu_becomes_healthy_as_others_say(
+    world: World, figures: Figures
+) -> None:
     (node,) = await world.make_nodes(1, gpus=GPUS)
     path = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
     listed = {"metadata": {"name": names.UNHEALTHY_PREFIX + node}, "data": {names.UNHEALTHY_KEY: "1"}}

@@ -22,12 +22,14 @@ def health() -> Health:
     return made
 
 
-def test_gpus_that_are_seen_are_well(health: Health) -> None:
+def test_gpus_that_the_driver_shows_are_healthy(health: Health) -> None:
     assert health.unhealthy() == {}
 
 
 @pytest.mark.parametrize(("seen", "why"), [([B], LOST), ([FAULTY, B], "GPU is lost"), ([WITH_MIG, B], MIG_ENABLED)])
-def test_a_gpu_that_cannot_be_used_is_sick_at_once_and_says_why(health: Health, seen: list[Device], why: str) -> None:
+def test_a_gpu_that_cannot_be_used_is_unhealthy_at_once_and_says_why(
+    health: Health, seen: list[Device], why: str
+) -> None:
     health.see(seen, 10)
     assert health.unhealthy() == {"a": why}
 
@@ -38,7 +40,7 @@ def test_a_lost_gpu_stays_known_for_ever(health: Health) -> None:
     assert health.unhealthy() == {"a": LOST}
 
 
-def test_gpus_that_nobody_can_ask_about_are_all_sick(health: Health) -> None:
+def test_gpus_that_nobody_can_ask_about_are_all_unhealthy(health: Health) -> None:
     health.unseen(HANGS, 10)
     assert health.unhealthy() == {"a": HANGS, "b": HANGS}
 
@@ -59,12 +61,12 @@ def test_what_an_application_did_wrong_is_not_the_fault_of_its_gpu(health: Healt
         (12, "Xid 12"),
     ],
 )
-def test_another_error_makes_its_gpu_sick(health: Health, code: int, why: str) -> None:
+def test_another_error_makes_its_gpu_unhealthy(health: Health, code: int, why: str) -> None:
     health.xid(Xid("a", code), 10)
     assert health.unhealthy() == {"a": why}
 
 
-def test_an_error_of_no_particular_gpu_makes_all_sick(health: Health) -> None:
+def test_an_error_of_no_particular_gpu_makes_all_unhealthy(health: Health) -> None:
     health.xid(Xid(None, 79), 10)
     assert health.unhealthy().keys() == {"a", "b"}
 
@@ -83,7 +85,7 @@ def test_an_error_heard_before_the_gpu_was_seen_counts_when_it_is() -> None:
     assert health.unhealthy().keys() == {"a"}
 
 
-def test_a_gpu_is_well_again_after_a_minute_of_being_well_and_not_before(health: Health) -> None:
+def test_a_gpu_is_healthy_again_after_a_minute_without_a_problem_and_not_before(health: Health) -> None:
     health.xid(Xid("a", 79), 10)
     health.see([A, B], 10 + RECOVERY_SECONDS - 1)
     assert health.unhealthy().keys() == {"a"}
@@ -91,13 +93,13 @@ def test_a_gpu_is_well_again_after_a_minute_of_being_well_and_not_before(health:
     assert health.unhealthy() == {}
 
 
-def test_a_gpu_that_comes_and_goes_stays_sick(health: Health) -> None:
+def test_a_gpu_that_comes_and_goes_stays_unhealthy(health: Health) -> None:
     for now in range(0, 600, 20):
         health.see([A, B] if now % 40 else [B], now)
     assert health.unhealthy() == {"a": LOST}
 
 
-def test_a_gpu_that_recovered_forgets_why_it_was_sick(health: Health) -> None:
+def test_a_gpu_that_recovered_forgets_why_it_was_unhealthy(health: Health) -> None:
     health.xid(Xid("a", 79), 0)
     health.see([A, B], RECOVERY_SECONDS)
     health.see([B], RECOVERY_SECONDS + 1)
@@ -133,7 +135,7 @@ def is_unhealthy(uuid: str, story: Story) -> bool:
 
 
 @given(st.lists(st.tuples(pauses, happenings), max_size=30))
-def test_a_gpu_is_sick_unless_it_was_well_for_a_minute(happens: Story) -> None:
+def test_a_gpu_is_unhealthy_unless_it_was_without_a_problem_for_a_minute(happens: Story) -> None:
     health, now = Health(), 0.0
     told: Story = []
     for pause, what in happens:

@@ -66,7 +66,7 @@ async def test_a_new_node_object_is_published_again(server: ApiServer, gpus: Sim
         await until(server, lambda: capacity(server) == FULL)
 
 
-async def test_a_sick_gpu_withdraws_what_nobody_holds_and_comes_back(server: ApiServer, gpus: Simulated) -> None:
+async def test_an_unhealthy_gpu_withdraws_what_nobody_holds_and_comes_back(server: ApiServer, gpus: Simulated) -> None:
     async with running(server.url, gpus):
         await until(server, lambda: capacity(server) == FULL)
         bound(server, "holds", 6000, on="GPU-0")
@@ -79,7 +79,7 @@ async def test_a_sick_gpu_withdraws_what_nobody_holds_and_comes_back(server: Api
         assert health_of(server) == [True, True]
 
 
-async def test_what_ends_on_a_sick_gpu_is_withdrawn_too(server: ApiServer, gpus: Simulated) -> None:
+async def test_what_ends_on_an_unhealthy_gpu_is_withdrawn_too(server: ApiServer, gpus: Simulated) -> None:
     async with running(server.url, gpus):
         await until(server, lambda: capacity(server) == FULL)
         bound(server, "holds", 6000, on="GPU-0")
@@ -127,7 +127,9 @@ async def test_a_predecessors_lost_gpu_is_counted_while_somebody_holds_it(server
         await until(server, lambda: [(g.index, g.uuid) for g in world.published(server).gpus] == [(0, "GPU-1")])
 
 
-async def test_a_driver_that_fails_makes_its_gpus_sick_until_it_answers(server: ApiServer, gpus: Simulated) -> None:
+async def test_a_driver_that_fails_makes_its_gpus_unhealthy_until_it_answers(
+    server: ApiServer, gpus: Simulated
+) -> None:
     async with running(server.url, gpus) as node:
         await until(server, lambda: capacity(server) == FULL)
         gpus.fail(
@@ -161,7 +163,7 @@ async def test_it_does_not_start_beside_nvidias_plugin(server: ApiServer, gpus: 
     world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
     error = await refusal(server.url, gpus)
     assert isinstance(error, UserError)
-    assert error.what == "gpu-a: NVIDIA's device plugin hands out the same GPUs"
+    assert error.what == "gpu-a: NVIDIA's device plugin gives out the same GPUs"
     assert "kubectl label node gpu-a nvidia.com/gpu.deploy.device-plugin=false" in error.way
     assert said(server) is None
 

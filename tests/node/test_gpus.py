@@ -87,7 +87,7 @@ async def test_one_failure_is_a_busy_moment_and_two_are_an_outage() -> None:
     assert seen.failure is FAILURE
 
 
-async def test_a_gpu_that_is_well_for_a_while_is_well_again() -> None:
+async def test_a_gpu_without_a_problem_for_a_while_is_healthy_again() -> None:
     time = FakeTime()
     seen = Gpus(Driver(world.devices(8000), [], world.devices(8000)), clock=time.clock, sleep=time.sleep)
     changes: list[tuple[float, dict[str, str]]] = []

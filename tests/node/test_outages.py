@@ -120,7 +120,7 @@ async def test_whatever_goes_wrong_the_node_is_true_in_the_end(
         for name in [pod["metadata"]["name"] for pod in _pods(server)]:
             embedded_objects.delete(server, name)
         bound(server, "last", 1000, on="GPU-0", facts=facts)
-        await until(server, lambda: capacity(server) == FULL and set(_well(server)) >= {"GPU-0", "GPU-1"})
+        await until(server, lambda: capacity(server) == FULL and set(_healthy(server)) >= {"GPU-0", "GPU-1"})
         await eventually(lambda: node.not_ready() == "")
 
 
@@ -145,6 +145,6 @@ def _pods(server: ApiServer) -> list[world.Object]:
     return [entry.obj() for entry in server.store.snapshot("pods").entries]
 
 
-def _well(server: ApiServer) -> list[str]:
+def _healthy(server: ApiServer) -> list[str]:
     found = said(server)
     return [gpu["uuid"] for gpu in found["gpus"] if gpu["ok"]] if found else []

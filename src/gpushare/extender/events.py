@@ -4,6 +4,8 @@ A Warning is due when kube-scheduler's condition on a pod says that it cannot be
 kube-scheduler compares totals first and often refuses without asking. The texts come from `core.explain.event_texts`.
 They are made one at a time between the calls of schedulers, for each namespace in turn, because each needs a look at
 every node. Only the nodes that a pod may use are looked at: room on others does not help it.
+
+What happens next to a pod that waits: when memory comes free that it could use, `core/scheduling/wakeups.py` says so.
 """
 
 import asyncio

@@ -3,16 +3,13 @@
 import asyncio
 from typing import TypeVar
 
-from gpushare.core.steps import Steps
+from gpushare.core.steps import Run, Steps
 
 T = TypeVar("T")
 
 
 async def in_slices(steps: Steps[T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+    run = Run(steps)
+    for _ in run:
         await asyncio.sleep(0)
+    return run.result

@@ -17,7 +17,7 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     minor: int | None  # of /dev/nvidiaN; None: the driver does not say
     bus: str  # PCI bus id, such as 00000000:3B:00.0; empty: the driver does not say
     name: str
-    memory_mib: int  # the driver's total / 1 MiB, rounded down, as the original counts
+    memory_mib: int  # the driver's total / 1 MiB, rounded down, as Aliyun's plugin counts
     capability: str  # CUDA compute capability, such as 8.0; empty: the driver does not say
     mig: bool = False
     fault: str = ""  # why it cannot be used although the driver shows it; the rest is then as it was last read

@@ -35,6 +35,11 @@ class Versioned(objects.Struct):
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
 
+def number(version: str) -> int:
+    """A resource version as a number, which grows with each change; 0 if it is not a number: its age is unknown."""
+    return int(version) if version.isdecimal() else 0
+
+
 class StatusDetails(objects.Struct):
     retry_after_seconds: int | None = None
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from typing import Generic, Protocol, TypeVar
 
-from gpushare.kube import client, stream
+from gpushare.kube import client, models, stream
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable, WentBack
 from gpushare.kube.loop import Backoff
 from gpushare.kube.requests import Query
@@ -132,14 +132,14 @@ class Reflector(Generic[T]):
         async for items, page_version in pages:
             self._heard, self.failure, version = self._clock(), None, page_version
             for count, item in enumerate(items, 1):
-                listed[self._known_by(item)] = _number(item.metadata.resource_version)
+                listed[self._known_by(item)] = models.number(item.metadata.resource_version)
                 self._sink.upsert(item)
                 if count % TURN == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)
         # From now on only changes newer than this list count, even if revisions are lower after a restore.
         self._applied, self._deleted = listed, {}
-        self._floor, self._resume = _number(version), version
+        self._floor, self._resume = models.number(version), version
         self._newest, self._just_listed = self._floor, True
         self._limit = PAGE
         self._sink.relisted(listed.keys())
@@ -192,7 +192,7 @@ class Reflector(Generic[T]):
 
     async def _compare(self) -> None:
         """Raises WentBack if the cluster's revision is lower than one that was seen."""
-        number = _number(await self._api.revision(self._resource, self._namespace))
+        number = models.number(await self._api.revision(self._resource, self._namespace))
         self._heard = self._clock()
         if 0 < number < self._newest:
             error = WentBack(self._newest, number)
@@ -206,9 +206,9 @@ class Reflector(Generic[T]):
         self._synced.clear()
 
     def _apply(self, event: stream.WatchEvent[T]) -> None:
-        number = _number(event.resource_version)
+        number = models.number(event.resource_version)
         self._newest = max(self._newest, number)
-        if event.resource_version and (not number or number >= _number(self._resume)):
+        if event.resource_version and (not number or number >= models.number(self._resume)):
             self._resume = event.resource_version
         item = event.object
         if item is None:
@@ -268,8 +268,3 @@ def _needs_list(error: Exception) -> bool:
         case ApiError(status=504, message=message):  # after a restore our revision may be higher than the API server's
             return "Too large resource version" in message
     return False
-
-
-def _number(version: str) -> int:
-    """0 if it is not a number: then its age is unknown."""
-    return int(version) if version.isdecimal() else 0

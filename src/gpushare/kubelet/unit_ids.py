@@ -19,7 +19,6 @@ from gpushare.core.facts.model import Gpu, Unit
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 KEY, NUMBER = 3, 4  # characters
 LENGTH: Final = KEY + NUMBER
-MOST_UNITS: Final = 36**NUMBER  # of one GPU; more than a TiB in MiB
 WINDOWS: Final = 16  # keys that one hash gives
 STRANGE: Final = 255
 _VALUES: Final = bytes([DIGITS.find(chr(code)) & 0xFF for code in range(256)])  # a digit's value; 255: no digit
@@ -53,9 +52,6 @@ class Ids(NamedTuple):
         """As strings, one by one."""
         rows = [bytes(row).decode("utf-8", "replace") for row in zip(*self.columns, strict=True)]
         return [*rows, *self.others]
-
-
-NONE: Final = Ids((b"",) * LENGTH)
 
 
 def keys(uuids: Iterable[str], unit: Unit, known: Mapping[str, str]) -> dict[str, str]:

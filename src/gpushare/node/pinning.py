@@ -52,7 +52,7 @@ def refuse_beside_nvidia(node: objects.Node) -> None:
     if count:
         name = node.metadata.name
         raise errors.UserError(
-            f"{name}: NVIDIA's device plugin hands out the same GPUs",
+            f"{name}: NVIDIA's device plugin gives out the same GPUs",
             f"allocatable {names.NVIDIA_GPU} is {count}: each GPU would be given away twice",
             f"kubectl label node {shlex.quote(name)} nvidia.com/gpu.deploy.device-plugin=false (GPU Operator), "
             "or keep its DaemonSet off this node",

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects
@@ -52,6 +54,15 @@ def test_a_nonsensical_annotation_is_no_annotation(change: dict[str, Any]) -> No
 def test_garbage_in_the_list_of_unhealthy_gpus_harms_nobody(written: str, listed: set[int]) -> None:
     assert node_gpus.unhealthy(objects.ConfigMap(data={names.UNHEALTHY_KEY: written})) == listed
     assert node_gpus.unhealthy(objects.ConfigMap()) == set()
+
+
+@given(st.text())
+def test_garbage_in_annotations_of_nodes_never_raises(text: str) -> None:
+    bad = node(8000)
+    bad.metadata.annotations = {names.NODE_GPUS: text}
+    node_gpus.read(bad, frozenset())
+    node_gpus.contradicts(bad)
+    node_gpus.unhealthy(objects.ConfigMap(data={names.UNHEALTHY_KEY: text}))
 
 
 def test_capacity_may_be_anything_from_the_healthy_gpus_to_all() -> None:

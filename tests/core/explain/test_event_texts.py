@@ -78,7 +78,7 @@ def test_a_waiting_pod_is_told_the_closest_place_and_where_to_ask() -> None:
     )
 
 
-def test_a_pod_that_only_a_sick_gpu_keeps_waiting_is_told_which() -> None:
+def test_a_pod_that_only_an_unhealthy_gpu_keeps_waiting_is_told_which() -> None:
     unhealthy = facts(16276, 40536, name="gpu-c", unhealthy=[1])
     made = builders.ledger(unhealthy, facts(7000, name="closer"))
     made.observe(bound(pod(10000), unhealthy, ((0,),)), 0.0)

@@ -59,7 +59,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
                      "node(s) whose plugin serves one container on one GPU"),
     "PinsByPlugin": (world(PLUGIN), pod(4), "node(s) that pin by device plugin"),
     "NeedsPolicy": (world(facts(8)), pod(4, direct=False), "node(s) that need gpushare's admission policy"),
-    "NvidiaToo": (world(facts(8, nvidia=1)), pod(4), "node(s) whose GPUs NVIDIA's plugin hands out too"),
+    "NvidiaToo": (world(facts(8, nvidia=1)), pod(4), "node(s) whose GPUs NVIDIA's plugin also gives out"),
     "PluginDown": (world(facts(8, state="draining")), pod(4), "node(s) whose GPU plugin is down"),
     "JustRefused": (_rested(), pod(4), "node(s) that refused this request just now"),
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),
@@ -164,12 +164,12 @@ def test_too_large_may_be_split_where_a_node_has_gpus_enough() -> None:
     ]
 
 
-def test_a_sick_gpu_that_would_do_is_named() -> None:
+def test_an_unhealthy_gpu_that_would_do_is_named() -> None:
     said = verdict.explain(*EXAMPLES["NoHealthyGpu"][:2])
     assert {"way": "heal", "node": "n", "gpu": 0} in ways(said)
 
 
-def test_a_sick_gpu_is_named_only_if_its_return_would_be_enough() -> None:
+def test_an_unhealthy_gpu_is_named_only_if_its_return_would_be_enough() -> None:
     node = facts(8, 8, 8, unhealthy=[0, 1])
     there = bound(pod(6), node, ((0,),)), bound(pod(6), node, ((2,),))
     healing = [way for way in ways(verdict.explain(world(node, pods=there), pod(6))) if way["way"] == "heal"]
@@ -239,14 +239,14 @@ def test_memory_that_is_free_now_on_two_gpus_is_a_way() -> None:
     assert not [way for way in ways(verdict.explain(world(full[0], pods=full[1:]), pod(6))) if way["way"] == "split"]
 
 
-def test_a_node_that_only_a_sick_gpu_keeps_from_fitting_is_the_closest() -> None:
+def test_a_node_that_only_an_unhealthy_gpu_keeps_from_fitting_is_the_closest() -> None:
     nodes = facts(8, 1, unhealthy=[0], name="unhealthy"), facts(9, name="full")
     said = verdict.explain(world(*nodes, pods=(bound(pod(4), nodes[1], ((0,),)),)), pod(6))
     assert (said.code, [node.name for node in said.nodes]) == ("NoHealthyGpu", ["unhealthy", "full"])
     assert said.nodes[0].gpus[-1].healthy is False
 
 
-def test_why_a_gpu_is_sick_is_told() -> None:
+def test_why_a_gpu_is_unhealthy_is_told() -> None:
     said = verdict.explain(world(facts(8, unhealthy=[0], pin="aliyun")), pod(6, direct=False))
     assert [(gpu.healthy, gpu.why) for gpu in said.nodes[0].gpus] == [(False, "listed")]
     assert {"way": "heal", "node": "n", "gpu": 0, "why": "listed"} in ways(said)

@@ -763,7 +763,7 @@ def test_every_node_where_something_came_free_is_named() -> None:
     assert books.take_grown() == {"n"}
 
 
-def test_a_gpu_that_is_well_again_may_wake_somebody() -> None:
+def test_a_gpu_that_is_healthy_again_may_wake_a_pod() -> None:
     books = ledger(facts(8, unhealthy=(0,)))
     books.take_grown()
     books.set_node(facts(8))

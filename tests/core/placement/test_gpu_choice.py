@@ -127,7 +127,7 @@ def test_binpack_takes_the_tightest_gpu_and_spread_the_emptiest(policy: str, gpu
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread"])
-def test_a_sick_gpu_is_never_chosen(policy: str) -> None:
+def test_an_unhealthy_gpu_is_never_chosen(policy: str) -> None:
     assert gpu_choice.plan(asks(3), room(8, 8, unhealthy=[0], used=(5, 0)), policy) == ((1,),)
     assert gpu_choice.plan(asks(3), room(8, unhealthy=[0]), policy) is None
 

@@ -122,7 +122,7 @@ def test_one_gpu_in_twenty_is_kept_and_at_least_one() -> None:
         assert len(room.at(1)) == kept
 
 
-def test_sick_gpus_do_not_raise_the_limit() -> None:
+def test_unhealthy_gpus_do_not_raise_the_limit() -> None:
     books = world(facts(*[8] * 40, unhealthy=[0]), *[6] * 40)
     assert len(Room(books, waits(7, name="a"), waits(7, name="b")).at()) == 1
 

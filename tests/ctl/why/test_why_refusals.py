@@ -60,4 +60,4 @@ def test_a_node_that_rests_is_left_alone_for_a_while() -> None:
 def test_where_nodes_refuse_for_different_reasons_the_closest_speaks() -> None:
     nodes = {"a": {"gpus": [8000], "nvidia": 1}, "b": {"gpus": [2000]}}
     out = ask(Cluster(nodes, [{"name": "x", "containers": {"main": 4000}}]), "x").out
-    assert out.startswith("x is Pending: the closest are node(s) whose GPUs NVIDIA's plugin hands out too.\n")
+    assert out.startswith("x is Pending: the closest are node(s) whose GPUs NVIDIA's plugin also gives out.\n")

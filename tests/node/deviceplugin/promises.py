@@ -17,7 +17,7 @@ def given(world: World) -> list[tuple[Key, Devices]]:
 
 
 def no_unit_is_held_twice(world: World) -> None:
-    """Only units of init containers may be another container's as well, and then one of the same pod."""
+    """Only units of init containers may be another container's as healthy, and then one of the same pod."""
     holders: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for key, devices in given(world):
         container = "" if key.container.startswith(("init", "whole-init")) else key.container
@@ -98,8 +98,8 @@ def the_plugin_knows_what_is_held(world: World) -> None:
 async def what_is_held_is_not_withdrawn(world: World) -> None:
     """Of an unhealthy GPU only what is free is listed unhealthy, or the node would seem to have less than its pods
     use."""
-    well = [name for name, healthy in (await world.devices(names.GPU_MEM)).items() if healthy]
-    listed = {uuid: bits.bit_count() for uuid, bits in world.bits(well).items()}
+    healthy = [name for name, healthy in (await world.devices(names.GPU_MEM)).items() if healthy]
+    listed = {uuid: bits.bit_count() for uuid, bits in world.bits(healthy).items()}
     for uuid, held in world.used().items():
         assert listed.get(uuid, 0) >= held, (uuid, listed, held)
     listed_whole = await world.devices(names.GPU_COUNT)

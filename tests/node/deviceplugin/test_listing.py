@@ -22,21 +22,21 @@ from tests.node.deviceplugin.made import NODE, facts, pod
 from tests.node.deviceplugin.world import World, world_with
 
 
-def listed(catalog: Catalog, gpus: tuple[Gpu, ...], *, well: bool) -> list[messages.Device]:
-    units = {gpu.uuid: (1 << gpu.total) - 1 if well else 0 for gpu in gpus}
+def listed(catalog: Catalog, gpus: tuple[Gpu, ...], *, healthy: bool) -> list[messages.Device]:
+    units = {gpu.uuid: (1 << gpu.total) - 1 if healthy else 0 for gpu in gpus}
     body = device_list.memory(gpus, catalog.keys, units, catalog.numbered)
     assert len(body) <= LIST_LIMIT
     return list(messages.ListAndWatchResponse.FromString(body).devices)
 
 
-@pytest.mark.parametrize("well", [True, False])
-def test_eight_gpus_of_24_gib_in_mib_fit_one_message_healthy_or_unhealthy(well: bool) -> None:
+@pytest.mark.parametrize("healthy", [True, False])
+def test_eight_gpus_of_24_gib_in_mib_fit_one_message_healthy_or_unhealthy(healthy: bool) -> None:
     gpus = facts(*[24_576] * 8).gpus
     catalog = Catalog("MiB")
     catalog.know(gpus)
-    devices = listed(catalog, gpus, well=well)
+    devices = listed(catalog, gpus, healthy=healthy)
     assert len({device.ID for device in devices}) == 196_608
-    assert {device.health == "Healthy" for device in devices} == {well}
+    assert {device.health == "Healthy" for device in devices} == {healthy}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_node_that_counts_otherwise_has_other_ids() -> None:
     assert unit_ids.keys(["GPU-0"], "MiB", {}) != unit_ids.keys(["GPU-0"], "GiB", {})
 
 
-async def test_of_a_sick_gpu_the_free_units_are_listed_unhealthy_and_the_held_ones_healthy() -> None:
+async def test_of_an_unhealthy_gpu_the_free_units_are_listed_unhealthy_and_the_held_ones_healthy() -> None:
     world = await world_with(8, 8)
     await world.run(pod(3), on=[[1]])
     world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
@@ -139,7 +139,7 @@ async def test_of_a_sick_gpu_the_free_units_are_listed_unhealthy_and_the_held_on
     assert await world.devices(names.GPU_COUNT) == {"GPU-0": True, "GPU-1": False}
 
 
-async def test_a_sick_gpu_that_somebody_has_wholly_stays_listed_healthy() -> None:
+async def test_an_unhealthy_gpu_that_somebody_has_wholly_stays_listed_healthy() -> None:
     world = await world_with(8, 8)
     await world.run(pod(whole=1), on=[[1]])
     world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))
@@ -147,7 +147,7 @@ async def test_a_sick_gpu_that_somebody_has_wholly_stays_listed_healthy() -> Non
     assert Counter((await world.devices(names.GPU_MEM)).values()) == {True: 8, False: 8}
 
 
-async def test_units_held_under_foreign_ids_stay_listed_healthy_in_number_on_a_sick_gpu() -> None:
+async def test_units_held_under_foreign_ids_stay_listed_healthy_in_number_on_an_unhealthy_gpu() -> None:
     world = World(8, 8)
     old = world.bound(pod(5), on=[[1]])
     world.given_before(old, "main-0", [f"GPU-1-_-{j}" for j in range(5)])

@@ -49,7 +49,8 @@ EVENTS = (
     + ["a_pod_is_bound_by_hand_and_taken", "the_plugin_restarts", "kubelet_restarts", "some_do_not_answer"]
 )
 ROUGH_EVENTS = [
-    "a_pod_is_bound_that_needs_gpus_only_at_first", "a_gpu_falls_sick_or_gets_well", "kubelet_hands_units_out_twice"
+    "a_pod_is_bound_that_needs_gpus_only_at_first", "a_gpu_becomes_unhealthy_or_healthy",
+    "kubelet_hands_units_out_twice",
 ]  # fmt: skip
 NEWS = st.sampled_from([None, 0, 1, 2])
 SEEDS = st.integers(0, 1 << 16)
@@ -220,7 +221,7 @@ class Machine(RuleBasedStateMachine):
     def the_watch_brings_news(self, data: st.DataObject) -> None:
         self.world.deliver(data.draw(NEWS))
 
-    def a_gpu_falls_sick_or_gets_well(self, data: st.DataObject) -> None:
+    def a_gpu_becomes_unhealthy_or_healthy(self, data: st.DataObject) -> None:
         index = data.draw(st.integers(0, len(self.totals) - 1))
         if self.unhealthy.pop(index, None) is None:
             self.calm, self.unhealthy[index] = False, "XID 79"

@@ -99,7 +99,7 @@ async def test_a_whole_gpu_of_which_somebody_has_memory_is_refused_also_after_a_
         await world.begin()
 
 
-async def test_units_of_a_sick_gpu_are_refused_with_what_it_has() -> None:
+async def test_units_of_an_unhealthy_gpu_are_refused_with_what_it_has() -> None:
     world = await world_with(8, 8)
     world.bound(pod(3), on=[[1]])
     world.deliver()

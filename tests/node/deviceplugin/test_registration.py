@@ -113,7 +113,7 @@ async def test_pods_get_their_gpus_and_kubelet_says_who_has_which(node: Node) ->
         assert (listed.pod, listed.container, listed.whole, len(listed.ids)) == ("pod-0", "main-0", False, 6)
 
 
-async def test_kubelet_hears_of_a_sick_gpu_at_once(node: Node) -> None:
+async def test_kubelet_hears_of_an_unhealthy_gpu_at_once(node: Node) -> None:
     async with node.kubelet(), node.running():
         await node.registered(1)
         node.world.set_gpus(facts(8, 8, unhealthy={1: "XID 79"}))

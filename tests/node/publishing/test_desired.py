@@ -45,7 +45,7 @@ def on(gpu: int, *memory: int, facts: NodeFacts = FACTS, **more: Any) -> PodFact
         ([0], [builders.pod(0)], 6000, 1),
     ],
 )
-def test_capacity_is_what_is_well_and_what_is_held_on_sick_gpus(
+def test_capacity_is_what_is_healthy_and_what_is_held_on_unhealthy_gpus(
     unhealthy: list[int], pods: list[PodFacts], memory: int, count: int
 ) -> None:
     wants = desired.wanted(DIRECT, TWO, {f"GPU-n-{i}": "Xid 79" for i in unhealthy}, (), pods, "ready")

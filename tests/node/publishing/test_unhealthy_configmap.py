@@ -21,7 +21,9 @@ NAME = names.UNHEALTHY_PREFIX + world.NAME
 MAPS = next(kind for kind in table.KINDS if kind.resource == "configmaps")
 
 
-async def test_sick_gpus_are_listed_and_the_list_goes_when_all_are_well(server: ApiServer, gpus: Simulated) -> None:
+async def test_unhealthy_gpus_are_listed_and_the_list_goes_when_all_are_healthy(
+    server: ApiServer, gpus: Simulated
+) -> None:
     async with running(server.url, gpus, ASKED):
         await until(server, lambda: health_of(server) == [True, True])
         assert listed(server) is None
@@ -30,8 +32,8 @@ async def test_sick_gpus_are_listed_and_the_list_goes_when_all_are_well(server: 
         await until(server, lambda: listed(server) == "1")
         gpus.put(msgspec.structs.replace(first, fault="it is too hot"))
         await until(server, lambda: listed(server) == "0,1")
-        for well in (first, second):
-            gpus.put(well)
+        for healthy in (first, second):
+            gpus.put(healthy)
         await until(server, lambda: listed(server) is None)
 
 

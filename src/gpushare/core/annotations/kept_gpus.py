@@ -1,7 +1,7 @@
 """The annotation `gpushare.io/kept`: which GPUs are kept for a pod that has waited too long.
 
-It is written for people, and for the next extender, which goes on where this one ended. Users may write it too: whoever
-acts on it decides for himself whether the pod's turn has come.
+It is written for people, and for the next extender, which goes on where this one ended. Users may write it too, so an
+extender accepts it only if it is the pod's turn by its own count.
 """
 
 from typing import NamedTuple

@@ -1,6 +1,9 @@
 """What the API server shows, written into the ledger: nodes that come, change and go, and pods.
 
-A pod that is shown bound is charged as its annotations say, whoever bound it.
+A pod that is shown bound is charged as its annotations say, also if somebody else bound it.
+
+What happens next: the node gets a new `Room` (`core/placement/room.py`). When kube-scheduler asks, `questions` compares
+requests with rooms. Nodes where memory came free are in `take_grown`, which `core/scheduling/wakeups.py` reads.
 """
 
 from collections.abc import Set

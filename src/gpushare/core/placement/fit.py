@@ -2,6 +2,9 @@
 
 Pure. A `Question` is prepared once per request and asked of many nodes. People see the sentences below in `kubectl
 describe pod`. kube-scheduler counts equal strings, so a sentence names the request, never the node.
+
+What happens next: the reasons go back to kube-scheduler (`extender/verbs.py`). `extender/events.py` says the same in an
+event.
 """
 
 from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
@@ -16,7 +19,7 @@ COUNTS_OTHERWISE = "node(s) whose GPU memory unit is {unit}"
 ONE_CONTAINER = Refusal("OneContainer", "node(s) whose plugin serves one container on one GPU", forever=True)
 PINS_BY_PLUGIN = Refusal("PinsByPlugin", "node(s) that pin by device plugin", forever=True)
 NEEDS_POLICY = Refusal("NeedsPolicy", "node(s) that need gpushare's admission policy", forever=True)
-NVIDIA_TOO = Refusal("NvidiaToo", "node(s) whose GPUs NVIDIA's plugin hands out too")
+NVIDIA_TOO = Refusal("NvidiaToo", "node(s) whose GPUs NVIDIA's plugin also gives out")
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
 LIKE_UNDER_WAY = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")

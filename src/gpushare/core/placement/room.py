@@ -2,6 +2,9 @@
 
 Pure. The ledger makes a new room whenever something changes. Whether a request fits is decided on rooms.
 The free units of an unhealthy GPU are in `free`, but not in `rising` and `sum_free`, by which `fit` answers.
+
+What happens next: kube-scheduler asks about a pod (`core/scheduling/life.py`), and `core/placement/fit.py` compares it
+with the rooms.
 """
 
 from collections.abc import Sequence

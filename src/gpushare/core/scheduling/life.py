@@ -5,12 +5,16 @@
 3. **Assumed**, if some nodes fit. The pod counts on the best of them at once, so that the next pod sees it.
 4. **Preempting**, if kube-scheduler wants to evict pods for it: `preempt` adds those that hold the GPU it needs.
 5. **Reserved.** kube-scheduler asks to bind it: `reserve` fixes the GPUs and says which annotations to write.
-6. **Bound.** The API server took the binding (`confirm`), or shows the pod bound (`observe`), whoever bound it.
+6. **Bound.** The API server took the binding (`confirm`), or shows the pod bound (`observe`), also by others.
 7. **Waiting too long.** After the patience, GPUs are kept for a pod that was refused again and again: `take_turns`.
 8. **Ended** (`observe`) or **deleted** (`forget`). What it held is free. Pods that fit now are woken: `due`.
 
 Every step is data in, data out: no clock, no I/O, no HTTP. The extender calls this with what it decodes and what its
 watches show. A simulator calls the same.
+
+What happens next to a refused pod: `core/placement/fit.py` gives the reason of each node, which the ledger asks for
+(`refusals` in `core/ledger/questions.py`). kube-scheduler writes the reasons into the pod's condition. The watch shows
+the condition, and `extender/events.py` writes an event.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set

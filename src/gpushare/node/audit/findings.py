@@ -26,7 +26,7 @@ from gpushare.node.pods import NodePod
 
 HOLDS_TOO_MUCH: Final = "GPU {gpu}: its pods hold {held} of {total} {unit}: {pods}. Delete one of them."
 SOLD_TWICE: Final = (
-    "NVIDIA's device plugin also hands out this node's GPUs (nvidia.com/gpu: {count}); nothing new is sent here. "
+    "NVIDIA's device plugin also gives out this node's GPUs (nvidia.com/gpu: {count}); nothing new is sent here. "
     "Keep it off: label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator."
 )
 KEPT: Final = (

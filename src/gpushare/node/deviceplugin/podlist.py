@@ -11,7 +11,7 @@ from typing import Final
 
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts
-from gpushare.kube import resources
+from gpushare.kube import models, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.node import pods
@@ -61,7 +61,7 @@ class PodList:
             items += page
         # A list has no order. Pods that kubelet has not admitted yet were last changed by their binding, and kubelet
         # gets them in that order.
-        items.sort(key=lambda item: _number(item.metadata.resource_version))
+        items.sort(key=lambda item: models.number(item.metadata.resource_version))
         return {item.metadata.uid: request.facts(item, None) for item in items}
 
     async def _wait_for_watch(self, end: float) -> None:
@@ -81,8 +81,3 @@ class PodList:
                 self._state.see(pod)
         for uid in gone:  # last: their grants may belong to a pod that has come
             self._state.end(uid)
-
-
-def _number(version: str) -> int:
-    """The resource version as a number: it grows with each change."""
-    return int(version) if version.isdecimal() else 0

@@ -23,7 +23,7 @@ HINTS = {
     "PinsByPlugin": "gpushare's admission policy prepared this pod for nodes that pin directly, and no such node can "
     "take it.",
     "OneContainer": "Aliyun's plugin runs there. Ask with one container on one GPU, or run gpushare's plugin there.",
-    "NvidiaToo": f"NVIDIA's plugin offers {names.NVIDIA_GPU} there and would hand out the same GPUs again: switch it "
+    "NvidiaToo": f"NVIDIA's plugin offers {names.NVIDIA_GPU} there and would give out the same GPUs again: switch it "
     "off on these nodes.",
     "PluginDown": "Look at the plugin: kubectl -n kube-system logs -l name=gpushare-device-plugin-ds",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
