@@ -266,7 +266,7 @@ class Mirror:
     def can_take(self, claim: Request, uid: str, node: str, room: Room | None) -> bool:
         """Whether a pod fits a node, nominations aside, by trying everything."""
         facts = self.facts.get(node)
-        if facts is None or room is None or not may_go(claim, facts) or self._like_under_way(claim, uid, facts):
+        if facts is None or room is None or not may_go(claim, facts) or self._still_starting(claim, uid, facts):
             return False
         cooling = self.cool_downs.get((node, shape(claim)))
         if cooling is not None and cooling.active:
@@ -300,7 +300,7 @@ class Mirror:
         charges = pod_gpus.read(pod, facts) if facts is not None else None
         return None if facts is None or charges is None else {facts.gpus[gpu].key: n for gpu, n in charges}
 
-    def _like_under_way(self, claim: Request, uid: str, facts: NodeFacts) -> bool:
+    def _still_starting(self, claim: Request, uid: str, facts: NodeFacts) -> bool:
         if facts.pin is not Pin.PLUGIN:
             return False
         waiting = [

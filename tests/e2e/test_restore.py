@@ -57,7 +57,7 @@ async def test_after_etcd_was_put_back_the_extender_counts_what_is_there(
             log = extender.log.read_text()
         told = await cluster.get("/api/v1/namespaces/default/events")
         assert "SecondExtender" not in {event["reason"] for event in told["items"]}
-        assert ("etcd was put back to an older copy" in log) is not moved_on
+        assert ("etcd was restored from an older copy" in log) is not moved_on
         how = "moved on and compacted" if moved_on else "gone back"
         figures.say(f"etcd put back, revisions {how}", f"{took:.1f} s until the extender counts what is there")
     finally:

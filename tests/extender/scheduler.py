@@ -28,7 +28,7 @@ SAYS = {  # every sentence a bind may fail with, and whether the pod must be unb
     "already bound": re.compile(r" is already bound to (?P<node>\S+)$"),
     "gone": re.compile(r" is gone$|^pods \"\S+\" not found$"),
     "being deleted": re.compile(r" is being deleted$"),
-    "under way": re.compile(r" is still under way$"),
+    "in progress": re.compile(r" is still in progress$"),
     "not synced": re.compile(r"^gpushare has not read the cluster yet: "),
     "stale": re.compile(r"^gpushare has not heard from the API server for "),
     "cut off": re.compile(r"^nothing was written: gpushare has no connection to the API server at the moment$"),
@@ -165,7 +165,7 @@ class Scheduler:
         if kind == "no room" and held:
             return "that node was held for it"
         stamp = int((now["metadata"].get("annotations") or {}).get(names.ALIYUN_ASSUME_TIME, "0"))
-        if bound_to and stamp >= began and kind != "under way":
+        if bound_to and stamp >= began and kind != "in progress":
             return f"this very call bound it to {bound_to}"
         return ""
 

@@ -142,7 +142,7 @@ async def test_sigterm_ends_within_five_seconds_though_the_api_server_hangs(serv
         await wait.eventually(lambda: proxy.counts[plan.LATENCY], "the write")
         extender.signal()
         assert await extender.ended(5.0) == 0
-        assert await binding == "binding train to a is still under way"
+        assert await binding == "binding train to a is still in progress"
         assert "Traceback" not in extender.logged()
         assert '"level": "error"' not in extender.logged()
 

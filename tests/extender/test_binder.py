@@ -147,7 +147,7 @@ class World:
     def is_settled(self) -> bool:
         """Nothing is under way, and what is charged is what bound pods have."""
         held = [holding.state for holding in self.ledger.holdings()]
-        return not self.binder._under_way and set(held) <= {State.BOUND}
+        return not self.binder._running and set(held) <= {State.BOUND}
 
 
 @pytest.fixture
@@ -273,10 +273,10 @@ async def test_a_pod_is_not_bound_to_a_second_node_while_the_first_is_written(wo
     first = asyncio.create_task(world.binder.bind(args))
     await asyncio.sleep(0)
     other = BindArgs(args.pod_name, args.pod_namespace, args.pod_uid, "b")
-    assert await world.binder.bind(other) == "binding train to a is still under way"
+    assert await world.binder.bind(other) == "binding train to a is still in progress"
     assert world.binder.target("uid-train") == "a"
     await world.binder.finish(0.01)
-    assert await first == "binding train to a is still under way"
+    assert await first == "binding train to a is still in progress"
 
 
 async def test_another_pod_of_that_name_is_not_taken_for_it(world: World) -> None:
@@ -619,9 +619,9 @@ async def test_the_scheduler_gets_its_answer_in_time_while_the_outcome_is_pursue
 
     world.api.binds = [slow]
     args = world.add(6000)
-    assert await world.binder.bind(args) == "binding train to a is still under way"
+    assert await world.binder.bind(args) == "binding train to a is still in progress"
     assert (world.binder.target("uid-train"), world.state(), world.used()) == ("a", State.RESERVED, [6000, 0])
-    assert await world.binder.bind(args) == "binding train to a is still under way"
+    assert await world.binder.bind(args) == "binding train to a is still in progress"
     released.set()
     await world.binder.finish(5)
     assert (world.binder.target("uid-train"), world.state(), len(world.api.written)) == ("", State.BOUND, 1)
@@ -636,7 +636,7 @@ async def test_while_the_api_server_is_away_memory_stays_reserved_and_is_settled
     world.api.binds = [reply_lost]
     world.api.reads = [NOT_SENT] * 20
     args = world.add(6000)
-    assert await world.binder.bind(args) == "binding train to a is still under way"
+    assert await world.binder.bind(args) == "binding train to a is still in progress"
     assert world.used() == [6000, 0]
     await world.binder.finish(5)
     assert (world.state(), world.used()) == (State.BOUND, [6000, 0])
@@ -648,7 +648,7 @@ async def test_stopping_waits_for_what_is_under_way_but_not_for_ever(world: Worl
     await asyncio.sleep(0)
     await world.binder.finish(0.01)
     assert world.binder.target("uid-train") == ""
-    assert await asking == "binding train to a is still under way"
+    assert await asking == "binding train to a is still in progress"
     assert world.is_settled()
 
 

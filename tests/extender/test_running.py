@@ -261,7 +261,7 @@ async def test_while_a_pod_is_being_bound_filter_says_so(server: ApiServer, monk
         extender_in_process.running(server, proxy.url) as extender,
     ):
         made = embedded_objects.create(server, embedded_objects.pod("train", 5000))
-        assert await extender.bind(made, "a") == "binding train to a is still under way"
+        assert await extender.bind(made, "a") == "binding train to a is still in progress"
         assert (await extender.filter(made, "a"))["Error"] == "it is being bound to a right now"
         assert await extender.prioritize(made, "a") == []
         other = embedded_objects.create(server, embedded_objects.pod("other", whole=2))

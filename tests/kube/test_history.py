@@ -118,7 +118,7 @@ async def test_nothing_counts_from_the_moment_history_went_back_until_the_list_i
 async def test_why_it_started_anew_is_said() -> None:
     async with stage([BEFORE, hang], OPEN, revisions=[BACK], silence=QUICK) as on:
         await eventually(lambda: isinstance(on.reflector.failure, WentBack))
-        assert "revision 3 after 5: etcd was put back" in str(on.reflector.failure)
+        assert "revision 3 after 5: etcd was restored" in str(on.reflector.failure)
 
 
 async def test_a_watch_of_the_future_never_counts_as_connected() -> None:

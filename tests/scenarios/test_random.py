@@ -139,7 +139,7 @@ class Story:
         self.backed_up = True
 
     async def put_back(self) -> None:
-        """etcd is put back to an older copy, and the scheduler may ask before the extender has noticed."""
+        """etcd is restored from an older copy, and the scheduler may ask before the extender has noticed."""
         if self.backed_up:
             await self.do("restore", True)
             for _ in range(self.chance.randint(0, 2)):

@@ -127,7 +127,7 @@ class Story:
         self.staying |= {"llm", *(pod.metadata.name for pod in world.pods("second-"))}
         await world.until_bound("second-", KILLED_AFTER)
         await self._extender.end(signal.SIGKILL)
-        await asyncio.sleep(0.2)  # requests under way have arrived by then
+        await asyncio.sleep(0.2)  # requests that were sent have arrived by then
         placed = len(world.bound("second-"))
         await self._report("The batch ends, 40 pods x 800 MiB come, and:", "kill -9 the extender", read=False)
         same = "notice nothing" if self._running() >= before else "HAVE CHANGED"

@@ -32,7 +32,7 @@ from gpushare.obs import log
 from gpushare.obs.signals import ending
 
 STALE_SECONDS = 10.0  # a view of the cluster that is older decides nothing
-START_SECONDS = 30.0  # for the first lists, if somebody's help may be needed
+START_SECONDS = 30.0  # for the first lists, if a person's help may be needed
 STOP_SECONDS = 3.5  # for bindings that are being written
 EVENTS_SECONDS = 1.0  # after that, for events that are not sent yet
 LOOK_SECONDS = 0.05  # between two looks at whether the cluster is read
@@ -108,7 +108,7 @@ class Extender:
         await self.announcer.run(self.reach.allowed)
 
     async def _read_cluster(self) -> None:
-        """Waits for the first lists. If somebody's help is needed to get them, ends with the reason after a while."""
+        """Waits for the first lists. If a person's help is needed to get them, ends with the reason after a while."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
                 await self.synced()
@@ -141,7 +141,7 @@ class Extender:
         return ""
 
     def cannot_answer(self, uid: str) -> str:
-        """The same for one pod, whose binding may be under way."""
+        """The same for one pod, whose binding may be in progress."""
         target = self.binder.target(uid)
         return BEING_BOUND.format(node=target) if target else self.not_ready()
 

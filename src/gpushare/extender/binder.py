@@ -30,7 +30,7 @@ TRIES = 5  # of a write that the API server answers with an error of its own
 RETRY_SECONDS = (0.05, 2.0)
 CONNECT_SECONDS = 3.0  # for watches that are cut off, before anything was written
 LOOK_SECONDS = 0.02  # between two looks at whether the watches are connected
-UNDER_WAY = "binding {pod} to {node} is still under way"
+IN_PROGRESS = "binding {pod} to {node} is still in progress"
 ALREADY = "{pod} is already bound to {node}"
 GONE = "{pod} of uid {uid} is gone"
 DELETED = "{pod} is being deleted"
@@ -65,31 +65,31 @@ class Binder:
         self._announcer, self._metrics = announcer, metrics
         self._unit, self.identity = unit, identity
         self._nanoseconds, self._clock, self._connected = nanoseconds, clock, connected
-        self._under_way: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
 
     def target(self, uid: str) -> str:
         """The node this pod is being bound to right now, or nothing."""
-        return self._under_way[uid][0] if uid in self._under_way else ""
+        return self._running[uid][0] if uid in self._running else ""
 
     async def bind(self, args: BindArgs) -> str:
         """Binds, and returns what went wrong; empty if the pod is bound as asked."""
-        running = self._under_way.get(args.pod_uid)
+        running = self._running.get(args.pod_uid)
         if running is not None and running[0] != args.node:
-            return UNDER_WAY.format(pod=args.pod_name, node=running[0])
+            return IN_PROGRESS.format(pod=args.pod_name, node=running[0])
         if running is None:
             task = asyncio.create_task(self._bind(args))
-            self._under_way[args.pod_uid] = running = (args.node, task)
-            task.add_done_callback(lambda _: self._under_way.pop(args.pod_uid))
+            self._running[args.pod_uid] = running = (args.node, task)
+            task.add_done_callback(lambda _: self._running.pop(args.pod_uid))
         try:
             return await asyncio.wait_for(asyncio.shield(running[1]), ANSWER_SECONDS)
         except (TimeoutError, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and not running[1].cancelled():
                 raise  # the caller was cancelled, not the binding
-            return UNDER_WAY.format(pod=args.pod_name, node=args.node)
+            return IN_PROGRESS.format(pod=args.pod_name, node=args.node)
 
     async def finish(self, seconds: float) -> None:
-        """Waits for bindings under way, but not longer than that: the next extender asks the API server about them."""
-        tasks = [task for _, task in self._under_way.values()]
+        """Waits for running bindings, but not longer than that: the next extender asks the API server about them."""
+        tasks = [task for _, task in self._running.values()]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:

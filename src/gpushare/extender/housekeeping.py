@@ -22,7 +22,7 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.obs import log
 
-TICK = 0.05  # seconds; how late something that came free may be noticed
+TICK = 0.05  # seconds; so late may be seen that memory came free
 PATIENCE_TICK = 1.0
 UNITS_TICK = 30.0
 RETRY_SECONDS = 1.0  # between two tries to wake or read a pod
@@ -86,7 +86,7 @@ class Housekeeping:
             except KubeError as error:
                 failure = error
         if isinstance(failure, ApiError) and failure.status in GONE:
-            self._life.wakeups.gone(pod.uid)  # nobody to wake: the next one may come
+            self._life.wakeups.gone(pod.uid)  # there is no such pod: the next one may be woken
             return
         logger.warn("wake-up failed, trying again", pod=f"{pod.namespace}/{pod.name}", why=str(failure))
         await asyncio.sleep(RETRY_SECONDS)

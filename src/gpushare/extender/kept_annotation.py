@@ -1,7 +1,7 @@
 """Writes the annotation that says which GPUs are kept for a pod, and removes it again.
 
 It sends few requests at a time, so that annotations on thousands of pods, which users may write to get a turn, delay no
-wake-up and no binding. For one pod at most one request is under way: two might arrive in the wrong order.
+wake-up and no binding. For one pod at most one request is in progress: two might arrive in the wrong order.
 """
 
 import asyncio

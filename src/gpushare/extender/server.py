@@ -125,7 +125,7 @@ class Handlers:
 
 
 async def serve(app: web.Application, host: str, ports: list[int], tls: SSLContext | None) -> web.AppRunner:
-    """Starts listening. Stop with `cleanup()`, which lets requests under way finish."""
+    """Starts listening. Stop with `cleanup()`, which lets running requests finish."""
     logging.getLogger("aiohttp.server").addFilter(_without_content)
     runner = web.AppRunner(
         app,

@@ -36,7 +36,7 @@ class WentBack(ApiError):
     """etcd was restored from an older copy: everything read before is void."""
 
     def __init__(self, before: int, now: int) -> None:
-        super().__init__(410, "WentBack", f"revision {now} after {before}: etcd was put back to an older copy")
+        super().__init__(410, "WentBack", f"revision {now} after {before}: etcd was restored from an older copy")
 
 
 class Unreachable(KubeError):

@@ -1,7 +1,7 @@
 """Which container has which devices, asked of kubelet.
 
 kubelet names each unit in an entry of its own: a full node answers 6 MB, so it is asked only when there is something
-to learn. Asking has a price: kubelet can lose an Allocate that is under way, so the device plugin asks only when
+to learn. Asking has a price: kubelet can lose an Allocate in progress, so the device plugin asks only when
 kubelet has been quiet for a second.
 """
 

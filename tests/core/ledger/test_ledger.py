@@ -11,7 +11,7 @@ from gpushare.core.ledger.cool_down import RECALL_SECONDS
 from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import DECIDED, Ledger
 from gpushare.core.placement.cost import Budget
-from gpushare.core.placement.fit import JUST_REFUSED, LIKE_UNDER_WAY, Question
+from gpushare.core.placement.fit import JUST_REFUSED, STILL_STARTING, Question
 from tests.support.builders import asks, bound, facts, free, ledger, node_state, pod
 
 PACK = "binpack"
@@ -700,7 +700,7 @@ def test_the_same_amount_over_another_number_of_gpus_waits_on_plugin_nodes() -> 
     node = facts(8, 8, pin="plugin")
     books = ledger(node)
     bind(books, pod(4, direct=False, split=2), node)
-    assert refusal(books, pod(4, direct=False)) is LIKE_UNDER_WAY
+    assert refusal(books, pod(4, direct=False)) is STILL_STARTING
     assert fits(books, pod(4, direct=False)) == []
     assert fits(books, pod(4, direct=False, split=2)) == ["n"]
     assert fits(books, pod(2, direct=False)) == ["n"]

@@ -658,7 +658,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert set(answers.refusals) == set(self.ledger.node_names())
             for state in self.ledger.nodes():
                 alone = NO_SHARED_GPU if state.room is None else Question(question.request).refusal(state.room)
-                waits = state.like_under_way(question.request, "", budget) if state.room is not None else None
+                waits = state.still_starting(question.request, "", budget) if state.room is not None else None
                 assert answers.refusals[state.name] == (alone or waits)
 
 

@@ -251,7 +251,7 @@ def unasked(seen: NodePod, node: objects.Node = PLAIN) -> list[str]:
 
 
 NOT_ASKED = (
-    "Container {name} asks for no GPU, but its NVIDIA_VISIBLE_DEVICES is {value}: nobody counts what it uses. Ask for "
+    "Container {name} asks for no GPU, but its NVIDIA_VISIBLE_DEVICES is {value}: what it uses is not counted. Ask for "
     "GPU memory, or remove the variable."
 )
 

@@ -249,7 +249,9 @@ async def test_pods_from_before_the_move_keep_their_gpu_and_their_amount_is_with
     assert world.units(new, "main-0") == {"GPU-1": 3}
     world.bound(pod(2), on=[[1]])
     free = world.plugin.state.catalog.names({"GPU-1": 0b11 << 6})
-    with pytest.raises(PluginError, match="GPU 1 of gpu-a has no room for 2 MiB: pods from before this plugin hold"):
+    with pytest.raises(
+        PluginError, match="GPU 1 of gpu-a has no room for 2 MiB: pods that started before this plugin hold"
+    ):
         await world.direct[names.GPU_MEM].allocate(free)
     world.end(old)
     world.deliver()

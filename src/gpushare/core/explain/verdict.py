@@ -35,7 +35,7 @@ def explain(
     """gpushare's part of the explanation of a pod.
 
     The pod is taken as it is given. Admission may change a pod that does not exist yet, and decides with it which nodes
-    take the pod: whoever asks before a pod exists gives the pod as it will be admitted.
+    take the pod. So before a pod exists, pass the pod as it will be admitted.
 
     `among`: the only nodes that are asked. `policy`: by which a node is chosen for a pod that names none.
     """

@@ -1,7 +1,7 @@
 """The kinds of GPU requests, and the resource that each is asked by.
 
-`BY_RESOURCE` is the table: request parsing, placement, charges and sentences ask the kind of a share, and nobody asks
-for the name of a resource. A new resource is one entry. A new kind is one entry, its parser and its tests.
+`BY_RESOURCE` is the table: request parsing, placement, charges and sentences use the kind of a share, never
+the name of a resource. A new resource is one entry. A new kind is one entry, its parser and its tests.
 """
 
 from gpushare.core.facts import names, units

@@ -89,7 +89,7 @@ class Kind:
         in_words: Callable[[str, int], str],
     ) -> None:
         self.name = name
-        self.exclusive = exclusive  # it counts GPUs, and takes those that nobody uses; else it counts units of memory
+        self.exclusive = exclusive  # it counts GPUs, and takes those that no pod uses; else it counts units of memory
         self.parse = parse  # the amount out of: resource, container, what is written there, unit of the pod
         self.in_words = in_words  # a share in a sentence, out of: its units in words, the number of its GPUs
 

@@ -1,4 +1,4 @@
-"""Every name that two components, or we and somebody else's component, must agree on.
+"""Every name that two components, or ours and one of another project, must agree on.
 
 Nothing here is computed. Every key is explained in this file, and only here.
 """

@@ -12,7 +12,7 @@ from gpushare.core.facts import names
 from gpushare.core.facts.objects import Quantity
 
 LONGEST_SHOWN = 20  # characters of an amount in a sentence
-LONGEST = 64  # characters; a longer number is nobody's GPU memory, and must not cost time
+LONGEST = 64  # characters; a longer number cannot be GPU memory, and must not cost time
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([KMGTPE]i)|[eE]([+-]?\d{1,3})|([numkMGTPE]))?", re.ASCII)
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -68,17 +68,17 @@ def number(quantities: dict[str, Quantity] | None, name: str) -> int:
 
 
 def in_unit(size_in_bytes: int, unit: str) -> int:
-    """How many units hold that many bytes, rounded up: what somebody who wrote `4Gi` should have written."""
+    """How many units hold that many bytes, rounded up: what a user who wrote `4Gi` should have written."""
     return -(-size_in_bytes // BYTES_IN[unit])  # in whole numbers: `1e999` is more than a float can hold
 
 
 def converted(amount: int, given: str, wanted: str) -> int:
-    """The same memory in another unit, rounded up: what somebody holds must never count as less."""
+    """The same memory in another unit, rounded up: what a pod holds must never count as less."""
     return in_unit(amount * BYTES_IN[given], wanted)
 
 
 def short(written: Quantity, longest: int = LONGEST_SHOWN) -> str:
-    """What somebody wrote, cut so that it fits into a sentence."""
+    """What a user wrote, cut so that it fits into a sentence."""
     text = str(written)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 

@@ -4,7 +4,7 @@ A request of one share does not need this: one number per node decides it. Any o
 `node -> refusal or None`. When it is asked, the nodes that changed since are looked at again. A change of a node costs
 one append, however many shapes are kept. Each namespace keeps its own few shapes, so that no tenant pushes out
 another's. A call looks at as many nodes as its budget allows. The others stay open, and are looked at between calls
-while somebody waits for the answer. Owned by the ledger.
+while a pod waits for the answer. Owned by the ledger.
 """
 
 from collections import OrderedDict
@@ -32,7 +32,7 @@ class Answers:
         self.ranks: dict[str, dict[str, int | None]] = {}  # by policy; filled when asked
         self.pictured_ranks: dict[str, dict[tuple[int, ...], int | None]] = {}  # the same by what a node looks like
         self.open: dict[str, None] = {}
-        self.wanted = False  # somebody was refused while nodes were open
+        self.wanted = False  # a pod was refused while nodes were open
         self.seen = -1
         self._closed: dict[tuple[Pin, Unit, int], Refusal | None] = {}
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
@@ -105,7 +105,7 @@ class Shapes:
         return answers
 
     def wanted(self) -> list[Answers]:
-        """The shapes that somebody waits for."""
+        """The shapes that a waiting pod has."""
         return [answers for kept in self._kept.values() for answers in kept.values() if answers.wanted]
 
     def _find(self, namespace: str, request: Request) -> Answers:
@@ -125,7 +125,7 @@ class Shapes:
 
 
 def _drop_one(kept: OrderedDict[Shape, Answers]) -> None:
-    """The one that was not asked for longest, but if possible not one that somebody waits for."""
+    """The one that was not asked for longest, but if possible not one that a waiting pod has."""
     last = next(reversed(kept))
     unwanted = next((shape for shape, answers in kept.items() if not answers.wanted and shape != last), None)
     del kept[unwanted if unwanted is not None else next(iter(kept))]

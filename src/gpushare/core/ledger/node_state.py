@@ -14,7 +14,7 @@ from gpushare.core.ledger.holding import Holding, Kept, OldPlace
 from gpushare.core.ledger.starting import Starting, init_amounts
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.cost import Budget
-from gpushare.core.placement.fit import LIKE_UNDER_WAY
+from gpushare.core.placement.fit import STILL_STARTING
 from gpushare.core.placement.room import Room
 
 NOMINATION_LOOKS = 1_000  # GPUs looked at to find out where a nominated pod will go; a harder one is kept nothing
@@ -23,7 +23,7 @@ Asker = tuple[int, str, bool]  # priority; uid, if something is promised to it; 
 
 
 class NodeState:
-    """Exists as long as the node offers something or somebody holds something there. `room` is what is free,
+    """Exists as long as the node offers something or a pod holds something there. `room` is what is free,
     promises aside; `facts` and `room` are None while the node shares no GPU."""
 
     __slots__ = (
@@ -131,7 +131,7 @@ class NodeState:
     def charges_of(self, kept: Kept) -> Charges:
         return (kept.charges(self.facts) if self.facts is not None else None) or ()
 
-    def like_under_way(self, request: Request, uid: str, budget: Budget) -> Refusal | None:
+    def still_starting(self, request: Request, uid: str, budget: Budget) -> Refusal | None:
         """The refusal of a pod that has to wait until another has started, see `starting`."""
         if self.facts is None or self.facts.pin is not Pin.PLUGIN:
             return None
@@ -140,7 +140,7 @@ class NodeState:
         if self._starting is None:  # worked out once after each change: a node may have thousands of such containers
             self._starting = Starting(self._holdings.values(), budget)
         budget.left -= len(request.shares)
-        return LIKE_UNDER_WAY if self._starting.could_be_confused(request, uid) else None
+        return STILL_STARTING if self._starting.could_be_confused(request, uid) else None
 
     # What is promised to others
 

@@ -102,7 +102,7 @@ class Observed(Questions):
         return unsure
 
     def unbind(self, uid: str) -> None:
-        """A binding that was made is not there any more: the cluster was put back to a copy from before it."""
+        """A binding that was made is not there any more: the cluster was restored from a copy from before it."""
         if self.bound(uid) is not None:
             self._remove(uid)
 

@@ -53,7 +53,7 @@ class Questions(Entries):
         return answers
 
     def study(self, budget: Budget) -> bool:
-        """Look at nodes that calls had no time for, while somebody waits for the answer. Shapes are served in turn, and
+        """Look at nodes that calls had no time for, while a pod waits for the answer. Shapes are served in turn, and
         the first has enough budget for a whole search: else a hard one would begin anew for ever. Returns whether
         something is left to look at."""
         wanted = self._shapes.wanted()
@@ -80,7 +80,7 @@ class Questions(Entries):
                 refused = answers.judge(state.room, budget)
                 if answers.is_open(refused, budget):
                     break
-                refused = refused or state.like_under_way(answers.request, "", budget)
+                refused = refused or state.still_starting(answers.request, "", budget)
             del answers.open[state.name]
             answers.refusals[state.name] = refused
             if refused is None:
@@ -149,5 +149,5 @@ class Questions(Entries):
     def puts_off(self, request: Request, node: str, uid: str, budget: Budget) -> Refusal | None:
         """Why a node that has room takes such a pod only later."""
         state = self._nodes[node]
-        waits = state.like_under_way(request, uid, budget)
+        waits = state.still_starting(request, uid, budget)
         return waits or (JUST_REFUSED if state.is_cooling_down(request) else None)

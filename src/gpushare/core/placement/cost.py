@@ -6,7 +6,7 @@ from a budget. When the budget is used up, the answer is "too hard".
 
 SEARCH_LOOKS = 8_000  # GPUs looked at in one search: about 2 ms
 CALL_LOOKS = 20_000  # for all searches of one call of a scheduler: about 8 ms
-UNHURRIED_LOOKS = 2_000_000  # where nobody else waits: about half a second
+UNHURRIED_LOOKS = 2_000_000  # where no other call waits: about half a second
 NEVER_LOOKS = 1_000  # to find out whether a request could never fit a node: enough for all that people write
 NODE_LOOKS = 8  # the cost of looking at a node, besides its GPUs
 

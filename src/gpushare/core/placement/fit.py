@@ -22,7 +22,7 @@ NEEDS_POLICY = Refusal("NeedsPolicy", "node(s) that need gpushare's admission po
 NVIDIA_TOO = Refusal("NvidiaToo", "node(s) whose GPUs NVIDIA's plugin also gives out")
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
-LIKE_UNDER_WAY = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")
+STILL_STARTING = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")
 
 OVER_LIMIT = "node(s) that allow less than {each} {unit} per container"
 TOO_LARGE = "no GPU is as large as {each} {unit}"

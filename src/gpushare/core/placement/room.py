@@ -41,7 +41,7 @@ class Room(Data, frozen=True):
         return Room(facts, self.free, self.empty, tuple(sorted(self.free)), sum(self.free), self.largest, picture)
 
     def emptied(self) -> "Room":
-        """The same node if all its GPUs were healthy and nobody held anything there."""
+        """The same node if all its GPUs were healthy and no pod held anything there."""
         return Room.of(self.healed().facts, [0] * len(self.free))
 
 

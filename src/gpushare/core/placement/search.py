@@ -91,12 +91,12 @@ class Task:
         return sum([amount >> 1 for amount in left if not amount & 1])
 
     def _too_few_whole(self, room: Room) -> bool:
-        """Whole GPUs come from those that nobody uses. Taking the smallest leaves most to the other containers."""
+        """Whole GPUs come from those that no pod uses. Taking the smallest leaves most to the other containers."""
         unused = self._unused(room)
         return len(unused) < self.most_whole or room.sum_free - sum(unused[: self.whole_gpus]) < self.rest[0]
 
     def _unused(self, room: Room) -> list[int]:
-        """The sizes of the GPUs that nobody uses, the smallest first; empty if no whole GPU is asked for."""
+        """The sizes of the GPUs that no pod uses, the smallest first; empty if no whole GPU is asked for."""
         if not self.most_whole:
             return []
         rows = zip(room.facts.gpus, room.empty, strict=True)

@@ -84,7 +84,7 @@ class Life:
             return self._refuse(pod, pod.request, offered, budget)
         self._remember(pod)
         if len(fits) == 1:
-            self._assume(pod, pod.request, fits[0], now)  # nobody asks for the score of a single node
+            self._assume(pod, pod.request, fits[0], now)  # the scheduler does not ask for the score of a single node
         return Answer(fits)
 
     def _best(self, request: Request, pod: PodFacts, offered: Sequence[str], budget: Budget) -> list[str]:
@@ -185,7 +185,7 @@ class Life:
             return False
         decided = self.ledger.holding(pod.uid) is not None or pod.uid in self.wakeups
         if pod.unschedulable and not decided:
-            self.wakeups.refuse(pod)  # not by us: perhaps by an extender before us, and then nobody else would wake it
+            self.wakeups.refuse(pod)  # refused by an extender before us: we have to wake it
         return True
 
     def unbind(self, pod: PodFacts, now: float) -> bool:

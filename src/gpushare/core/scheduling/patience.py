@@ -69,7 +69,7 @@ class Later:
 
 class Patience:
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds  # 0: nobody ever gets a turn
+        self.seconds = seconds  # 0: no pod ever gets a turn
         self.turns: dict[str, Turn] = {}
         self._later: dict[str, Later] = {}
         self._since: dict[str, float] = {}

@@ -51,7 +51,7 @@ class NodesByRules:
             self._allowed.clear()
 
     def open_to(self, pod: PodFacts, node: str) -> bool:
-        """Whether a pod may go to a node, by its rules and the node's. To an unknown node nobody may."""
+        """Whether a pod may go to a node, by its rules and the node's. No pod may go to an unknown node."""
         rules = self._rules.get(node)
         return rules is not None and intree.admits(pod.rules, rules)
 

@@ -20,8 +20,8 @@ from gpushare.core.placement.room import Room
 CANDIDATE_LOOKS = 2  # what passing over a pod costs, in GPUs looked at
 NOT_YET = float("inf")
 
-Like = tuple[Shape, int, Rules | None, frozenset[str] | None]
-"""Pods that are alike in this can use the same nodes."""
+Group = tuple[Shape, int, Rules | None, frozenset[str] | None]
+"""Pods that are equal in this can use the same nodes."""
 
 Turn = tuple[int, str, str]  # priority, age, uid: in which order pods are woken
 OpenTo = Callable[[PodFacts, str], bool]
@@ -45,7 +45,7 @@ class Refused:
         self.woken = NOT_YET
 
     @property
-    def like(self) -> Like:
+    def group(self) -> Group:
         return self.shape, self.pod.priority, self.pod.rules, self.names
 
     def is_sure_of(self, node: str) -> bool:
@@ -65,12 +65,14 @@ class Round:
         # the scheduler is known to offer that node: the others may never come, and must not delay those.
         self._taken: dict[bool, dict[str, list[int]]] = {True: {}, False: {}}
         self._left: dict[tuple[str, bool], tuple[Room, Room]] = {}  # what is free, and what of it is not offered yet
-        self._hopeless: set[tuple[Like, bool]] = set()  # and whether late; what is free only shrinks during a round
+        self._hopeless: set[tuple[Group, bool]] = (
+            set()
+        )  # that fit no node, and whether late; free memory only shrinks during a round
         self._late: list[Refused] = []  # some of these nodes were not offered to them last time
-        self._unoffered: dict[Like, bool] = {}
+        self._unoffered: dict[Group, bool] = {}
         self._done: Turn | None = None  # whose turn was last
-        self._stopped: tuple[str, int] = ("", 0)  # in the middle of a pod, at which node
-        for entry in offers:  # not to be offered a second time
+        self._stopped: tuple[str, int] = ("", 0)  # the pod and the node at which the budget was used up
+        for entry in offers:  # what they were offered is not offered again
             room = rooms.get(entry.offered)
             if room is not None and all(gpu < len(room.free) for gpu, _ in entry.taken):
                 self._take(entry.offered, entry.taken, len(room.free), sure=entry.is_sure_of(entry.offered))
@@ -125,44 +127,44 @@ class Round:
     def _place(
         self, ledger: Ledger, entry: Refused, declined: Mapping[str, Collection[str]], budget: Budget, *, late: bool
     ) -> str | None:
-        """The first node that the pod fits, beside those that were woken for it. What it would get is counted there.
+        """The first node that the pod fits, besides what was offered there already. What it would get is counted there.
         Empty: none; None: the budget is used up, and the next call goes on from that node."""
-        pod, like, did_not_come = entry.pod, entry.like, False
+        pod, group, did_not_come = entry.pod, entry.group, False
         first = self._stopped[1] if self._stopped[0] == pod.uid else 0
-        if not late and not first and self._is_unoffered_some(like):
+        if not late and not first and self._is_unoffered_some(group):
             self._late.append(entry)
-        promised = ledger.is_promised(pod.uid)  # which is no use to its like
-        if (like, late) in self._hopeless and not promised:
+        promised = ledger.is_promised(pod.uid)  # for this pod alone, not for others of its group
+        if (group, late) in self._hopeless and not promised:
             return ""
         for position, (largest, node) in enumerate(self._nodes[first:], first):
             if largest < entry.most:
-                break  # so are all that follow
+                break  # the following nodes have less free
             budget.left -= 1
             if pod.uid in declined.get(node, ()):
                 did_not_come = True
             elif self._may_come(entry, node, late) and self._offer(ledger, entry, node, budget):
                 return node
-            if budget.left <= 0:  # perhaps in the middle of this node, unless it had the whole call
+            if budget.left <= 0:  # this node is looked at again, unless it had the whole budget
                 self._stopped = pod.uid, position if position > first else position + 1
                 return None
         self._stopped = "", 0
         if not did_not_come:
-            self._hopeless.add((like, late))
+            self._hopeless.add((group, late))
         return ""
 
-    def _is_unoffered_some(self, like: Like) -> bool:
+    def _is_unoffered_some(self, group: Group) -> bool:
         """Whether the scheduler did not offer all of these nodes to such pods last time."""
-        if like not in self._unoffered:
-            names = like[-1]
-            self._unoffered[like] = names is not None and any(node not in names for _, node in self._nodes)
-        return self._unoffered[like]
+        if group not in self._unoffered:
+            names = group[-1]
+            self._unoffered[group] = names is not None and any(node not in names for _, node in self._nodes)
+        return self._unoffered[group]
 
     def _may_come(self, entry: Refused, node: str, late: bool) -> bool:
         offered = entry.names is None or node in entry.names
         return offered is not late and self._open_to(entry.pod, node)
 
     def _offer(self, ledger: Ledger, entry: Refused, node: str, budget: Budget) -> bool:
-        """Whether a pod fits a node beside those that were woken for it. If so, it is counted with them."""
+        """Whether a pod fits a node besides what was offered there already. If so, it is counted as offered."""
         budget.left -= cost.NODE_LOOKS
         sure = entry.is_sure_of(node)
         room = self._left_for(ledger, entry.pod, node, sure=sure)
@@ -191,7 +193,7 @@ class Round:
         self._left.pop((node, False), None)
 
     def _left_for(self, ledger: Ledger, pod: PodFacts | None, node: str, *, sure: bool) -> Room | None:
-        """What a node has free for a pod, or for the luckiest, beside those that were woken for it."""
+        """What a node has free for a pod, besides what was offered already. Without a pod: the most for any pod."""
         state = ledger.node(node)
         if state is None or state.room is None:
             return None

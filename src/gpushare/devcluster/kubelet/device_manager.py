@@ -141,7 +141,7 @@ class DeviceManager:
 
     def pod_resources(self, pods: Iterable[Object]) -> list[tuple[Object, str, dict[str, list[str]]]]:
         """The devices of each pod and container, by resource, without ordinary init containers. This has a side effect,
-        as in kubelet: the devices of an Allocate that is under way may be handed out again."""
+        as in kubelet: the devices of an Allocate in progress may be given out again."""
         self._collect_garbage()
         return [
             (pod, name, {key.resource: devices.ids for key, devices in self.given.items() if key[:2] == (uid, name)})
@@ -222,7 +222,7 @@ class DeviceManager:
 
     def _collect_garbage(self) -> None:
         """Frees the devices of ended pods. Then all marks are made anew from what was given, as in kubelet. The marks
-        of an Allocate that is under way are lost, and its devices may be handed out again."""
+        of an Allocate in progress are lost, and its devices may be given out again."""
         active = set(self._active())
         gone = [key for key in self.given if key.uid not in active]
         for key in gone:

@@ -101,7 +101,7 @@ class Queue:
         return self._knows(queued)
 
     def failed(self, queued: Queued, refused_by: Set[str], now: float) -> bool:
-        """These refused it; after an error nobody did. False: the pod is gone meanwhile."""
+        """These refused it; empty after an error. False: the pod is gone meanwhile."""
         meanwhile: list[Change] = []
         if queued.place is Place.TRIED:
             meanwhile, self._meanwhile = self._meanwhile or [], None

@@ -23,7 +23,7 @@ MOVED: Final = (
     "Restart the pod, and find out who wrote that."
 )
 NOT_ASKED: Final = (
-    "Container {container} asks for no GPU, but its NVIDIA_VISIBLE_DEVICES is {value}: nobody counts what it uses. "
+    "Container {container} asks for no GPU, but its NVIDIA_VISIBLE_DEVICES is {value}: what it uses is not counted. "
     "Ask for GPU memory, or remove the variable."
 )
 ELSEWHERE: Final = "taken from elsewhere"  # a ConfigMap, a Secret: its value is not known here

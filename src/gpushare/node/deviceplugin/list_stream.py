@@ -44,7 +44,7 @@ class ListStream:
             await changed.wait()
 
     def _healthy(self, gpu: Gpu) -> int:
-        """The units that are listed healthy. Of an unhealthy GPU those that somebody holds: without them the node would
+        """The units that are listed healthy. Of an unhealthy GPU those that a pod holds: without them the node would
         seem to have less than its pods already use."""
         table = self._state.table
         everything = 1 if self._whole else (1 << gpu.total) - 1

@@ -32,7 +32,9 @@ from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 
 START_SECONDS: Final = 30
 NO_LIST: Final = "kubelet's pod-resources socket is not there: {path}"
-NO_LIST_WHY: Final = "kubelet is down, or the folder is not mounted; without it nobody knows which pod has which units"
+NO_LIST_WHY: Final = (
+    "kubelet is down, or the folder is not mounted; without it gpushare cannot know which pod has which units"
+)
 NO_LIST_WAY: Final = "mount kubelet's pod-resources folder, as deploy/device-plugin-ds.yaml does"
 
 logger = log.get(__name__)

@@ -17,7 +17,7 @@ from gpushare.node.deviceplugin.allocation.state import State, count
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner
 
 UNHEALTHY: Final = "{gpus} of {node} is unhealthy: {why}"
-WITHHELD: Final = "{gpus} of {node} has no room for {amount}: pods from before this plugin hold the rest"
+WITHHELD: Final = "{gpus} of {node} has no room for {amount}: pods that started before this plugin hold the rest"
 NOT_HERE: Final = "kubelet asks for {example}, which is not a unit of {node}"
 TWICE: Final = "kubelet asks for the same unit of {node} twice"
 LONGEST: Final = 80  # characters of an id in a sentence

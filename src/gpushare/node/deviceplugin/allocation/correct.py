@@ -1,6 +1,6 @@
 """Corrects the table when kubelet's list shows who really has what.
 
-Pure. A grant is written down for the pod whose plan it matched. It may belong to an equal pod, or to nobody if the pod
+Pure. A grant is written down for the pod whose plan it matched. It may belong to an equal pod, or to no pod if the pod
 failed meanwhile. kubelet's list shows it, except for ordinary init containers, which are not on the list: what they
 hold is worked out from the pod's spec. At the start, when the table is empty, it is filled in the same way.
 """
