@@ -129,11 +129,11 @@ class Binder:
             return GONE.format(pod=args.pod_name, uid=args.pod_uid)
         return request.facts(current, self._unit)
 
-    async def _reserve_and_write(self, pod: PodFacts, asked: Request, node: str) -> str:
+    async def _reserve_and_write(self, pod: PodFacts, ask: Request, node: str) -> str:
         assumed = self._ledger.holding(pod.uid)
         if assumed is not None:
             (self._metrics.holds_right if assumed.node == node else self._metrics.holds_wrong).inc()
-        reservation = self._life.reserve(pod, asked, node, extender=self.identity, nanoseconds=self._nanoseconds())
+        reservation = self._life.reserve(pod, ask, node, extender=self.identity, nanoseconds=self._nanoseconds())
         if isinstance(reservation, Refusal):
             self._metrics.conflicts.inc()
             return f"{node}: {reservation.message}"
@@ -142,17 +142,17 @@ class Binder:
             if outcome.ours:
                 self._bound(reservation)
         finally:
-            self._life.undo(pod.uid)  # what is still only reserved was not made
+            self._life.undo(pod.uid)  # what is still only reserved was not bound
         if outcome.error:
             logger.warn("not bound", pod=f"{pod.namespace}/{pod.name}", node=node, why=outcome.error)
         return outcome.error
 
-    def _bound(self, made: Reservation) -> None:
-        self._life.confirm(made)
+    def _bound(self, reservation: Reservation) -> None:
+        pod, ask, node, places, annotations = reservation
+        self._life.confirm(reservation)
         self._metrics.bound.inc()
-        self._announcer.assigned(made.pod, made.request, made.node, made.places)
-        gpus = made.annotations[names.ALLOCATION]
-        logger.info("bound", pod=f"{made.pod.namespace}/{made.pod.name}", node=made.node.name, gpu=gpus)
+        self._announcer.assigned(pod, ask, node, places)
+        logger.info("bound", pod=f"{pod.namespace}/{pod.name}", node=node.name, gpu=annotations[names.ALLOCATION])
 
     async def _write(self, pod: PodFacts, node: str, annotations: dict[str, str]) -> Outcome:
         """Returns only when it is known whether the write was made.

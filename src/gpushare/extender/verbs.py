@@ -138,8 +138,8 @@ class Verbs:
         return self._cannot_answer(uid)
 
     def _holder(self, namespace: str, name: str) -> PodFacts | None:
-        found = (holding.pod for holding in self._ledger.holdings())
-        return next((pod for pod in found if pod.name == name and pod.namespace == namespace), None)
+        pods = (holding.pod for holding in self._ledger.holdings())
+        return next((pod for pod in pods if pod.name == name and pod.namespace == namespace), None)
 
 
 def _codes(refusals: Mapping[str, Refusal]) -> set[str]:

@@ -1,6 +1,6 @@
 """What would make a refused pod fit: ways out, the cheapest first.
 
-Pure. Each way out is tried on the ledger before it is said: what would be free for the pod then, with all that is kept
+Pure. Each way out is tried on the ledger first: what would be free for the pod then, with all that is kept
 for others? Only nodes count to which kube-scheduler may send the pod: freeing memory elsewhere does not help.
 """
 

@@ -97,7 +97,7 @@ class Life:
     def _refuse(self, pod: PodFacts, request: Request, offered: Sequence[str], budget: Budget) -> Answer:
         refusals = self.ledger.refusals(request, pod, offered, budget)
         if _can_be_remembered(pod):
-            self.pending.tell(pod)
+            self.pending.asked_about(pod)
             self.wakeups.refuse(pod, offered)
         # The scheduler tries preemption on nodes that are called resolvable, always without result. Only the node that
         # the pod is nominated to must be called so, or the scheduler drops the nomination.
@@ -126,7 +126,7 @@ class Life:
 
     def _remember(self, pod: PodFacts) -> None:
         if _can_be_remembered(pod):
-            self.pending.tell(pod)
+            self.pending.asked_about(pod)
 
     # 4. kube-scheduler wants to evict pods for it
 
@@ -165,10 +165,11 @@ class Life:
 
     # 6. Bound
 
-    def confirm(self, made: Reservation) -> None:
+    def confirm(self, reservation: Reservation) -> None:
         """The API server took the binding."""
-        self.ledger.confirm(requests.bound(made.pod, made.node.name, made.annotations))
-        self.pending.forget(made.pod.uid)
+        pod, node = reservation.pod, reservation.node
+        self.ledger.confirm(requests.bound(pod, node.name, reservation.annotations))
+        self.pending.forget(pod.uid)
 
     def observe(self, pod: PodFacts, now: float) -> bool:
         """The API server shows a pod. Returns whether it has begun to wait, or waits for another reason."""
@@ -201,7 +202,7 @@ class Life:
         for uid in self.pending.shown.keys() - listed:
             self.ledger.release(uid)
             self.waits_no_longer(uid)
-        # A pod that only a scheduler has told us of may be younger than the list.
+        # A pod that only a scheduler has shown may be newer than the list.
         return unsure + [pod for pod in self.wakeups.refused() if pod.uid not in listed]
 
     # 7. It waits too long: GPUs are kept for it

@@ -1,4 +1,4 @@
-"""All that is known about one pod, gathered before anything is said about it.
+"""All that is known about one pod, gathered before an answer is made of it.
 
 Pure, from the cluster as it was read. gpushare's part comes from the core, or from a running extender. The part of
 kube-scheduler is its own checks, node by node. Then there is what the API server shows: kube-scheduler's last message
@@ -76,4 +76,4 @@ def _scheduler_part(
 
 
 def _barred(obstacles: Obstacles) -> set[str]:
-    return {name for name, found in obstacles.items() if found}
+    return {name for name, on_node in obstacles.items() if on_node}

@@ -76,9 +76,9 @@ def reason(obstacles: list[Obstacle]) -> Reason | None:
 def tolerate(nodes: list[NodeView], obstacles: Mapping[str, list[Obstacle]]) -> list[Way]:
     """The closest node with room that only taints keep the pod off."""
     for node in nodes:
-        found = obstacles.get(node.name, [])
-        if node.fits and found and all(obstacle.code == intree.TAINT for obstacle in found):
-            return [Way("tolerate", node=node.name, taint=" and ".join(obstacle.subject for obstacle in found))]
+        on_node = obstacles.get(node.name, [])
+        if node.fits and on_node and all(obstacle.code == intree.TAINT for obstacle in on_node):
+            return [Way("tolerate", node=node.name, taint=" and ".join(obstacle.subject for obstacle in on_node))]
     return []
 
 

@@ -138,7 +138,7 @@ def _worse(
     item: Item, pod: pod_details.Pod, other: pod_details.Pod, known: Evidence, placing: Placing, tell_both: TellBoth
 ) -> tuple[Evidence, Otherwise]:
     """Two pods are possible, and neither is more likely: the worse answer counts, because it promises nothing that may
-    not come true, and both are told. `known`: about the first, which is not placed any more."""
+    not come true, and the user reads both. `known`: about the first, which is not placed any more."""
     known_of_other = placing.place(item, other)
     first, second = explanation.build(known), explanation.build(known_of_other)
     if _badness(second) > _badness(first):

@@ -57,7 +57,7 @@ class Trial:
         obstacles = self._checks.obstacles(pod, facts, every_node=item.every_node)
         targets: list[Collection[str] | None] = [None] * item.replicas
         if item.every_node:
-            targets = [[name] for name, found in obstacles.items() if not any(o.code in _OF_A_NODE for o in found)]
+            targets = [[name] for name, on_node in obstacles.items() if not any(o.code in _OF_A_NODE for o in on_node)]
         places: list[Place] = []
         known = first
         for among in targets:
