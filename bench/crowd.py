@@ -103,5 +103,5 @@ class Crowd:
 
 
 def _pod(name: str, units: int) -> PodFacts:
-    claim = Request((Share("main", 0, Role.APP, MEMORY, units),), Pin.PLUGIN)
-    return PodFacts(name, "crowd", name, claim, unschedulable="0/1 nodes are available", spec_units=units)
+    asked = Request((Share("main", 0, Role.APP, MEMORY, units),), Pin.PLUGIN)
+    return PodFacts(name, "crowd", name, asked, unschedulable="0/1 nodes are available", spec_units=units)

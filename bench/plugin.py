@@ -95,10 +95,10 @@ def _bind(server: ApiServer, name: str, gpu: int) -> dict[str, Any]:
     entry = server.store.get(NODES.resource, NODE)
     assert entry is not None
     facts = node_gpus.read(msgspec.convert(entry.obj(), objects.Node), frozenset())
-    claim = request.facts(msgspec.convert(made, objects.Pod), "MiB").request
+    asked = request.facts(msgspec.convert(made, objects.Pod), "MiB").request
     assert facts is not None
-    assert isinstance(claim, Request)
-    meta["annotations"] = pod_gpus.write(claim, facts, ((gpu,),), extender="0a1b2c3d", nanoseconds=1)
+    assert isinstance(asked, Request)
+    meta["annotations"] = pod_gpus.write(asked, facts, ((gpu,),), extender="0a1b2c3d", nanoseconds=1)
     created: dict[str, Any] = msgspec.json.decode(server.registry.create(PODS, "default", made))
     return created
 

@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Held:
-    """One pod. `vague`: nobody can say on which GPUs, so the extender may count it anywhere."""
+    """One pod. `unlocated`: its GPUs are not known, so the extender may count it anywhere."""
 
     node: str
     parts: list[Part] = field(default_factory=list)

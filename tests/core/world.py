@@ -263,15 +263,15 @@ class Mirror:
     def room(self, node: str) -> Room:
         return Room.of(self.facts[node], self.used(node))
 
-    def can_take(self, claim: Request, uid: str, node: str, room: Room | None) -> bool:
+    def can_take(self, asked: Request, uid: str, node: str, room: Room | None) -> bool:
         """Whether a pod fits a node, nominations aside, by trying everything."""
         facts = self.facts.get(node)
-        if facts is None or room is None or not may_go(claim, facts) or self._still_starting(claim, uid, facts):
+        if facts is None or room is None or not may_go(asked, facts) or self._still_starting(asked, uid, facts):
             return False
-        cooling = self.cool_downs.get((node, shape(claim)))
+        cooling = self.cool_downs.get((node, shape(asked)))
         if cooling is not None and cooling.active:
             return False
-        return oracle.fits(claim, facts.pin, oracle.spots(room))
+        return oracle.fits(asked, facts.pin, oracle.spots(room))
 
     def nominated_ahead(self, pod: PodFacts, node: str) -> bool:
         there = self.holders(node)
@@ -283,24 +283,24 @@ class Mirror:
     def _decided_charges(self, decision: Decision) -> dict[int, int] | None:
         facts = self.facts.get(decision.node)
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus)} if facts is not None else {}
-        claim = decision.pod.request
+        asked = decision.pod.request
         if (
             facts is None
-            or not isinstance(claim, Request)
+            or not isinstance(asked, Request)
             or any(k not in position for ks in decision.keys for k in ks)
         ):
             return None
         if decision.held and decision.unit != facts.unit:
             return None
         places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
-        return dict(pod_gpus.charges(claim.shares, facts, places, decision.unit))
+        return dict(pod_gpus.charges(asked.shares, facts, places, decision.unit))
 
     def _bound_amounts(self, pod: PodFacts) -> dict[str, int] | None:
         facts = self.facts.get(pod.node)
         charges = pod_gpus.read(pod, facts) if facts is not None else None
         return None if facts is None or charges is None else {facts.gpus[gpu].key: n for gpu, n in charges}
 
-    def _still_starting(self, claim: Request, uid: str, facts: NodeFacts) -> bool:
+    def _still_starting(self, asked: Request, uid: str, facts: NodeFacts) -> bool:
         if facts.pin is not Pin.PLUGIN:
             return False
         waiting = [
@@ -313,7 +313,7 @@ class Mirror:
             for other_claim in waiting
             if isinstance(other_claim, Request)
             for theirs in other_claim.shares
-            for mine in claim.shares
+            for mine in asked.shares
         ]
         return any(
             (mine.units and mine.units == theirs.units and mine.gpus != theirs.gpus)
@@ -322,17 +322,17 @@ class Mirror:
         )
 
 
-def may_go(claim: Request, facts: NodeFacts) -> bool:
+def may_go(asked: Request, facts: NodeFacts) -> bool:
     wanted = Pin.DIRECT if facts.pin is Pin.DIRECT else Pin.PLUGIN
-    if facts.blocked is not None or claim.pin is not wanted or claim.unit not in (None, facts.unit):
+    if facts.blocked is not None or asked.pin is not wanted or asked.unit not in (None, facts.unit):
         return False
-    one = len(claim.shares) == 1 and claim.shares[0].gpus == 1 and claim.shares[0].kind is not WHOLE
-    return facts.pin is not Pin.ALIYUN or (one and claim.shares[0].role == "app")
+    one = len(asked.shares) == 1 and asked.shares[0].gpus == 1 and asked.shares[0].kind is not WHOLE
+    return facts.pin is not Pin.ALIYUN or (one and asked.shares[0].role == "app")
 
 
-def shape(claim: Request) -> object:
+def shape(asked: Request) -> object:
     """All that kubelet's refusal of such a pod says: the unit is the node's."""
-    return claim.pin, tuple((s.role, s.kind, s.units, s.gpus) for s in claim.shares)
+    return asked.pin, tuple((s.role, s.kind, s.units, s.gpus) for s in asked.shares)
 
 
 def signature(facts: NodeFacts | None) -> object:

@@ -1,4 +1,4 @@
-"""The device plugin's manifests take the place of the original's: its names, words and mounts, and fewer rights."""
+"""The device plugin's manifests take the place of Aliyun's: its names, words and mounts, and fewer rights."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ def container() -> manifests.Object:
     return dict(found)
 
 
-def test_its_objects_have_the_originals_names_and_labels() -> None:
+def test_its_objects_have_aliyuns_names_and_labels() -> None:
     rights = manifests.documents(RIGHTS)
     assert [d["kind"] for d in rights] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
     assert all(d["metadata"]["name"] == ACCOUNT and d["metadata"]["labels"] == LABELS for d in rights)
     (subject,) = manifests.one(RIGHTS, "ClusterRoleBinding")["subjects"]
     assert subject == {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "kube-system"}
     daemonset, labels = manifests.one(WORKLOAD, "DaemonSet"), {**LABELS, "name": NAME}
-    # The original's selector, which cannot be changed: applied over the original it takes its pods over.
+    # The selector of Aliyun's plugin, which cannot be changed: applied over it, ours takes its pods over.
     assert daemonset["spec"]["selector"]["matchLabels"] == labels
     assert daemonset["spec"]["template"]["metadata"]["labels"] == daemonset["metadata"]["labels"] == labels
     assert (daemonset["metadata"]["name"], pod()["serviceAccountName"]) == (NAME, ACCOUNT)
@@ -68,9 +68,9 @@ def test_kubelets_sockets_are_where_it_looks_for_them() -> None:
 @pytest.mark.parametrize(
     "words",
     [None, ["gpushare", "device-plugin", "-logtostderr", "--v=5", "--memory-unit=GiB"]],
-    ids=["ours", "the-original's"],
+    ids=["ours", "aliyuns"],
 )
-def test_its_words_start_a_device_plugin_that_counts_as_the_original(
+def test_its_words_start_a_device_plugin_that_counts_as_aliyuns(
     words: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, *arguments = words or container()["command"]

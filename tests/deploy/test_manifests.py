@@ -1,4 +1,4 @@
-"""The manifests are complete, keep the original's names, and run what there is with as little as it needs."""
+"""The manifests are complete, keep Aliyun's names, and run what there is with as little as it needs."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from gpushare.kube.auth import login
 from tests.support import manifests
 from tools import render_scheduler
 
-ORIGINAL = {"app": "gpushare", "component": "gpushare-schd-extender"}
+ALIYUN = {"app": "gpushare", "component": "gpushare-schd-extender"}
 NAMESPACED = ("ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "ConfigMap")
 
 
@@ -28,13 +28,13 @@ def test_every_object_says_what_it_is_and_whose(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["extender.yaml", "extender-tls.yaml"])
-def test_the_extender_has_the_originals_names_and_labels(name: str) -> None:
+def test_the_extender_has_aliyuns_names_and_labels(name: str) -> None:
     for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"):
         document = manifests.one(name, kind)
         assert document["metadata"]["name"] == manifests.EXTENDER
-        assert document["metadata"]["labels"] == ORIGINAL
+        assert document["metadata"]["labels"] == ALIYUN
     spec = manifests.one(name, "Deployment")["spec"]
-    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == ORIGINAL
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == ALIYUN
 
 
 @pytest.mark.parametrize("name", manifests.WITH_EXTENDER)

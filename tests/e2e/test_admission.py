@@ -113,8 +113,8 @@ async def test_every_container_that_asks_is_told_its_gpus_and_a_tenants_own_word
     amounts = {"fetch": 2000, "proxy": 1000, "main": 3000, "helper": 7000}
     for container, amount in amounts.items():
         assert told["shared"][container]["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(amount)
-        _check_original(told["shared"][container], world.watch.pods["shared"])
-    _check_original(told["whole"]["main"], world.watch.pods["whole"])
+        _check_aliyun(told["shared"][container], world.watch.pods["shared"])
+    _check_aliyun(told["whole"]["main"], world.watch.pods["whole"])
 
     of_whole = _gpus(world, told["whole"]["main"])
     assert len(of_whole) == 2
@@ -198,8 +198,8 @@ def _value(entry: Object, notes: dict[str, str]) -> str:
     return notes.get(path.removeprefix("metadata.annotations['").removesuffix("']"), "")
 
 
-def _check_original(told: dict[str, str], pod: Object) -> None:
-    """What containers of the original's know, they know here, too."""
+def _check_aliyun(told: dict[str, str], pod: Object) -> None:
+    """What containers know with Aliyun's plugin, they know here, too."""
     for key in (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV):
         assert told[key] == pod["metadata"]["annotations"][key]
 

@@ -56,7 +56,7 @@ async def world(installation: Installation, api: Api, gpus: Gpus | None) -> Asyn
 # What containers see
 
 
-async def test_a_container_sees_its_gpu_and_what_the_originals_containers_know(world: NodeWorld) -> None:
+async def test_a_container_sees_its_gpu_and_what_containers_of_aliyuns_plugin_know(world: NodeWorld) -> None:
     await world.run({"name": "web", "containers": {"main": 3}})
     ((gpu, units),) = gpus_of(world.watch.pods["web"]).items()
     told = await world.environment("web")
@@ -280,11 +280,11 @@ async def test_a_node_with_one_gpu_shares_it_and_gives_it_wholly(world: NodeWorl
     await world.until_running("solo")
 
 
-# In place of the original
+# In place of Aliyun's plugin
 
 
 @pytest.mark.parametrize("gpus", [None], ids=["as-they-are"])
-async def test_pods_of_the_original_plugin_run_on_under_ours_and_their_memory_stays_theirs(world: NodeWorld) -> None:
+async def test_pods_of_aliyuns_plugin_run_on_under_ours_and_their_memory_stays_theirs(world: NodeWorld) -> None:
     await world.installation.uninstall()
     await world.node.restart_kubelet(forgetting=True)
     world.installation.show([16384] * 4)
@@ -293,7 +293,7 @@ async def test_pods_of_the_original_plugin_run_on_under_ours_and_their_memory_st
             await world.run(*({"name": f"old-{units}", "containers": {"main": units}} for units in (10, 12, 6)))
             assigned = {"metadata": {"annotations": {names.ALIYUN_ASSIGNED: "true"}}}
             async with users.acting_as(world, ACCOUNT) as plugin:
-                for name in list(world.watch.pods):  # what the original does when it gives a pod its GPU
+                for name in list(world.watch.pods):  # what Aliyun's plugin does when it gives a pod its GPU
                     assert (await plugin.patch(f"{world.api.pods}/{name}", assigned)).code == 200
         old = {name: (world.containers_of(name), gpus_of(pod)) for name, pod in world.watch.pods.items()}
         await world.installation.install()

@@ -1,5 +1,5 @@
-"""kube-schedulers as people have them: two at once, one that has a gpushare of its own, one that was set up for the
-original; and what a pod is told that none of them can place."""
+"""kube-schedulers as people have them: two at once, one that has a gpushare of its own, one that was set up for
+Aliyun's gpushare; and what a pod is told that none of them can place."""
 
 import asyncio
 import collections
@@ -138,7 +138,7 @@ async def test_a_second_extender_is_noticed_by_both(world: World, figures: Figur
 
 
 @pytest.mark.parametrize("scores", SCORES)
-async def test_the_originals_scheduler_configuration_drives_ours(world: World, figures: Figures, scores: str) -> None:
+async def test_aliyuns_scheduler_configuration_drives_ours(world: World, figures: Figures, scores: str) -> None:
     """It never says where a pod will go before it binds, so that two may be sent to a GPU that has room for one."""
     small, large = await world.make_nodes(12, gpus=GPUS[:2]), await world.make_nodes(6, gpus=GPUS[:2] * 3)
     pods = _pods(2 * (len(small) * 2 + len(large) * 6), ODD, "pod")
@@ -159,7 +159,7 @@ async def test_the_originals_scheduler_configuration_drives_ours(world: World, f
     assert metrics(ASKED, verb="prioritize") == metrics(ASKED, verb="preempt") == 0
     conflicts = metrics("gpushare_bind_conflicts_total")
     figures.say(
-        f"the original's extender entry, {scores}: {len(made)} pods of {ODD} fill {len(small) + len(large)} nodes",
+        f"Aliyun's extender entry, {scores}: {len(made)} pods of {ODD} fill {len(small) + len(large)} nodes",
         f"{took:.1f} s, all placed, one binding each, {metrics(ASKED, verb='filter'):.0f} filter calls, "
         f"conflicts (a GPU that was full by then, refused, tried again): {conflicts:.0f}",
     )

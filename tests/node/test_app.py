@@ -34,7 +34,7 @@ async def test_it_publishes_the_gpus_of_its_node(server: ApiServer, gpus: Simula
         assert await eventually(lambda: node.not_ready() == "")
         assert node.dead() == ""
     assert world.shown(server)["status"]["capacity"]["cpu"] == "64"
-    # A capacity without the annotation would be taken for a node of the original plugin.
+    # A capacity without the annotation would be taken for a node of Aliyun's plugin.
     assert [write.path for write in server.audit] == ["/api/v1/nodes/gpu-a", "/api/v1/nodes/gpu-a/status"]
 
 

@@ -87,9 +87,9 @@ def test_it_knows_the_values_of_variables_and_the_states_of_containers() -> None
 def test_what_it_reads_is_enough_for_the_core() -> None:
     kept = NodePods()
     kept.upsert(pod("p", 100))
-    claim = kept.pods["uid-p"].facts.request
-    assert isinstance(claim, Request)
-    assert claim.shares[0].visible == f"{names.VISIBLE_PREFIX}0"
+    request = kept.pods["uid-p"].facts.request
+    assert isinstance(request, Request)
+    assert request.shares[0].visible == f"{names.VISIBLE_PREFIX}0"
 
 
 def test_null_lists_are_no_lists() -> None:

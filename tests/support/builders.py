@@ -36,6 +36,7 @@ def node(
     limit: int = 0,
 ) -> objects.Node:
     """A node with GPUs of these sizes. `pin="aliyun"`: one of Aliyun's plugin, which publishes nothing."""
+    assert pin in list(Pin), pin
     sizes: dict[str, objects.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
     sizes[names.GPU_COUNT] = len(totals)
     if nvidia:
@@ -177,9 +178,9 @@ def pod(*memory: int, default_unit: Unit | None = None, **more: Any) -> PodFacts
 
 def asks(*memory: int, **more: Any) -> Request:
     """What such a pod asks."""
-    claim = pod(*memory, **more).request
-    assert isinstance(claim, Request), claim
-    return claim
+    asked = pod(*memory, **more).request
+    assert isinstance(asked, Request), asked
+    return asked
 
 
 def bound(seen: PodFacts, where: NodeFacts, places: Places) -> PodFacts:

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from gpushare.core.facts import names
+from gpushare.core.facts.model import Pin
 
 Object = dict[str, Any]
 
@@ -169,6 +170,7 @@ def node(name: str, given: Object) -> Object:
     known(given, NODE_WORDS, f"node {name}")
     gpus = [_gpu(name, i, gpu) for i, gpu in enumerate(given.get("gpus", []))]
     pin = given.get("pin", "plugin")
+    assert pin in list(Pin), f"node {name}: pin {pin}"
     annotations = {}
     if "annotation" in given:
         annotations[names.NODE_GPUS] = given["annotation"]

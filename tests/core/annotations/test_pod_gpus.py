@@ -31,7 +31,7 @@ def test_what_is_written_is_read_back_for_any_plan(data: st.DataObject, policy: 
         assert pod_gpus.read(seen, room.facts) == gpu_choice.charges(request.shares, room.facts.gpus, places)
 
 
-def test_what_is_written_for_a_node_of_the_original_is_read_back() -> None:
+def test_what_is_written_for_a_node_of_aliyuns_plugin_is_read_back() -> None:
     where = facts(15, 15, pin="aliyun")
     seen = bound(pod(4, direct=False), where, ((1,),))
     assert pod_gpus.read(seen, where) == ((1, 4),)
@@ -52,7 +52,7 @@ def test_annotations_choose_gpus_and_never_amounts(data: st.DataObject, policy: 
         assert charges is None or sum(amount for _, amount in charges) >= stays
 
 
-def test_a_binding_carries_the_originals_annotations_and_ours() -> None:
+def test_a_binding_carries_aliyuns_annotations_and_ours() -> None:
     where = facts(8000, 9000, name="a", indices=[3, 5])
     notes = pod_gpus.write(asks(4000, 6000), where, ((0,), (1,)), extender="0a1b2c3d", nanoseconds=17)
     assert notes == {
@@ -72,8 +72,8 @@ def test_init_containers_that_hold_nothing_more_are_left_out() -> None:
     assert pod_gpus.allocation(request.shares, where, ((0,), (0,))) == {"0": {"0": 7000}}
 
 
-@pytest.mark.parametrize("pin", ["original", "plugin", "direct"])
-def test_the_originals_index_alone_puts_all_containers_there(pin: str) -> None:
+@pytest.mark.parametrize("pin", ["aliyun", "plugin", "direct"])
+def test_aliyuns_index_alone_puts_all_containers_there(pin: str) -> None:
     where = facts(8000, 8000, pin=pin)
     assert noted(3000, 2000, where=where, idx="1") == ((1, 5000),)
 

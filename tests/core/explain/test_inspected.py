@@ -1,4 +1,4 @@
-"""Who uses which GPU: one node in the original's JSON, and the GPUs of each container."""
+"""Who uses which GPU: one node in the JSON of Aliyun's gpushare, and the GPUs of each container."""
 
 import msgspec
 
@@ -81,7 +81,7 @@ def test_an_init_container_that_holds_nothing_more_is_left_out() -> None:
     assert inspected.gpus_of(placed, where) == {"c0": [0]}
 
 
-def test_the_originals_index_is_the_gpu_of_all_containers() -> None:
+def test_aliyuns_index_is_the_gpu_of_all_containers() -> None:
     where = facts(15, 15, pin="aliyun", unit="GiB")
     placed = pod(3, 4, direct=False, on="n", notes={names.ALIYUN_IDX: "1"})
     assert inspected.gpus_of(placed, where) == {"c0": [1], "c1": [1]}

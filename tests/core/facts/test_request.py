@@ -11,9 +11,9 @@ from tests.support.builders import api_pod, asks, container, env_of, pod
 
 
 def refused(**more: Any) -> Refusal:
-    claim = pod(direct=False, **more).request
-    assert isinstance(claim, Refusal), claim
-    return claim
+    asked = pod(direct=False, **more).request
+    assert isinstance(asked, Refusal), asked
+    return asked
 
 
 def test_a_container_asks_units_on_one_gpu() -> None:

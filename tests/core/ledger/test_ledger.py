@@ -809,8 +809,8 @@ def test_states_of_a_holding_follow_its_life() -> None:
 
 def test_an_event_of_one_node_touches_no_other() -> None:
     books = ledger(*(facts(8, name=f"n{i}") for i in range(50)))
-    claim = asks(2, 2)
-    assert len(books.answers(claim, "default", (), Budget(1)).open) == 50
-    assert not books.answers(claim, "default", list(books.node_names()), Budget(10_000)).open
+    request = asks(2, 2)
+    assert len(books.answers(request, "default", (), Budget(1)).open) == 50
+    assert not books.answers(request, "default", list(books.node_names()), Budget(10_000)).open
     assume(books, pod(5), "n7")
-    assert list(books.answers(claim, "default", (), Budget(1)).open) == ["n7"]
+    assert list(books.answers(request, "default", (), Budget(1)).open) == ["n7"]

@@ -113,7 +113,7 @@ TWEAKS: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
     "grow": lambda shape, gpu: {"totals": resized(shape, gpu, 2)},
     "heal": lambda shape, gpu: {"unhealthy": (), "state": "ready"},
     "lose": lambda shape, gpu: {"totals": shape["totals"][:-1] or shape["totals"]},
-    "pin": lambda shape, gpu: {"pin": ("direct", "plugin", "original")[gpu]},
+    "pin": lambda shape, gpu: {"pin": ("direct", "plugin", "aliyun")[gpu]},
     "pin as ours": lambda shape, gpu: {"pin": "ours", "unit": "MiB"},
     "shrink": lambda shape, gpu: {"totals": resized(shape, gpu, -3)},
     "break": lambda shape, gpu: {"unhealthy": (gpu,)},
@@ -275,11 +275,11 @@ class LedgerMachine(RuleBasedStateMachine):
     # Others write too
 
     def some_places(self, pod: objects.Pod, node: str, number: int) -> tuple[NodeFacts, Places] | None:
-        facts, claim = world.node_facts(self.api.nodes.get(node)), world.facts_of(pod).request
-        if facts is None or not isinstance(claim, Request) or any(s.gpus > len(facts.gpus) for s in claim.shares):
+        facts, asked = world.node_facts(self.api.nodes.get(node)), world.facts_of(pod).request
+        if facts is None or not isinstance(asked, Request) or any(s.gpus > len(facts.gpus) for s in asked.shares):
             return None
         count = len(facts.gpus)
-        return facts, tuple(tuple((number + i + j) % count for j in range(s.gpus)) for i, s in enumerate(claim.shares))
+        return facts, tuple(tuple((number + i + j) % count for j in range(s.gpus)) for i, s in enumerate(asked.shares))
 
     @when(on_node=False)
     @rule(

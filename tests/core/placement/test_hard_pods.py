@@ -104,9 +104,9 @@ def wire(pod: PodFacts) -> dict[str, Any]:
 def test_neither_its_reasons_nor_its_explanation_cost_more(name: str) -> None:
     pin, pod = HARD[name]
     ledger = nodes(pin)
-    claim = pod.request
-    assert isinstance(claim, Request)
-    assert calls(lambda: ledger.refusals(claim, pod, list(ledger.node_names()), Budget(CALL_LOOKS))) < MOST_CALLS
+    request = pod.request
+    assert isinstance(request, Request)
+    assert calls(lambda: ledger.refusals(request, pod, list(ledger.node_names()), Budget(CALL_LOOKS))) < MOST_CALLS
     for step in steps_of(verdict.explaining(ledger, pod, looks=CALL_LOOKS)):
         assert step < MOST_CALLS
 
@@ -164,10 +164,10 @@ def test_many_hard_pods_are_all_found_out_beside_the_calls() -> None:
     assert not ledger._shapes.wanted()
 
 
-def _fits(ledger: Ledger, node: str, claim: Request) -> bool:
+def _fits(ledger: Ledger, node: str, request: Request) -> bool:
     room = node_state(ledger, node).room
     assert room is not None
-    return gpu_choice.plan(claim, room, policies.BINPACK.name) is not None
+    return gpu_choice.plan(request, room, policies.BINPACK.name) is not None
 
 
 def test_a_pod_that_is_too_hard_is_told_so() -> None:

@@ -12,9 +12,9 @@ ELSEWHERE = Rules(selector=(("disk", "ssd"),))
 
 
 def pod(name: str, units: int = 8000, created: int = 0, priority: int = 0, rules: Rules | None = None) -> PodFacts:
-    claim = Request((Share("main", 0, Role.APP, MEMORY, units),), Pin.PLUGIN)
+    request = Request((Share("main", 0, Role.APP, MEMORY, units),), Pin.PLUGIN)
     age = f"2026-01-01T00:{created // 60:02}:{created % 60:02}Z"
-    return PodFacts(name, "team", name, claim, created=age, priority=priority, unschedulable="x", rules=rules)
+    return PodFacts(name, "team", name, request, created=age, priority=priority, unschedulable="x", rules=rules)
 
 
 def node(name: str, *gpus: int, healthy: bool = True) -> NodeFacts:
@@ -133,8 +133,8 @@ def test_pods_that_may_go_nowhere_cost_little_in_one_turn() -> None:
 
 def test_a_search_that_a_turn_cuts_off_goes_on_at_the_same_node() -> None:
     waiting, ledger = WakeUps(), recovered(*[f"n{i:03}" for i in range(100)], gpus=(4000, 4000))
-    claim = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, 3000) for i in range(3)), Pin.PLUGIN)
-    waiting.refuse(PodFacts("wide", "team", "wide", claim, unschedulable="x"))
+    request = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, 3000) for i in range(3)), Pin.PLUGIN)
+    waiting.refuse(PodFacts("wide", "team", "wide", request, unschedulable="x"))
     ledger.set_node(node("zz", 4000, 4000, 4000))
     turns = [[one.name for one in waiting.due(ledger, 0.0, Budget(60))] for _ in range(60)]
     assert [name for names in turns for name in names] == ["wide"]
@@ -166,8 +166,8 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
 
 
 def wide(name: str, containers: int = 3, units: int = 1000) -> PodFacts:
-    claim = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, units + i) for i in range(containers)), Pin.PLUGIN)
-    return PodFacts(name, "team", name, claim, unschedulable="x")
+    request = Request(tuple(Share(f"c{i}", i, Role.APP, MEMORY, units + i) for i in range(containers)), Pin.PLUGIN)
+    return PodFacts(name, "team", name, request, unschedulable="x")
 
 
 @pytest.mark.parametrize("looks", [60, 100, 300])

@@ -66,7 +66,7 @@ def test_an_unhealthy_gpu_with_as_much_free_is_not_the_closest() -> None:
     assert said(nodes, pod("p", 7000), *there) == "no single GPU has 7000 MiB free; closest a GPU 1, 724 short"
 
 
-def test_a_pledge_to_another_pod_is_not_free_for_this_one() -> None:
+def test_what_is_nominated_to_another_pod_is_not_free_for_this_one() -> None:
     """One that evicted others waits for what they leave; who comes later is told so, and the first is not."""
     first = pod("first", 9000, nominated="a", priority=10)
     nodes, later = [node("a", 16276)], pod("later", 9000)

@@ -117,8 +117,8 @@ def test_what_is_said_to_help_helps(cluster: Cluster) -> None:
     for way in said["ways"]:
         helped = _after(cluster, way)
         if helped is not None:
-            ledger, claim = helped
-            facts = msgspec.structs.replace(_facts(cluster), request=claim)
+            ledger, asked = helped
+            facts = msgspec.structs.replace(_facts(cluster), request=asked)
             assert not isinstance(ledger.assume(facts, way["node"], "binpack", NOW), Refusal), way
 
 
@@ -128,9 +128,9 @@ def _facts(cluster: Cluster) -> PodFacts:
 
 def _after(cluster: Cluster, way: Words) -> tuple[Ledger, Request] | None:
     """The ledger and the request once somebody has done what a way says; None for those that need no proof here."""
-    ledger, claim = snapshot.read(cluster, NOW).ledger, _facts(cluster).request
-    assert isinstance(claim, Request)
-    share = claim.shares[0]
+    ledger, asked = snapshot.read(cluster, NOW).ledger, _facts(cluster).request
+    assert isinstance(asked, Request)
+    share = asked.shares[0]
     if way["way"] == "shrink":
         room = node_state(ledger, way["node"]).room
         assert room is not None
@@ -138,10 +138,10 @@ def _after(cluster: Cluster, way: Words) -> tuple[Ledger, Request] | None:
             for uid in [holding.pod.uid for holding in ledger.holdings()]:
                 ledger.forget(uid)  # if no GPU is large enough, it is told the size of the largest, full or not
         changed = msgspec.structs.replace(share, units=way["units"])
-        return ledger, msgspec.structs.replace(claim, shares=(changed,))
+        return ledger, msgspec.structs.replace(asked, shares=(changed,))
     if way["way"] in ("end", "evict"):
         uids = {f"{h.pod.namespace}/{h.pod.name}": h.pod.uid for h in ledger.holdings()}
         for name in way["pods"] if way["way"] == "evict" else way["pods"][:1]:
             ledger.forget(uids[name])
-        return ledger, claim
+        return ledger, asked
     return None

@@ -1,4 +1,4 @@
-"""The stand-in for kube-scheduler plays `tests/contracts/scheduling`; in `make e2e` the original does."""
+"""The stand-in for kube-scheduler plays `tests/contracts/scheduling`; in `make e2e` kube-scheduler does."""
 
 import pytest
 

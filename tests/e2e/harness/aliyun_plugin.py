@@ -29,7 +29,7 @@ async def running(world: NodeWorld, units: int, count: int) -> AsyncIterator[Non
     """A node of Aliyun's plugin: units under its ids, and the number of GPUs written into the node's status."""
     place = ":".join(map(str, (ROOT, ROOT / "src")))
     process = world.node.machine.run_in(
-        "original-plugin", "env", f"PYTHONPATH={place}", sys.executable, "-m", __name__,
+        "aliyun-plugin", "env", f"PYTHONPATH={place}", sys.executable, "-m", __name__,
         str(units), *(state.uuid(number) for number in range(count)),
     )  # fmt: skip
     offered = {names.GPU_MEM: str(units * count), names.GPU_COUNT: str(count)}
@@ -40,7 +40,7 @@ async def running(world: NodeWorld, units: int, count: int) -> AsyncIterator[Non
         return bool((await world.node.object())["status"]["allocatable"].items() >= offered.items())
 
     try:
-        await until("the original's plugin", is_offered, process)
+        await until("Aliyun's plugin", is_offered, process)
         yield
     finally:
         await world.node.machine.end(process)
@@ -74,7 +74,7 @@ async def _options(request: bytes, context: object) -> bytes:
 
 async def _allocate(request: bytes, context: object) -> bytes:
     asked = messages.AllocateRequest.FromString(request).container_requests
-    answers = [messages.ContainerAllocateResponse(envs={names.VISIBLE_DEVICES: "original"}) for _ in asked]
+    answers = [messages.ContainerAllocateResponse(envs={names.VISIBLE_DEVICES: "aliyun"}) for _ in asked]
     return messages.AllocateResponse(container_responses=answers).SerializeToString()
 
 

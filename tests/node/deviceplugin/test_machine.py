@@ -142,9 +142,9 @@ class Machine(RuleBasedStateMachine):
         """kubelet says amounts only. If it takes a pod before an older one with such an amount, that one's plan is
         used: the sums are right all the same, unless units are handed on there, which ties containers together, or
         one of them has no plan."""
-        mine, waiting = self.world.claim(uid), self.world.waiting()
+        mine, waiting = self.world.request_of(uid), self.world.waiting()
         for other in waiting:
-            theirs = self.world.claim(other)
+            theirs = self.world.request_of(other)
             if other == uid or not _sizes(mine) & _sizes(theirs):
                 continue
             tied = mine.shape != theirs.shape and (_hands_on(mine) or _hands_on(theirs))
@@ -280,12 +280,12 @@ class Machine(RuleBasedStateMachine):
         assert all(self.do(world.devices(names.GPU_COUNT)).values())
 
 
-def _hands_on(claim: Request) -> bool:
-    return any(share.role is Role.INIT for share in claim.shares)
+def _hands_on(request: Request) -> bool:
+    return any(share.role is Role.INIT for share in request.shares)
 
 
-def _sizes(claim: Request) -> set[tuple[bool, int]]:
-    return {(share.kind.exclusive, size_of(share)) for share in claim.shares}
+def _sizes(request: Request) -> set[tuple[bool, int]]:
+    return {(share.kind.exclusive, size_of(share)) for share in request.shares}
 
 
 TestWhateverHappens = Machine.TestCase

@@ -135,14 +135,14 @@ class World:
 
     def asked(self, made: Object) -> tuple[Share, ...]:
         """The shares of such a pod, in the order in which kubelet starts its containers."""
-        claim = request.parse(msgspec.convert(made, objects.Pod), self.facts.unit)
-        assert isinstance(claim, Request)
-        return claim.shares
+        asked = request.parse(msgspec.convert(made, objects.Pod), self.facts.unit)
+        assert isinstance(asked, Request)
+        return asked.shares
 
-    def claim(self, uid: str) -> Request:
-        claim = self.seen(uid).request
-        assert isinstance(claim, Request)
-        return claim
+    def request_of(self, uid: str) -> Request:
+        asked = self.seen(uid).request
+        assert isinstance(asked, Request)
+        return asked
 
     def bind(self, made: Object, *, planned: bool = True, on: Sequence[Sequence[int]] | None = None) -> str | None:
         """A pod is created and bound here; None if the ledger sees no room. `on`: by share, the GPUs by position."""

@@ -223,7 +223,7 @@ BY_HAND, OLD = builders.pod(4, on="n"), builders.pod(4, on="n", direct=False)
         ("MiB", "GiB", [OLD], "GiB"),  # nobody says when it came: its number means what the node said last
         ("MiB", "GiB", [BY_HAND], "MiB"),  # holds nothing, and must not keep the node from changing
         ("MiB", None, [], "MiB"),
-        ("MiB", None, [GIB], "GiB"),  # the original's pods, or a node object that was made anew
+        ("MiB", None, [GIB], "GiB"),  # pods of Aliyun's plugin, or a node object that was made anew
         ("MiB", None, [GIB, MIB], "MiB"),
         ("MiB", None, [OLD], "MiB"),
         ("MiB", "MiB", [GIB, MIB], "MiB"),
