@@ -134,7 +134,7 @@ async def test_a_second_extender_is_noticed_by_both(world: World, figures: Figur
     binders = {pod["metadata"]["annotations"][names.EXTENDER] for pod in world.watch.pods.values()}
     assert len(binders) == 2
     assert all(any(binder in sentence for sentence in said) for binder in binders)
-    figures.say("a second extender", f"noticed by both, {counted} pods counted; event: {said[0]}")
+    figures.say("a second extender", f"found by both, {counted} pods counted; event: {said[0]}")
 
 
 @pytest.mark.parametrize("scores", SCORES)

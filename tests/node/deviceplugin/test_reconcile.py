@@ -165,7 +165,7 @@ async def test_a_pod_that_another_was_taken_for_is_not_believed_to_be_half_start
     world.deliver()
     assert await world.admit(two)
     await world.settled()
-    assert world.plugin.state.under_way() == ""
+    assert world.plugin.state.admitting() == ""
     assert await world.admit(older)
     assert world.units(older, "main-0") == {"GPU-0": 2}
     assert await world.admit(one)

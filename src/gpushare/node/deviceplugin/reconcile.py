@@ -113,7 +113,7 @@ class Reconciler:
     async def make_sure(self) -> None:
         """Before a container is placed elsewhere than planned, or refused: units that seem to be held may be free, and
         kubelet knows. Safe at the same moment as `catch_up`."""
-        if correct.is_uncertain(self._state) and not self._state.under_way():
+        if correct.is_uncertain(self._state) and not self._state.admitting():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CATCH_UP_SECONDS):
                     await self.correct()

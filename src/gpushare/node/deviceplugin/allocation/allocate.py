@@ -81,7 +81,7 @@ def _by_units(state: State, units: Units, size: int, whole: bool, refreshed: boo
     """kubelet took other units than it was told, or did not ask which to take."""
     counts = {uuid: bits.bit_count() for uuid, bits in units.items()}
     even = len(set(counts.values())) == 1
-    wants = state.plans.wants(size, whole=whole, first=state.under_way())
+    wants = state.plans.wants(size, whole=whole, first=state.admitting())
     alike = [want for want in wants if even and want.share.gpus == len(units)]
     for want in alike:
         if want.gpus and set(want.gpus) == set(units):

@@ -51,7 +51,7 @@ def prefer(state: State, ask: Ask, *, refreshed: bool) -> Units | Refusal:
         return _extend(state, ask)
 
     used = partial(_used, state, ask)
-    wants = state.plans.wants(ask.size, whole=ask.whole, first=state.under_way())
+    wants = state.plans.wants(ask.size, whole=ask.whole, first=state.admitting())
     for want in wants:
         if state.plans.can_be_kept(want, used):
             return _as_planned(state, ask, want)

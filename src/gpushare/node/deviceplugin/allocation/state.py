@@ -74,12 +74,12 @@ class State:
     def refused(self) -> None:
         """kubelet got a refusal: the pod it is admitting fails. What that pod got before has no owner now, and is free
         as soon as kubelet confirms it."""
-        uid, self.busy_with, self.steer = self.under_way(), "", None
+        uid, self.busy_with, self.steer = self.admitting(), "", None
         for grant in self.table.of_pod(uid) if uid else ():
             if not grant.confirmed:
                 self._disown(grant)
 
-    def under_way(self) -> str:
+    def admitting(self) -> str:
         """The uid of the pod for which kubelet has not asked for everything yet; empty: none."""
         return "" if self.plans.is_complete(self.busy_with) else self.busy_with
 
