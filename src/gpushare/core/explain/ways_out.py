@@ -25,6 +25,7 @@ MOST_PODS = 16  # named in one way out
 MOST_NODES = 3  # on which pods that could end are looked for
 MOST_SPLIT = 16  # GPUs that a container's memory is tried on
 _ABOUT_ONE_GPU = ("NoSingleGpu", "NoHealthyGpu", "KeptForOther", "TooLarge")
+_SOON = ("JustRefused", "LikeUnderWay")  # there is room: the node takes it later
 
 Refusing = Sequence[tuple[NodeState, Refusal]]
 
@@ -45,7 +46,9 @@ def ways(
         return []
     result: list[Way] = []
     if request.one_share and nodes[0][1].code in _ABOUT_ONE_GPU:
-        result += _shrink(pod, nodes) + _split(pod, request, nodes, budget)
+        # To ask otherwise people create another pod, and what was promised to this one is not promised to that one.
+        anew = [(state.without_promises_to(pod.uid), refusal) for state, refusal in nodes]
+        result += _shrink(pod, anew) + _split(pod, request, anew, budget)
     for state, refusal in nodes[:MOST_NODES]:
         result += _on_node(state, refusal, pod, budget)
     if not any(way.way == "evict" for way in result):  # kube-scheduler looks for victims on every node
@@ -70,11 +73,13 @@ def _on_node(state: NodeState, refusal: Refusal, pod: PodFacts, budget: Budget) 
 def _shrink(pod: PodFacts, nodes: Refusing) -> list[Way]:
     """The most it could ask: what the emptiest healthy GPU has free, or what the node allows one container. If it asks
     more than any GPU has: the same once all is free."""
-    first, too_large = nodes[0][1], nodes[0][1].code == "TooLarge"
+    too_large = nodes[0][1].code == "TooLarge"
+    if any(refusal.code in _SOON for _, refusal in nodes):
+        return []  # a node has room for all of it
     units, best = 0, None
     for state, refusal in nodes:
-        about_amount = refusal == first if too_large else refusal.code in _ABOUT_ONE_GPU
-        room = state.room_for(pod) if about_amount or refusal.code == "OverLimit" else None
+        about_amount = refusal.code in (*_ABOUT_ONE_GPU, "OverLimit")
+        room = state.room_for(pod) if about_amount else None
         if room is None or not room.rising:
             continue
         most = max([gpu.total for gpu in room.facts.gpus if gpu.healthy]) if too_large else room.rising[-1]

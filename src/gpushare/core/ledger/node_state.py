@@ -120,6 +120,16 @@ class NodeState:
         other.room = Room.of(facts, other.effective())
         return other
 
+    def without_promises_to(self, uid: str) -> "NodeState":
+        """The same node if nothing were nominated to or kept for this pod: what a pod in its place would find."""
+        if uid not in self._nominated and uid not in self._kept:
+            return self
+        other = copy(self)
+        other._nominated = {key: pod for key, pod in self._nominated.items() if key != uid}
+        other._kept = {key: kept for key, kept in self._kept.items() if key != uid}
+        other.promised, other._taken_by_asker, other._rooms = bool(other._nominated or other._kept), {}, {}
+        return other
+
     def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:
         """Units of each GPU that this pod cannot have now: what `room_for` is made of."""
         asker = self._asker(pod, kept)
