@@ -326,6 +326,8 @@ def may_go(asked: Request, facts: NodeFacts) -> bool:
     wanted = Pin.DIRECT if facts.pin is Pin.DIRECT else Pin.PLUGIN
     if facts.blocked is not None or asked.pin is not wanted or asked.unit not in (None, facts.unit):
         return False
+    if facts.limit and any(share.units > facts.limit for share in asked.shares):
+        return False
     one = len(asked.shares) == 1 and asked.shares[0].gpus == 1 and asked.shares[0].kind is not WHOLE
     return facts.pin is not Pin.ALIYUN or (one and asked.shares[0].role == "app")
 
@@ -337,7 +339,7 @@ def shape(asked: Request) -> object:
 
 def signature(facts: NodeFacts | None) -> object:
     """What a node publishes, health included."""
-    return None if facts is None else (facts.unit, facts.pin, facts.gpus)
+    return None if facts is None else (facts.unit, facts.pin, facts.gpus, facts.limit)
 
 
 def layout(facts: NodeFacts | None) -> object:

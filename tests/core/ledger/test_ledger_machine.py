@@ -72,6 +72,7 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
         "unhealthy": draw(mostly((), (0,), (1,))),
         "backwards": draw(mostly(False, True)),
         "state": draw(mostly("ready", "draining")),
+        "limit": draw(mostly(0, 2, 4)),
     }
 
 
@@ -112,6 +113,7 @@ TWEAKS: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
     "drain": lambda shape, gpu: {"state": "draining"},
     "grow": lambda shape, gpu: {"totals": resized(shape, gpu, 2)},
     "heal": lambda shape, gpu: {"unhealthy": (), "state": "ready"},
+    "limit": lambda shape, gpu: {"limit": (0, 2, 4)[gpu]},
     "lose": lambda shape, gpu: {"totals": shape["totals"][:-1] or shape["totals"]},
     "pin": lambda shape, gpu: {"pin": ("direct", "plugin", "aliyun")[gpu]},
     "pin as ours": lambda shape, gpu: {"pin": "ours", "unit": "MiB"},
@@ -196,7 +198,7 @@ class LedgerMachine(RuleBasedStateMachine):
             uuids.reverse()
         pin = shape["pin"] if shape["pin"] != "ours" else "direct" if self.direct else "plugin"
         totals = [shape["totals"][0]] * len(uuids) if pin == "aliyun" else shape["totals"]
-        more = {key: shape[key] for key in ("unit", "unhealthy", "state")}
+        more = {key: shape[key] for key in ("unit", "unhealthy", "state", "limit")}
         self.api.put_node(builders.node(*totals, name=name, pin=pin, uuids=uuids, **more))
 
     @precondition(lambda self: self.api.node_events)
@@ -671,6 +673,8 @@ def picture(ledger: Ledger) -> dict[str, object]:
         "timed": ledger._timed,
         "largest": {lane: there for lane, there in ledger._index._largest.items() if there},
         "spots": {lane: there for lane, there in ledger._index._spots.items() if there},
+        "limits": ledger._index._limits,
+        "lowest limit": ledger._index._lowest_limit,
     }
     for s in ledger.nodes():
         seen[s.name] = (
