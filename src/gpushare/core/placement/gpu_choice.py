@@ -14,7 +14,7 @@ from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
 from gpushare.core.placement.search import Piece, Search, Task
 
-MOST_SHARES = 200  # of one pod; the search goes one call deeper for each
+MOST_SHARES = 200  # of one pod; a search goes one level deeper for each
 
 
 def fits(task: Task, room: Room, budget: Budget) -> bool:

@@ -142,7 +142,7 @@ class Search:
 
     def run(self) -> Places | None:
         try:
-            return tuple(self.places) if self._place(0) else None
+            return tuple(self.places) if self._place() else None
         finally:
             self.budget.left -= self.looks
 
@@ -151,23 +151,44 @@ class Search:
         if self.looks > self.allowed:
             raise TooHard
 
-    def _place(self, depth: int) -> bool:
-        if depth == len(self.pieces):
+    def _place(self) -> bool:
+        """Place the pieces one after the other; where one has no GPU left to try, move the one before it.
+
+        With a stack of its own: calls that go up to 200 deep are slow at some depths of Python's.
+        """
+        pieces = self.pieces
+        if not pieces:
             return self._place_inits()
-        piece, left = self.pieces[depth], self.left
-        exclusive = piece.kind.exclusive
-        for gpus in self._candidates(piece):
-            before = [left[gpu] for gpu in gpus]
-            for gpu in gpus:
-                left[gpu] = 0 if exclusive else left[gpu] - piece.each
+        untried = [self._candidates(pieces[0])]  # by depth, the GPUs that a piece was not tried on yet
+        before: list[tuple[tuple[int, ...], list[int]]] = []  # by depth, a piece's GPUs and what they had left
+        while untried:
+            depth = len(untried) - 1
+            if len(before) > depth:
+                self._take_back(*before.pop())
+            gpus = next(untried[depth], None)
+            if gpus is None:
+                self._remember_dead_end(depth)
+                untried.pop()
+                continue
+            before.append((gpus, self._take(pieces[depth], gpus)))
             if self._may_go_on(depth + 1):
-                self._assign(piece, gpus)
-                if self._place(depth + 1):
+                self._assign(pieces[depth], gpus)
+                if depth + 1 < len(pieces):
+                    untried.append(self._candidates(pieces[depth + 1]))
+                elif self._place_inits():
                     return True
-            for gpu, amount in zip(gpus, before, strict=True):
-                left[gpu] = amount
-        self._remember_dead_end(depth)
         return False
+
+    def _take(self, piece: Piece, gpus: tuple[int, ...]) -> list[int]:
+        """Put a piece on these GPUs. Returns what they had left before."""
+        left, before = self.left, [self.left[gpu] for gpu in gpus]
+        for gpu in gpus:
+            left[gpu] = 0 if piece.kind.exclusive else left[gpu] - piece.each
+        return before
+
+    def _take_back(self, gpus: tuple[int, ...], before: list[int]) -> None:
+        for gpu, amount in zip(gpus, before, strict=True):
+            self.left[gpu] = amount
 
     def _may_go_on(self, depth: int) -> bool:
         """Whether the rest may fit into what is left. Checked only after something has failed: most plans are found on
