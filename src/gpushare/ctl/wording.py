@@ -64,5 +64,5 @@ def cells(text: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Without control characters: anybody may write an annotation, and none may move the cursor of who reads it."""
+    """Without control characters: anybody may write an annotation, and it must not move the reader's cursor."""
     return "".join(character if character.isprintable() else "?" for character in text)

@@ -218,7 +218,7 @@ def written(pod: PodFacts, since: float) -> Kept | None:
 
 
 def show(ledger: Ledger, pods: Iterable[PodFacts]) -> None:
-    """Keep in a ledger what the annotations of waiting pods say. For those who only look, and decide nothing."""
+    """Keep in a ledger what the annotations of waiting pods say. For commands that only show it."""
     for pod in pods:
         kept = written(pod, moment(pod.waits_since or pod.created, 0.0))
         if kept is not None and kept_place.missing(ledger, kept) is not None:

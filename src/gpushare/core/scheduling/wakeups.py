@@ -4,8 +4,8 @@ kube-scheduler asks again about a refused pod only when something it sees has ch
 have seen memory come free, and it never sees that an assumption ends. So whenever a node's free memory grows, the pods
 that now fit are touched, which makes the scheduler ask: by priority, then age, only as many as fit together, each once
 per refusal (`wake_round`). Pods that may not go to the node are passed over. Pods that the scheduler did not offer that
-node last time come after the others, and take nothing from those who surely can come. A woken pod that does not come
-within a second passes the offer on.
+node last time come after the others, and take nothing from them. A woken pod that does not come within a second passes
+the offer on.
 
 Pure but for what it remembers.
 

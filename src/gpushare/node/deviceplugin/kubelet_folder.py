@@ -74,7 +74,7 @@ def _lock(folder: Path, node: str) -> int:
 
 
 def _user(folder: Path, descriptor: int) -> str:
-    """Who else uses the folder. Nobody (empty): then it is locked for us."""
+    """Which other program uses the folder. Empty: none does, and it is locked for us."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -35,8 +35,8 @@ STDIN = "stdin"
 MOST_BYTES = 1 << 20  # of one file: manifests are much smaller
 TOO_LARGE = "gpushare why reads at most 1 MiB of a file or of stdin"
 TWO_ANSWERS = (
-    "it is not known whether gpushare's admission policy will change {name}. The answer holds {this}; {that}: {other} "
-    "For one answer: {way}"
+    "it is not known whether gpushare's admission policy will change {name}. This answer is right {this}; "
+    "{that}: {other} For one answer: {way}"
 )
 IF_NOT, IF_SO = "if it does not", "if it does"
 

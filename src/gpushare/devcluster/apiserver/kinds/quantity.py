@@ -56,7 +56,7 @@ def _read(text: str) -> tuple[Fraction, str]:
         raise ValueError(SUFFIX)
     digits = (whole or "0") + fraction
     amount = Fraction(int(digits), 10 ** len(fraction)) * factor
-    amount = Fraction(-(-amount * _MILLI // 1), _MILLI)  # rounded up: who wants a little gets a little
+    amount = Fraction(-(-amount * _MILLI // 1), _MILLI)  # rounded up: a small amount does not become 0
     if binary:
         amount = min(amount, Fraction(_LARGEST_BINARY))
     if sign == "-":
