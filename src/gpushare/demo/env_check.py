@@ -89,7 +89,7 @@ async def _granted(node: Node, plugin: Plugin) -> dict[Container, frozenset[str]
         return {}
     return {
         (entry.namespace, entry.pod, entry.container): frozenset(
-            entry.ids if entry.whole else catalog.reader(Ids.of(entry.ids)).all(catalog.totals)
+            entry.ids if entry.kind.exclusive else catalog.reader(Ids.of(entry.ids)).all(catalog.totals)
         )
         for entry in listed
     }

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 import grpc
 
-from gpushare.core.facts import names
+from gpushare.core.facts import kinds
+from gpushare.core.facts.model import Kind
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.podresources_pb2 import ListPodResourcesRequest, ListPodResourcesResponse
 
@@ -24,7 +25,7 @@ class Listed(NamedTuple):
     namespace: str
     pod: str
     container: str
-    whole: bool
+    kind: Kind
     ids: list[str]
 
 
@@ -52,8 +53,8 @@ def read(body: bytes) -> list[Listed]:
     listed = []
     for pod in ListPodResourcesResponse.FromString(body).pod_resources:
         for container in pod.containers:
-            for resource, whole in ((names.GPU_MEM, False), (names.GPU_COUNT, True)):
+            for resource, kind in kinds.BY_RESOURCE.items():
                 ids = [id for entry in container.devices if entry.resource_name == resource for id in entry.device_ids]
                 if ids:
-                    listed.append(Listed(pod.namespace, pod.name, container.name, whole, ids))
+                    listed.append(Listed(pod.namespace, pod.name, container.name, kind, ids))
     return listed

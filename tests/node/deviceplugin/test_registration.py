@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from gpushare.core.facts import names
+from gpushare.core.facts import kinds, names
 from gpushare.devcluster.kubelet.device_manager import DeviceManager
 from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.kubelet import paths, podresources
@@ -110,7 +110,7 @@ async def test_pods_get_their_gpus_and_kubelet_says_who_has_which(node: Node) ->
         await node.world.manager.admit(node.world.server.pods[uid])
         assert node.world.units(uid, "main-0") == {"GPU-1": 6}
         (listed,) = await podresources.ask(node.folder / "pods.sock")
-        assert (listed.pod, listed.container, listed.whole, len(listed.ids)) == ("pod-0", "main-0", False, 6)
+        assert (listed.pod, listed.container, listed.kind, len(listed.ids)) == ("pod-0", "main-0", kinds.MEMORY, 6)
 
 
 async def test_kubelet_hears_of_an_unhealthy_gpu_at_once(node: Node) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.facts import names, objects, request
+from gpushare.core.facts import kinds, names, objects, request
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request, Share, Unit
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.devcluster.kubelet.device_manager import DeviceManager, Devices, Key, Rejected
@@ -111,7 +111,7 @@ class World:
         """Anybody may ask kubelet this, at any time."""
         known = [self.server.pods[uid] for uid in self.active() if uid in self.server.pods]
         return [
-            Listed(pod["metadata"]["namespace"], pod["metadata"]["name"], container, resource == names.GPU_COUNT, ids)
+            Listed(pod["metadata"]["namespace"], pod["metadata"]["name"], container, kinds.BY_RESOURCE[resource], ids)
             for pod, container, devices in self.manager.pod_resources(known)
             for resource, ids in devices.items()
         ]

@@ -26,16 +26,14 @@ def held(state: State, listed: list[Listed], uids: Mapping[tuple[str, str], str]
 
 def _held(state: State, entry: Listed, uid: str) -> Held:
     shares = enumerate(state.plans.shares(uid))
-    owner = next(
-        (Owner(uid, i) for i, s in shares if s.container == entry.container and s.kind.exclusive is entry.whole), None
-    )
-    if entry.whole:
-        return Held(owner, {uuid: 1 for uuid in entry.ids if uuid in state.table.gpus}, True, {})
+    owner = next((Owner(uid, i) for i, s in shares if s.container == entry.container and s.kind is entry.kind), None)
+    if entry.kind.exclusive:
+        return Held(owner, {uuid: 1 for uuid in entry.ids if uuid in state.table.gpus}, entry.kind, {})
     totals = {uuid: gpu.total for uuid, gpu in state.table.gpus.items()}
     reader = state.catalog.reader(Ids.of(entry.ids))
     known = reader.all(totals)
     unknown = len(entry.ids) - sum(bits.bit_count() for bits in known.values())
-    return Held(owner, known, False, _strange(state, owner, reader.unknown(totals)) if unknown else {})
+    return Held(owner, known, entry.kind, _strange(state, owner, reader.unknown(totals)) if unknown else {})
 
 
 def _strange(state: State, owner: Owner | None, unknown: list[str]) -> dict[str, int]:

@@ -6,15 +6,15 @@ The message itself is made in `device_list`.
 import asyncio
 from collections.abc import AsyncIterator
 
-from gpushare.core.facts.model import Gpu
+from gpushare.core.facts.model import Gpu, Kind
 from gpushare.kubelet.unit_ids import lowest
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin.allocation.state import State
 
 
 class ListStream:
-    def __init__(self, state: State, *, whole: bool) -> None:
-        self._state, self._whole = state, whole
+    def __init__(self, state: State, *, kind: Kind) -> None:
+        self._state, self._kind = state, kind
         self._message = b""
         self._made_of: tuple[tuple[Gpu, ...], dict[str, int], dict[str, str]] | None = None
         self._changed = asyncio.Event()
@@ -27,7 +27,7 @@ class ListStream:
         if self._made_of == made_of:
             return
         self._made_of = made_of
-        if self._whole:
+        if self._kind.exclusive:
             message = device_list.whole(gpus, healthy)
         else:
             message = device_list.memory(gpus, catalog.keys, healthy, catalog.numbered)
@@ -47,10 +47,10 @@ class ListStream:
         """The units that are listed healthy. Of an unhealthy GPU those that a pod holds: without them the node would
         seem to have less than its pods already use."""
         table = self._state.table
-        everything = 1 if self._whole else (1 << gpu.total) - 1
+        everything = 1 if self._kind.exclusive else (1 << gpu.total) - 1
         if gpu.healthy:
             return everything
-        if self._whole:
+        if self._kind.exclusive:
             return int(table.is_whole(gpu.uuid))
         unnamed = sum(grant.unnamed.get(gpu.uuid, 0) for grant in table.grants.values())
         taken = table.taken(gpu.uuid) & everything

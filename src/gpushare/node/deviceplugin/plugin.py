@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Final, Literal
 
-from gpushare.core.facts import names, objects
+from gpushare.core.facts import kinds, objects
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube import loop
 from gpushare.kube.client import Api
@@ -58,7 +58,7 @@ class Plugin:
         self._pod_resources = kubelet / paths.POD_RESOURCES
         self.state, self.calls = State(unit), Calls(time.monotonic)
         sockets = kubelet_folder.SOCKETS
-        self._lists = {resource: ListStream(self.state, whole=resource == names.GPU_COUNT) for resource in sockets}
+        self._lists = {resource: ListStream(self.state, kind=kinds.BY_RESOURCE[resource]) for resource in sockets}
         self._pod_list = PodList(api, node, self.state, self._relist)
         self.reconciler = Reconciler(
             self.state, lambda: podresources.ask(self._pod_resources), api, pods, self.calls, self._relist
@@ -66,7 +66,7 @@ class Plugin:
         self.services = {
             resource: Service(
                 self.state, self._lists[resource], self.calls, self._pod_list, self.reconciler, self._relist,
-                whole=resource == names.GPU_COUNT, visible=visible,
+                kind=kinds.BY_RESOURCE[resource], visible=visible,
             )
             for resource in sockets
         }  # fmt: skip

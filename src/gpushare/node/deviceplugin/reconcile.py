@@ -134,7 +134,7 @@ class Reconciler:
         else:
             self._failures = 0
             if not self._begun:
-                self._state.catalog.recall(name for entry in listed if not entry.whole for name in entry.ids)
+                self._state.catalog.recall(name for entry in listed if not entry.kind.exclusive for name in entry.ids)
             after = self._names()
             uids = {name: uid for name, uid in after.items() if before.get(name) == uid}  # not of a pod just recreated
             entries = kubelet_list.held(self._state, listed, uids)

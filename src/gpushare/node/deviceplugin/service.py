@@ -8,7 +8,7 @@ limit of two seconds.
 from collections.abc import AsyncIterator, Callable
 from typing import Final, NoReturn, TypeVar
 
-from gpushare.core.facts.model import Refusal
+from gpushare.core.facts.model import Kind, Refusal
 from gpushare.kubelet.pb.deviceplugin_pb2 import (
     AllocateResponse,
     ContainerAllocateResponse,
@@ -61,10 +61,10 @@ class Service:
         reconciler: Reconciler,
         changed: Callable[[], None],
         *,
-        whole: bool,
+        kind: Kind,
         visible: Visible,
     ) -> None:
-        self._state, self._devices, self._calls, self._whole, self._visible = state, devices, calls, whole, visible
+        self._state, self._devices, self._calls, self._kind, self._visible = state, devices, calls, kind, visible
         self._pods, self._reconciler, self._changed = pods, reconciler, changed
 
     def options(self) -> bytes:
@@ -98,7 +98,7 @@ class Service:
     async def _preferred(self, one: Preferred) -> list[str]:
         reader = self._reader(one.available)
         must = self._units(one.must_include)
-        ask = Ask(one.size, self._whole, self._or_refuse(must), reader)
+        ask = Ask(one.size, self._kind, self._or_refuse(must), reader)
         if one.size < 1:
             return []
         units = prefer(self._state, ask, refreshed=False)
@@ -115,10 +115,10 @@ class Service:
         if not one.many:
             raise Refused(NOTHING, malformed=True)
         units = self._or_refuse(self._units(one))
-        granted = allocate.grant(self._state, units, self._whole, refreshed=False)
+        granted = allocate.grant(self._state, units, self._kind, refreshed=False)
         if isinstance(granted, Refusal) and not granted.forever:
             await self._pods.refresh()
-            granted = allocate.grant(self._state, units, self._whole, refreshed=True)
+            granted = allocate.grant(self._state, units, self._kind, refreshed=True)
         if isinstance(granted, Refusal):
             self._refuse(granted)
         return granted
@@ -139,16 +139,17 @@ class Service:
         self._reconciler.due()
 
     def _environment(self, granted: Granted) -> dict[str, str]:
-        variables = environment(granted, self._whole, self._visible, self._state.cgpu_disabled)
+        variables = environment(granted, self._kind, self._visible, self._state.cgpu_disabled)
         pod = self._state.plans.pods.get(granted.owner.uid) if granted.owner else None
         name = f"{pod.namespace}/{pod.name}" if pod else ""
-        logger.info("granted", units=granted.size, whole=self._whole, gpus=[g.index for g in granted.gpus], pod=name)
+        gpus, whole = [gpu.index for gpu in granted.gpus], self._kind.exclusive
+        logger.info("granted", units=granted.size, whole=whole, gpus=gpus, pod=name)
         return variables
 
     # Ids
 
     def _reader(self, ids: Ids) -> Callable[[str], int]:
-        if self._whole:
+        if self._kind.exclusive:
             there = set(ids.texts())
             return lambda uuid: int(uuid in there)
         reader, totals = self._state.catalog.reader(ids), self._state.catalog.totals
@@ -163,7 +164,7 @@ class Service:
 
     def _units(self, ids: Ids) -> Units | Refusal:
         state, catalog = self._state, self._state.catalog
-        if self._whole:
+        if self._kind.exclusive:
             units = dict.fromkeys(ids.texts(), 1)
             strangers = [name for name in units if name not in state.table.gpus]
         else:
@@ -178,7 +179,7 @@ class Service:
         return units
 
     def _names(self, units: Units) -> list[str]:
-        return list(units) if self._whole else self._state.catalog.names(units)
+        return list(units) if self._kind.exclusive else self._state.catalog.names(units)
 
 
 def _parsed(parse: Callable[[bytes], list[T]], body: bytes) -> list[T]:

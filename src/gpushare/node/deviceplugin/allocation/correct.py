@@ -8,7 +8,7 @@ hold is worked out from the pod's spec. At the start, when the table is empty, i
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from gpushare.core.facts.model import Role
+from gpushare.core.facts.model import Kind, Role
 from gpushare.core.placement import gpu_choice
 from gpushare.kubelet.unit_ids import Units
 from gpushare.node.deviceplugin.allocation.plans import each_of, size_of
@@ -22,7 +22,7 @@ class Held(NamedTuple):
 
     owner: Owner | None
     units: Units
-    whole: bool
+    kind: Kind
     strange: dict[str, int]
 
 
@@ -67,9 +67,9 @@ def give_up(state: State) -> None:
     shares = [
         state.share(owner) for grant in state.table.grants.values() if not grant.confirmed for owner in grant.owners
     ]
-    alike = {(share.kind.exclusive, size_of(share)) for share in shares}
+    alike = {(share.kind, size_of(share)) for share in shares}
     for grant in list(state.table.grants.values()):
-        if not grant.confirmed and not grant.owners and (grant.whole, grant.size) not in alike:
+        if not grant.confirmed and not grant.owners and (grant.kind, grant.size) not in alike:
             state.table.drop(grant)
 
 
@@ -92,14 +92,14 @@ def _correct_one(state: State, entry: Held) -> Grant:
             state.relabel(match, owner)
         elif owner is not None:
             state.trade_plans(owner, frozenset(entry.units))
-        grant = match or table.give(owner, entry.units, whole=entry.whole, unnamed=entry.strange)
+        grant = match or table.give(owner, entry.units, kind=entry.kind, unnamed=entry.strange)
     if owner is not None:
         grant.confirmed, grant.passing = True, False
     return grant
 
 
 def _is(grant: Grant, entry: Held) -> bool:
-    return grant.units == entry.units and grant.unnamed == entry.strange and grant.whole is entry.whole
+    return grant.units == entry.units and grant.unnamed == entry.strange and grant.kind is entry.kind
 
 
 def _is_its_pods(state: State, pool: Grant) -> bool:
@@ -107,7 +107,7 @@ def _is_its_pods(state: State, pool: Grant) -> bool:
     owners = sorted(pool.owners)
     taken = (state.table.of(other) for other in state.together(owners[0]) if other not in pool.owners)
     on = {uuid for grant in taken if grant is not None for uuid in grant.gpus} or pool.gpus
-    if not pool.whole and not pool.gpus <= on:
+    if not pool.kind.exclusive and not pool.gpus <= on:
         return False
     return not any(_lifelong(state, owners[0].uid, owners, tuple(sorted(on))).values())
 
@@ -129,18 +129,18 @@ def _remember_inits(state: State, uid: str) -> None:
 def _remember(state: State, owners: list[Owner]) -> Grant:
     """Counts what these shares of one pod hold in addition to its other grants, without knowing the units: on the GPUs
     of the pod's other containers, or of the plan, or else on every GPU."""
-    uid, whole = owners[0].uid, state.share(owners[0]).kind.exclusive
+    uid, kind = owners[0].uid, state.share(owners[0]).kind
     planned = [uuid for owner in owners for uuid in state.plans.planned(owner) or ()]
     on = tuple(dict.fromkeys([*sorted(_beside(state, owners[0])), *planned]))
     if on:
         beyond = _lifelong(state, uid, owners, on)
         there = on[: max(state.share(owner).gpus for owner in owners)]
-        missing = {uuid: max(beyond[uuid], 0) for uuid in there if beyond[uuid] > 0 or not whole}
+        missing = {uuid: max(beyond[uuid], 0) for uuid in there if beyond[uuid] > 0 or not kind.exclusive}
     else:
         most = max(each_of(state.share(owner)) for owner in owners)
         missing = dict.fromkeys(state.table.gpus, most)
-    units = dict.fromkeys(missing, 1) if whole else {}
-    grant = state.table.give(None, units, whole=whole, unnamed={} if whole else missing)
+    units = dict.fromkeys(missing, 1) if kind.exclusive else {}
+    grant = state.table.give(None, units, kind=kind, unnamed={} if kind.exclusive else missing)
     for owner in owners:
         state.table.assign(owner, grant)
     return grant

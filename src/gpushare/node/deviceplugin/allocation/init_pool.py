@@ -6,7 +6,7 @@ as it can. That is the only case in which kubelet may ask for units that a pod a
 
 from typing import Final
 
-from gpushare.core.facts.model import Refusal, Role
+from gpushare.core.facts.model import Kind, Refusal, Role
 from gpushare.kubelet.unit_ids import Units
 from gpushare.node.deviceplugin.allocation.plans import Want, size_of
 from gpushare.node.deviceplugin.allocation.state import State, count
@@ -17,27 +17,27 @@ MIXED: Final = "kubelet chose units of several GPUs of {node} ({counts}), but no
 NOT_GIVEN: Final = "kubelet reuses units of {gpus} of {node} that no init container was given"
 
 
-def handed_on(state: State, units: Units, size: int, whole: bool) -> tuple[Grant, Want] | Refusal:
+def handed_on(state: State, units: Units, size: int, kind: Kind) -> tuple[Grant, Want] | Refusal:
     """The grant these units come from, and the container of `size` they go to; or why they may not be handed on."""
-    node, holders = state.facts.name, state.table.holders(units, whole=whole)
+    node, holders = state.facts.name, state.table.holders(units, kind=kind)
     if not holders:
         return Refusal("NotGiven", NOT_GIVEN.format(gpus=state.gpus(units), node=node))
     pool = holders[0]
-    want = _taker(state, pool, units, size, whole) if len(holders) == 1 else None
+    want = _taker(state, pool, units, size, kind) if len(holders) == 1 else None
     if want is None:
         return Refusal("Held", HELD.format(gpus=state.gpus(units), node=node, holder=state.holder(holders)))
-    if len(pool.gpus) > 1 and not whole:  # an init container got what was planned for one over several GPUs
+    if len(pool.gpus) > 1 and not kind.exclusive:  # an init container got what was planned for one over several GPUs
         return Refusal("Mixed", MIXED.format(node=node, counts=state.counts(pool.units)))
     return pool, want
 
 
-def _taker(state: State, pool: Grant, units: Units, size: int, whole: bool) -> Want | None:
+def _taker(state: State, pool: Grant, units: Units, size: int, kind: Kind) -> Want | None:
     """The container of that size to which units of this grant may go."""
     handed = count({uuid: bits & pool.units.get(uuid, 0) for uuid, bits in units.items()})
-    if pool.whole is not whole or pool.confirmed or handed != min(size, pool.size):
+    if pool.kind is not kind or pool.confirmed or handed != min(size, pool.size):
         return None
     uids = {owner.uid for owner in pool.owners} if pool.passing else set()
-    wants = state.plans.wants(size, whole=whole, first=next(iter(uids), ""))
+    wants = state.plans.wants(size, kind=kind, first=next(iter(uids), ""))
     for want in wants:
         if want.owner.uid in uids:
             return want

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import policies
-from gpushare.core.facts.model import Data, NodeFacts, Pin, Places, PodFacts, Request, Share
+from gpushare.core.facts.model import Data, Kind, NodeFacts, Pin, Places, PodFacts, Request, Share
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.room import Room
 from gpushare.core.placement.search import Piece
@@ -92,14 +92,11 @@ class Plans:
         """Whether kubelet has asked for everything this pod needs."""
         return all(self._table.of(Owner(uid, i)) is not None for i in range(len(self.shares(uid))))
 
-    def wants(self, size: int, *, whole: bool, first: str = "") -> list[Want]:
+    def wants(self, size: int, *, kind: Kind, first: str = "") -> list[Want]:
         """The shares of that size that have no units yet, the most likely first: those of the pod `first`, which
         kubelet is admitting; then those that are next in their pods; then the oldest."""
         wants = [
-            want
-            for uid in self.pods
-            for want in self.of_pod(uid)
-            if want.share.kind.exclusive is whole and want.size == size
+            want for uid in self.pods for want in self.of_pod(uid) if want.share.kind is kind and want.size == size
         ]
         # They are in the order of age, which the sort keeps.
         return sorted(wants, key=lambda want: (want.owner.uid != first, not want.next, want.terminating))

@@ -7,7 +7,7 @@ kubelet's list shows who really has what.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gpushare.core.facts.model import NodeFacts, PodFacts, Role, Share, Unit
+from gpushare.core.facts.model import Kind, NodeFacts, PodFacts, Role, Share, Unit
 from gpushare.kubelet.unit_ids import Catalog, Units
 from gpushare.node.deviceplugin.allocation.plans import Gpus, Plans, size_of
 from gpushare.node.deviceplugin.allocation.table import Grant, Owner, Table
@@ -18,7 +18,7 @@ class Steer(NamedTuple):
     changes."""
 
     units: Units
-    whole: bool
+    kind: Kind
     owner: Owner | None
     moved: dict[Owner, Gpus]
 
@@ -96,8 +96,8 @@ class State:
                 candidates = (self.share(o) for o in grant.owners if within(o.uid))
                 if any(c.amount == share.amount and (c.role is share.role or not same_role) for c in candidates):
                     return grant
-        alike = (share.kind.exclusive, size_of(share), share.gpus)
-        return next((g for g in unconfirmed if not g.owners and (g.whole, g.size, len(g.gpus)) == alike), None)
+        alike = (share.kind, size_of(share), share.gpus)
+        return next((g for g in unconfirmed if not g.owners and (g.kind, g.size, len(g.gpus)) == alike), None)
 
     def together(self, owner: Owner) -> list[Owner]:
         """The shares that must be on the same GPUs, this one included."""
@@ -164,9 +164,9 @@ class State:
         numbers = sorted(self.table.gpus[uuid].index for uuid in uuids if uuid in self.table.gpus)
         return " and ".join(f"GPU {number}" for number in numbers) or "a GPU"
 
-    def amount(self, size: int, whole: bool) -> str:
+    def amount(self, size: int, kind: Kind) -> str:
         """`3500 MiB`, `2 GPUs`."""
-        return f"{size} GPU{'s' if size > 1 else ''}" if whole else f"{size} {self.facts.unit}"
+        return f"{size} GPU{'s' if size > 1 else ''}" if kind.exclusive else f"{size} {self.facts.unit}"
 
     def counts(self, units: Units) -> str:
         """`300 of GPU 0, 200 of GPU 1`."""

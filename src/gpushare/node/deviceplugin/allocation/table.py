@@ -8,7 +8,7 @@ of a GPU are the bits of one number, because a full node has 200,000 units.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gpushare.core.facts.model import Gpu
+from gpushare.core.facts.model import Gpu, Kind
 from gpushare.kubelet.unit_ids import Units
 
 
@@ -22,12 +22,12 @@ class Owner(NamedTuple):
 class Grant:
     """What one container was given, or all ordinary init containers of a pod together: they hand their units on."""
 
-    __slots__ = ("confirmed", "number", "owners", "passing", "units", "unnamed", "whole")
+    __slots__ = ("confirmed", "kind", "number", "owners", "passing", "units", "unnamed")
 
-    def __init__(self, number: int, units: Mapping[str, int], whole: bool, unnamed: Mapping[str, int]) -> None:
+    def __init__(self, number: int, units: Mapping[str, int], kind: Kind, unnamed: Mapping[str, int]) -> None:
         self.number = number  # grants are numbered in the order in which they were made
         self.units: Units = dict(units)
-        self.whole = whole  # whole GPUs, not memory: each GPU has one bit
+        self.kind = kind  # of whole GPUs each has one bit
         self.unnamed = dict(unnamed)  # by GPU, how many units are held under ids that are unknown or not ours
         self.owners: set[Owner] = set()  # empty: nobody knows whose it is
         self.passing = False  # units of init containers, from which later containers of the pod will take
@@ -60,11 +60,11 @@ class Table:
         owner: Owner | None,
         units: Mapping[str, int],
         *,
-        whole: bool,
+        kind: Kind,
         unnamed: Mapping[str, int] | None = None,
     ) -> Grant:
         self._number += 1
-        grant = self.grants[self._number] = Grant(self._number, units, whole, unnamed or {})
+        grant = self.grants[self._number] = Grant(self._number, units, kind, unnamed or {})
         if owner is not None:
             self.assign(owner, grant)
         return grant
@@ -97,19 +97,19 @@ class Table:
         """The units of memory that are held on a GPU, as bits."""
         taken = 0
         for grant in self.grants.values():
-            if not grant.whole:
+            if not grant.kind.exclusive:
                 taken |= grant.units.get(uuid, 0)
         return taken
 
     def is_whole(self, uuid: str) -> bool:
         """Whether a container has the whole GPU."""
-        return any(grant.whole and grant.units.get(uuid) for grant in self.grants.values())
+        return any(grant.kind.exclusive and grant.units.get(uuid) for grant in self.grants.values())
 
     def used(self, uuid: str, of: Iterable[Grant] | None = None) -> int:
         """The number of units held on a GPU, by the grants `of` or by all. A GPU held as a whole counts with all its
         units."""
         grants = list(self.grants.values() if of is None else of)
-        if any(grant.whole and grant.units.get(uuid) for grant in grants):
+        if any(grant.kind.exclusive and grant.units.get(uuid) for grant in grants):
             return self.gpus[uuid].total if uuid in self.gpus else 0
         named = 0
         for grant in grants:
@@ -121,31 +121,31 @@ class Table:
         on = {uuid for grant in self.grants.values() for uuid in grant.gpus}
         return {uuid: used for uuid in sorted(on) if (used := self.used(uuid))}
 
-    def free(self, uuid: str, *, whole: bool) -> int:
+    def free(self, uuid: str, *, kind: Kind) -> int:
         """What may be given on a GPU, as bits. Of an unhealthy one, nothing; with units held under unknown ids, more
         bits are free than `room` allows to give."""
         gpu = self.gpus.get(uuid)
         if gpu is None or not gpu.healthy or self.is_whole(uuid):
             return 0
-        if whole:
+        if kind.exclusive:
             return 0 if self.used(uuid) else 1
         return ((1 << gpu.total) - 1) & ~self.taken(uuid)
 
-    def room(self, uuid: str, *, whole: bool) -> int:
+    def room(self, uuid: str, *, kind: Kind) -> int:
         """The number of units that may be given on a GPU."""
-        free = self.free(uuid, whole=whole)
-        return free if whole or not free else max(self.gpus[uuid].total - self.used(uuid), 0)
+        free = self.free(uuid, kind=kind)
+        return free if kind.exclusive or not free else max(self.gpus[uuid].total - self.used(uuid), 0)
 
-    def holders(self, units: Mapping[str, int], *, whole: bool) -> list[Grant]:
+    def holders(self, units: Mapping[str, int], *, kind: Kind) -> list[Grant]:
         """The grants that hold any of these units."""
         return [
             grant
             for grant in self.grants.values()
-            if any(_overlap(grant, uuid, bits, whole) for uuid, bits in units.items())
+            if any(_overlap(grant, uuid, bits, kind) for uuid, bits in units.items())
         ]
 
 
-def _overlap(grant: Grant, uuid: str, bits: int, whole: bool) -> bool:
-    if grant.whole != whole:
+def _overlap(grant: Grant, uuid: str, bits: int, kind: Kind) -> bool:
+    if grant.kind is not kind:
         return bool(grant.units.get(uuid) or grant.unnamed.get(uuid))  # a whole GPU and memory of it exclude each other
     return bool(grant.units.get(uuid, 0) & bits)
