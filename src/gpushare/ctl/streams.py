@@ -1,4 +1,4 @@
-"""stdout and stderr as a shell may hand them over: closed (`>&-`), full, or a pipe that nobody reads any more.
+"""stdout and stderr as a shell may pass them on: closed (`>&-`), full, or a pipe that nobody reads any more.
 
 stdout carries the answer: if it cannot be written, the user is told. stderr carries notes and errors: if those cannot
 be written, the exit code still says how it ended. In both cases the stream is then sent to /dev/null. Otherwise Python

@@ -40,7 +40,7 @@ class Kubectl(Connection):
         return self._run(words, self._waiting(path, draft), draft)
 
     def _run(self, words: list[str], message: str, stdin: bytes | None = None) -> bytes:
-        """What kubectl prints. `message`: said if it takes long. Its complaint is raised as the error it means."""
+        """What kubectl prints. `message`: shown if it takes long. A failure is raised as the error it means."""
         process = self._start(words, reads=stdin is not None)
         try:
             out, complaint = self._communicate(process, message, stdin)

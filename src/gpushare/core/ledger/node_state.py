@@ -155,7 +155,7 @@ class NodeState:
     # What is promised to others
 
     def _asker(self, pod: PodFacts, kept: bool) -> Asker:
-        """Pods with the same asker have the same free."""
+        """For pods with the same asker the same units are free."""
         return pod.priority, pod.uid if pod.uid in self._nominated or pod.uid in self._kept else "", kept
 
     def _taken(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str], *, kept: bool) -> list[int]:

@@ -115,7 +115,7 @@ class Observed(Questions):
     def _observe_waiting(self, pod: PodFacts) -> None:
         holding = self._holdings.get(pod.uid)
         if holding is not None and holding.state is State.BOUND:
-            return  # an unbound sight of a bound pod is an old one, unless a complete list ends with it: `relisted`
+            return  # an event that shows a bound pod unbound is old, unless a complete list confirms it: `relisted`
         if holding is not None and holding.state is State.ASSUMED:
             if pod.terminating or pod.request != holding.pod.request:
                 self._remove(pod.uid)

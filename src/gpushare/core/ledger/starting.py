@@ -1,4 +1,4 @@
-"""Which amounts the containers that still start on a plugin node will ask kubelet for.
+"""Which amounts kubelet will still ask the device plugin for, because their containers have not started yet.
 
 Pure. The device plugin learns from kubelet an amount and no name. So two pods whose amounts could be confused must not
 start at the same time: the same amount over another number of GPUs, and equal init containers.
