@@ -185,10 +185,20 @@ async def test_the_status_of_a_custom_resource_is_patched_alone(ours: client.Api
     patch = requests.patch_status(SAMPLES, space, "it", {"phase": "Ready"}, uid=made.metadata.uid)
     ready = await ours.fetch(patch, Item)
     assert (ready.status, ready.value) == ({"phase": "Ready"}, "one")
-    late = requests.patch_status(SAMPLES, space, "it", {"phase": "Lost"}, uid="another")
-    assert await status_of(ours, late) in (409, 422)
     left = await ours.fetch(requests.patch(SAMPLES, space, "it", {"status": {"phase": "Lost"}}), Item)
     assert left.status == {"phase": "Ready"}, "a status is written by a patch of the status only"
+
+
+async def test_a_uid_guards_the_status_of_kinds_that_kubernetes_brings_and_not_of_custom_resources(
+    ours: client.Api, api: api_client.Api
+) -> None:
+    space = api.namespace
+    await applied(ours, DEPLOYMENTS, space, "one", "first")
+    late = requests.patch_status(DEPLOYMENTS, space, "it", {"observedGeneration": 1}, uid="another")
+    assert await status_of(ours, late) in (409, 422)
+    await ours.fetch(requests.create(SAMPLES, space, body(SAMPLES, space, "one")), Item)
+    ignored = requests.patch_status(SAMPLES, space, "it", {"phase": "Lost"}, uid="another")
+    assert (await ours.fetch(ignored, Item)).status == {"phase": "Lost"}
 
 
 async def test_conditions_are_merged_by_their_type(ours: client.Api, api: api_client.Api) -> None:

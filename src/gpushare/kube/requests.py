@@ -50,7 +50,7 @@ def patch(resource: Resource, namespace: str, name: str, body: object, *, conten
 def patch_status(
     resource: Resource, namespace: str, name: str, status: object, *, content_type: str = MERGE, uid: str = ""
 ) -> Request:
-    """`uid`: 409 or 422 if the name belongs to another object by now."""
+    """`uid`: 409 or 422 if the name belongs to another object by now. The status of a custom resource ignores it."""
     body = {"metadata": {"uid": uid}, "status": status} if uid else {"status": status}
     return Request("PATCH", resource.item(namespace, name, "status"), None, body, content_type)
 

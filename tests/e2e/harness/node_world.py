@@ -76,7 +76,7 @@ class NodeWorld(World):
             assert answer.code == 200, answer.body
             if b"PATH=" in answer.body:
                 return dict(line.split("=", 1) for line in answer.body.decode().splitlines() if "=" in line)
-            assert time.monotonic() < patience_ends, f"{pod}: container {container} has printed nothing"
+            assert time.monotonic() < patience_ends, f"{pod}: {container} printed {answer.body[:200]!r}"
             await asyncio.sleep(0.05)
 
     async def sees(self, pod: str, container: str = "main") -> list[str]:
