@@ -112,7 +112,7 @@ class Node:
             pinning.refuse_beside_nvidia(await self.watches.synced(START_SECONDS))
             pin = await pinning.decide(self.config.pin, self.api)
             if pin is Pin.PLUGIN:
-                at_the_end.callback(os.close, await self._lock_kubelets_folder())
+                tasks.create_task(await self._lock_kubelets_folder(at_the_end))
             publish_config = PublishConfig(self.config.node, self.config.unit, pin, self.config.reserve_mib)
             publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
             assigner = Assigner(self.api, self.pods)
@@ -144,11 +144,14 @@ class Node:
             return f"the driver: {self.gpus.failure.what}" if self.gpus.failure else "the driver"
         return self.watches.waits_for() or self._last_wait
 
-    async def _lock_kubelets_folder(self) -> int:
-        """Before anything is published: while another plugin runs, this process must not change the node."""
+    async def _lock_kubelets_folder(self, at_the_end: contextlib.ExitStack) -> Coroutine[Any, Any, None]:
+        """Before anything is published: while another plugin runs, this process must not change the node. Returns what
+        keeps the lock."""
         self._last_wait = "kubelet's device-plugins folder"
         folder = Path(self.config.kubelet, paths.DEVICE_PLUGINS)
-        return await kubelet_folder.lock(folder, self.config.node, START_SECONDS)
+        lock = await kubelet_folder.lock(folder, self.config.node, START_SECONDS)
+        at_the_end.callback(os.close, lock)
+        return kubelet_folder.keep_locked(folder, self.config.node, lock)
 
     def _device_plugin(self, publisher: Publisher) -> Coroutine[Any, Any, None]:
         """Made at once, so that it gets the GPUs from the publisher; runs as soon as it has them."""

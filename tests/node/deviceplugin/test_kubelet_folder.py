@@ -116,6 +116,30 @@ async def test_a_folder_that_is_not_there_is_waited_for(folder: Path) -> None:
     os.close(await locking)
 
 
+async def test_a_folder_that_is_made_anew_is_locked_again(folder: Path) -> None:
+    first = await kubelet_folder.lock(folder, "gpu-a", 0)
+    keeping = asyncio.create_task(kubelet_folder.keep_locked(folder, "gpu-a", first))
+    Path.rmdir(folder)
+    await asyncio.sleep(0.03)
+    Path.mkdir(folder)
+    await asyncio.sleep(0.05)
+    assert (await refused(folder)).code == errors.BAD_INPUT
+    keeping.cancel()
+    os.close(first)
+    os.close(await kubelet_folder.lock(folder, "gpu-a", 0))
+
+
+async def test_whoever_finds_a_new_folder_locked_says_so_and_stops(folder: Path) -> None:
+    first = await kubelet_folder.lock(folder, "gpu-a", 0)
+    Path.rmdir(folder)
+    Path.mkdir(folder)
+    second = await kubelet_folder.lock(folder, "gpu-a", 0)
+    with pytest.raises(errors.UserError, match="is in use by another device plugin"):
+        await asyncio.wait_for(kubelet_folder.keep_locked(folder, "gpu-a", first), 5)
+    os.close(first)
+    os.close(second)
+
+
 async def test_a_file_system_without_locks_stops_nobody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

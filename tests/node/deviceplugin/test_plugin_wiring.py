@@ -14,7 +14,9 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.events import Recorder
+from gpushare.kubelet import paths
 from gpushare.node.app import NOT_REGISTERED, Config
+from gpushare.node.deviceplugin import kubelet_folder
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import capacity, refusal, running, said
@@ -102,6 +104,20 @@ async def test_beside_another_plugin_it_changes_nothing_and_stops(
     assert len(plugins) == 1
     async with running(server.url, gpus, config):
         await eventually(lambda: len(plugins) == 2)
+
+
+async def test_it_keeps_the_others_out_when_kubelets_folder_is_made_anew(
+    server: ApiServer, gpus: Simulated, plugins: list[StandIn], config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubelet_folder, "LOOK_SECONDS", 0.01)
+    folder = Path(config.kubelet, paths.DEVICE_PLUGINS)
+    async with running(server.url, gpus, config):
+        await until(server, lambda: said(server))
+        Path.rmdir(folder)
+        Path.mkdir(folder)
+        await asyncio.sleep(0.1)
+        with pytest.raises(UserError, match="is in use by another device plugin"):
+            await kubelet_folder.lock(folder, world.NAME, 0)
 
 
 async def test_without_the_admission_policy_auto_means_the_plugin(

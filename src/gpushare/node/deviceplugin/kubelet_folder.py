@@ -3,7 +3,8 @@
 Two plugins would each keep a table of their own and give the same units away twice. So the folder is locked (`flock`)
 as long as the plugin runs. The lock is on the folder itself, not on a file in it: kubelet deletes all files there
 whenever it starts, and a lock on a deleted file stops nobody. This lock needs no right to write, leaves nothing behind,
-and ends with its process, also with one that was killed. Aliyun's plugin takes no lock: its socket answers instead.
+and ends with its process, also with one that was killed. A folder that is deleted and made anew is locked again.
+Aliyun's plugin takes no lock: its socket answers instead.
 """
 
 import asyncio
@@ -58,30 +59,61 @@ async def lock(folder: Path, node: str, limit: float) -> int:
         await asyncio.sleep(LOOK_SECONDS)
 
 
+async def keep_locked(folder: Path, node: str, descriptor: int) -> None:
+    """For ever: a folder that was deleted and made anew is locked again, under the same descriptor. Raises at once if
+    another plugin has locked the new one."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        with contextlib.suppress(OSError):  # it is not there at the moment
+            _lock_if_new(folder, node, descriptor)
+
+
+def _lock_if_new(folder: Path, node: str, descriptor: int) -> None:
+    there = _open(folder)
+    try:
+        if os.path.samestat(os.fstat(there), os.fstat(descriptor)):
+            return
+        user = _locked(folder, there)
+        if user:
+            raise _in_use(folder, user, node)
+        os.dup2(there, descriptor, inheritable=False)
+        logger.warn("kubelet's folder was made anew: locked again", folder=str(folder))
+    finally:
+        os.close(there)
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
 def _lock(folder: Path, node: str) -> int:
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = _open(folder)
     except OSError:
         raise not_there(folder) from None
     try:
-        user = _user(folder, descriptor)
+        user = _locked(folder, descriptor) or _answering(folder / SOCKETS[names.GPU_MEM])
         if user:
-            raise errors.UserError(IN_USE.format(folder=folder), user, IN_USE_WAY.format(node=node))
+            raise _in_use(folder, user, node)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _user(folder: Path, descriptor: int) -> str:
-    """Which other program uses the folder. Empty: none does, and it is locked for us."""
+def _in_use(folder: Path, user: str, node: str) -> errors.UserError:
+    return errors.UserError(IN_USE.format(folder=folder), user, IN_USE_WAY.format(node=node))
+
+
+def _locked(folder: Path, descriptor: int) -> str:
+    """Which other process has locked the folder. Empty: none has, and it is locked for us."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return _process(_locked_by(os.fstat(descriptor))) or "another gpushare has locked it"
     except OSError as error:
         logger.warn("cannot lock kubelet's folder, going on without", folder=str(folder), why=str(error))
-    return _answering(folder / SOCKETS[names.GPU_MEM])
+    return ""
 
 
 def _locked_by(folder: os.stat_result) -> int:
