@@ -1,6 +1,7 @@
 """A refusal is final for the pod, so it says why; and it gives nothing, invents nothing and leaves nothing behind."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Unit
@@ -222,3 +223,13 @@ async def test_other_kubelets_and_units_have_no_such_limit(version: str, unit: U
     assert await world.plugin._read_kubelet()
     assert world.plugin.state.most is None
     assert not world.events.recorded
+
+
+async def test_the_limit_follows_a_kubelet_that_is_replaced_while_the_plugin_runs() -> None:
+    """The node object shows the new version, and its publisher tells the limit with the GPUs."""
+    world = World(60_000)
+    await world.begin()
+    world.set_gpus(replace(world.facts, limit=50_000))
+    assert world.plugin.state.most == 50_000
+    world.set_gpus(replace(world.facts, limit=0))
+    assert world.plugin.state.most is None

@@ -86,6 +86,7 @@ class Plugin:
         device_list.check(self._node, facts.unit, facts.gpus)
         if facts.unit != self._unit:
             self._count_in(facts.unit)
+        self.state.most = facts.limit or None  # kubelet may have been replaced by another version
         self.state.set_gpus(facts)
         self._relist()
 
