@@ -110,3 +110,9 @@ def test_a_collection_is_of_one_namespace_or_of_all() -> None:
     assert resources.PODS.collection() == "/api/v1/pods"
     assert resources.PODS.collection("ml/..") == "/api/v1/namespaces/ml%2F../pods"
     assert LEASES.collection("ml") == LEASE.removesuffix("/lead")
+
+
+@pytest.mark.parametrize("namespace", ["", ".", ".."])
+def test_an_object_of_a_namespaced_kind_is_created_in_a_namespace(namespace: str) -> None:
+    with pytest.raises(ApiError, match="not a name"):
+        requests.create(LEASES, namespace, {})

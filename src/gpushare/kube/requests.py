@@ -30,7 +30,7 @@ def read(resource: Resource, namespace: str, name: str) -> Request:
 
 
 def create(resource: Resource, namespace: str, body: object) -> Request:
-    return Request("POST", resource.collection(namespace), body=body)
+    return Request("POST", resource.one_namespace(namespace), body=body)
 
 
 def apply(resource: Resource, namespace: str, name: str, body: object, *, manager: str, force: bool = False) -> Request:

@@ -21,11 +21,15 @@ class Resource(NamedTuple):
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         return f"{root}/namespaces/{_segment(namespace)}/{self.plural}" if namespace else f"{root}/{self.plural}"
 
-    def item(self, namespace: str, name: str, sub: str = "") -> str:
-        """The path of one object, or of a part of it such as its status. `namespace` is "" if the kind has none."""
+    def one_namespace(self, namespace: str) -> str:
+        """The path where an object is created. `namespace` is "" if the kind has none."""
         if self.namespaced:
             _segment(namespace)  # left out, the path would be of another kind of request
-        path = f"{self.collection(namespace)}/{_segment(name)}"
+        return self.collection(namespace)
+
+    def item(self, namespace: str, name: str, sub: str = "") -> str:
+        """The path of one object, or of a part of it such as its status. `namespace` is "" if the kind has none."""
+        path = f"{self.one_namespace(namespace)}/{_segment(name)}"
         return f"{path}/{sub}" if sub else path
 
 
