@@ -148,6 +148,11 @@ class World:
         ready = not self.process.extender.not_ready() and self.server.clock() >= self.accountant.excused
         return ready and self.server.has_told()
 
+    def is_binding(self) -> bool:
+        """Whether a binding is in progress: one whose answer was lost may be for minutes."""
+        target = self.process.extender.binder.target
+        return any(target(pod["metadata"]["uid"]) for pod in self.server.pods.values())
+
     async def settle(self) -> None:
         """Everything works and nothing happens any more: who fits must be placed, and the books must be right."""
         self.server.faults.clear()
@@ -157,7 +162,7 @@ class World:
         end, quiet, before = self.server.clock() + SETTLE_SECONDS, 0.0, ((0, 0), 0)
         while quiet < QUIET_SECONDS and self.server.clock() < end:
             await self.step(LONG_STEP)
-            busy = self.scheduler.assumed or not self.informed()
+            busy = self.scheduler.assumed or self.is_binding() or not self.informed()
             after = (self.server.moment, len(self.scheduler.queue))
             quiet = 0.0 if busy or after != before else quiet + LONG_STEP
             before = after

@@ -541,6 +541,27 @@ async def test_a_refused_write_is_not_sent_again_for_memory_that_others_have_got
     assert (len(world.api.written), world.used(), world.is_settled()) == (1, [6000, 0], True)
 
 
+async def test_a_lost_write_is_not_waited_for_for_ever_where_others_have_got_the_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come for a while, so the memory stays reserved. Then the scheduler may try another node."""
+    monkeypatch.setattr(binder, "LOST_SECONDS", 0.1)
+    monkeypatch.setattr(binder, "RETRY_SECONDS", (0.005, 0.005))
+
+    async def lost_and_taken(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
+        world.add(6000, name="back")
+        fake.make(fake.pods["back"], "a", {names.VISIBLE_PREFIX + "0": embedded_objects.uuid("a", 0)})
+        world.ledger.observe(world.facts("back"), 0.0)
+        raise LOST
+
+    world.api.binds = [lost_and_taken]
+    binding = asyncio.create_task(world.binder.bind(world.add(6000)))
+    await asyncio.sleep(0.05)
+    assert (binding.done(), world.state()) == (False, State.RESERVED)
+    assert await binding == "a: other pods have taken that GPU memory in the meantime"
+    assert (len(world.api.written), world.used(), world.is_settled()) == (1, [6000, 0], True)
+
+
 # The watch is faster
 
 

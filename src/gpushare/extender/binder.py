@@ -28,6 +28,7 @@ from gpushare.obs import log
 ANSWER_SECONDS = 4.0  # kube-scheduler gives up after 5
 TRIES = 5  # of a write that the API server answers with an error of its own
 RETRY_SECONDS = (0.05, 2.0)
+LOST_SECONDS = 300.0  # a write that was lost so long ago does not come: the API server ends a request after 60 s
 CONNECT_SECONDS = 3.0  # for watches that are cut off, before anything was written
 LOOK_SECONDS = 0.02  # between two looks at whether the watches are connected
 IN_PROGRESS = "binding {pod} to {node} is still in progress"
@@ -158,9 +159,11 @@ class Binder:
         """Returns only when it is known whether the write was made.
 
         After a lost answer that write may still arrive, however often the pod is seen unbound. Then no refusal of a
-        later try is an end, only a pod that is bound or gone.
+        later try is an end, only a pod that is bound or gone. Where other pods have got the memory there is no later
+        try: the lost write is waited for, but not for ever.
         """
-        retry, tries, doubt = Backoff(RETRY_SECONDS), 0, False
+        retry, tries, now = Backoff(RETRY_SECONDS), 0, asyncio.get_running_loop().time
+        lost_at: float | None = None  # when the last write was lost that may still come
         if not self._connected():
             return Outcome(CUT_OFF)
         while True:
@@ -168,7 +171,8 @@ class Binder:
             if failure is None:
                 return Outcome("", ours=True)
             tries += 1
-            doubt = doubt or _may_still_come(failure)
+            lost_at = now() if _may_still_come(failure) else lost_at
+            doubt = lost_at is not None
             if not doubt and _surely_not_made(failure):
                 return Outcome(_sentence(failure))
             outcome = await self._outcome(pod, node, annotations)
@@ -178,24 +182,25 @@ class Binder:
             if not doubt and (conflict or tries >= TRIES):
                 return Outcome(_sentence(failure))
             await asyncio.sleep(retry.delay())
-            ended = await self._before_another(pod, node, annotations, doubt=doubt)
+            ended = await self._before_another(pod, node, annotations, lost_at)
             if ended is not None:
                 return ended
 
     async def _before_another(
-        self, pod: PodFacts, node: str, annotations: dict[str, str], *, doubt: bool
+        self, pod: PodFacts, node: str, annotations: dict[str, str], lost_at: float | None
     ) -> Outcome | None:
         """None: the write may be sent once more. It may not if other pods have got the memory."""
-        if not doubt and not await self._is_connected_soon():
+        if lost_at is None and not await self._is_connected_soon():
             return Outcome(CUT_OFF)
         await self._until_connected()
         while self._ledger.is_crowded(pod.uid):
-            if not doubt:
+            if lost_at is None:
                 return Outcome(TAKEN.format(node=node))
             await asyncio.sleep(RETRY_SECONDS[1])
+            over = asyncio.get_running_loop().time() - lost_at > LOST_SECONDS
             outcome = await self._outcome(pod, node, annotations)
-            if outcome is not None:
-                return outcome
+            if outcome is not None or over:
+                return outcome or Outcome(TAKEN.format(node=node))
             await self._until_connected()
         return None
 
