@@ -10,10 +10,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gpushare.core.annotations import node_gpus
-from gpushare.core.facts import intree, objects, request
+from gpushare.core.facts import intree, names, objects, request
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.scheduling import patience
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from gpushare.view.source import Source
 
@@ -74,7 +73,10 @@ def build(nodes: Iterable[intree.Node], pods: Iterable[intree.Pod], now: float) 
         node_facts = node_gpus.read(node, frozenset(), as_aliyun=node_gpus.contradicts(node))
         if node_facts is not None:
             ledger.set_node(node_facts)
-    patience.show(ledger, asking)
+    if any(pod.annotation(names.KEPT) is not None for pod in asking):
+        from gpushare.core.scheduling import patience  # rarely needed, and commands must start at once
+
+        patience.show(ledger, asking)
     return Snapshot(by_name, by_place, ledger, asking, now)
 
 

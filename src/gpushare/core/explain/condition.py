@@ -5,6 +5,7 @@ Pure. kube-scheduler writes our refusals into the pod's condition, each with the
 """
 
 import re
+from functools import cache
 
 from gpushare.core.facts import kinds, options, request
 from gpushare.core.placement import fit
@@ -34,7 +35,7 @@ _BY_TOTALS = tuple(f"Insufficient {resource}" for resource in kinds.BY_RESOURCE)
 
 def refusal_in(message: str) -> str:
     """The first refusal of ours in a message; empty if there is none."""
-    match = _ours.search(message)
+    match = _ours().search(message)
     return match[1] if match else ""
 
 
@@ -50,6 +51,9 @@ def _pattern(template: str) -> str:
     return with_values.replace("GPU", "(?:healthy )?GPU", 1)
 
 
-_sentences = "|".join(map(_pattern, _REFUSALS + _OLD_REFUSALS))
-_kept = "|".join(map(re.escape, (fit.KEPT_FOR_OTHER.removeprefix("{reason}"), _OLD_KEPT)))
-_ours = re.compile(rf"(?:^|\d )((?:{_sentences})(?:{_kept})?)(?=[.,]|$)")
+@cache
+def _ours() -> re.Pattern[str]:
+    """Made when it is needed: it takes 2 ms, and most commands need none of it."""
+    sentences = "|".join(map(_pattern, _REFUSALS + _OLD_REFUSALS))
+    kept = "|".join(map(re.escape, (fit.KEPT_FOR_OTHER.removeprefix("{reason}"), _OLD_KEPT)))
+    return re.compile(rf"(?:^|\d )((?:{sentences})(?:{kept})?)(?=[.,]|$)")

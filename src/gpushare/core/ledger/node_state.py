@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Collection, Iterator, Sequence, ValuesView
-from copy import copy
 
 from gpushare.core.annotations.pod_gpus import Charges
 from gpushare.core.facts import policies
@@ -115,7 +114,7 @@ class NodeState:
 
     def imagined(self, facts: NodeFacts) -> "NodeState":
         """A copy of this node with the same GPUs in another state: to ask what would be free then."""
-        other = copy(self)
+        other = self._copy()
         other.facts, other._taken_by_asker, other._rooms = facts, {}, {}
         other.room = Room.of(facts, other.effective())
         return other
@@ -124,10 +123,17 @@ class NodeState:
         """The same node if nothing were nominated to or kept for this pod: what a pod in its place would find."""
         if uid not in self._nominated and uid not in self._kept:
             return self
-        other = copy(self)
+        other = self._copy()
         other._nominated = {key: pod for key, pod in self._nominated.items() if key != uid}
         other._kept = {key: kept for key, kept in self._kept.items() if key != uid}
         other.promised, other._taken_by_asker, other._rooms = bool(other._nominated or other._kept), {}, {}
+        return other
+
+    def _copy(self) -> "NodeState":
+        """Shares all that this one consists of. Not by the module copy: commands must start at once."""
+        other = NodeState(self.name)
+        for name in NodeState.__slots__:
+            setattr(other, name, getattr(self, name))
         return other
 
     def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:

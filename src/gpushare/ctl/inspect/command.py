@@ -12,7 +12,7 @@ from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
 from gpushare.ctl import formats, wording
-from gpushare.ctl.inspect import table, waiting, watch
+from gpushare.ctl.inspect import table, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
@@ -85,16 +85,17 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
         drawn = table.details(shown, screen, cluster.now, wide=wide)
     else:
         drawn = table.summary(shown, unit, screen, wide=wide)
-    below, counts = [], ""
-    if wide or screen.terminal:
-        waits = waiting.who(cluster)
-        answered = waiting.pods(cluster, waits if wide else waits[: waiting.MOST])
-        listed = waiting.lines(answered, cluster.now, count=len(waits))
-        below = [*listed, *_explained(cluster, shown, unit, None if wide else MOST_LINES)]
-        below = ["", *below] if below else []
-        pods = wording.count(sum(len(node.pods) for node in shown), "pod")
-        counts = f"{wording.count(len(shown), 'node')}, {pods}, {wording.number(len(waits))} waiting"
-    return Page(drawn, below, notes, counts)
+    if not (wide or screen.terminal):
+        return Page(drawn, [], notes, "")
+    from gpushare.ctl.inspect import waiting  # explains refusals: piped, the command starts without it
+
+    waits = waiting.who(cluster)
+    answered = waiting.pods(cluster, waits if wide else waits[: waiting.MOST])
+    listed = waiting.lines(answered, cluster.now, count=len(waits))
+    below = [*listed, *_explained(cluster, shown, unit, None if wide else MOST_LINES)]
+    pods = wording.count(sum(len(node.pods) for node in shown), "pod")
+    counts = f"{wording.count(len(shown), 'node')}, {pods}, {wording.number(len(waits))} waiting"
+    return Page(drawn, ["", *below] if below else [], notes, counts)
 
 
 def _named(wanted: Sequence[str], cluster: Snapshot, uses: list[NodeUse]) -> list[NodeUse]:
@@ -186,6 +187,8 @@ def _listed(words: Sequence[str]) -> str:
 
 def _for_programs(cluster: Snapshot, shown: set[str]) -> dict[str, object]:
     """The answer of the extender's `/inspect`, and the pods that wait."""
+    from gpushare.ctl.inspect import waiting
+
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     nodes = [inspected(state) for state in states if state.facts is not None]
     return {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]}
