@@ -158,8 +158,9 @@ async def test_what_changes_while_it_is_written_is_written_after_it(
         writes.go.set()
         await wait.eventually(lambda: len(writes.values) > 2, "the second write")
         await wait.eventually(lambda: note(server, "large") is None, "the end of the annotation")
-        assert writes.values == [("large", KEPT), ("important", KEPT), ("large", None)]
-        assert note(server, "important") == KEPT
+        # The watch may show the first annotation before the second write has removed it: then it is removed once more.
+        assert list(dict.fromkeys(writes.values)) == [("large", KEPT), ("important", KEPT), ("large", None)]
+        await wait.eventually(lambda: note(server, "important") == KEPT, "the annotation of the other")
 
 
 async def test_notes_on_many_pods_delay_no_wake_up(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
