@@ -80,6 +80,7 @@ class World:
 
     def cold_choose_ms(self, pod: Object) -> float:
         """As if nobody had asked about such a pod before: answers are kept by namespace."""
+        gc.collect()  # the extender has frozen its objects by then: a full collection is not a part of a call
         self._strangers += 1
         meta = {**pod["metadata"], "namespace": f"stranger-{self._strangers}"}
         return self.choose_ms({**pod, "metadata": meta})

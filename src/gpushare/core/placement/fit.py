@@ -48,8 +48,8 @@ class Question:
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._largest = max([share.units for share in request.shares])  # of one container, over all its GPUs
-        self._tasks: dict[Pin, Task | None] = {}
-        self._most: dict[Pin, tuple[int, int]] = {}  # of any of its parts: the most GPUs, the most units on one
+        # By pin: what has to be placed, and of any of its parts the most GPUs and the most units on one.
+        self._tasks: dict[Pin, tuple[Task | None, int, int]] = {}
         self._never: dict[tuple[Pin, tuple[int, ...]], bool] = {}  # by the sizes of a node's GPUs
         self._sentences: dict[tuple[str, Unit, int, int, bool], Refusal] = {}
 
@@ -128,11 +128,10 @@ class Question:
         return two or room.rising[-1] >= first + second
 
     def _why(self, room: Room, budget: Budget) -> Refusal:
-        facts, task = room.facts, self._task(room.facts.pin)
+        facts, (task, gpus, each) = room.facts, self._needs(room.facts.pin)
         if task is None:
             each = max(share.units for share in self.request.shares if not share.kind.exclusive)
             return self._say("NoInitGpu", NO_INIT_GPU, facts.unit, each=each, forever=True)
-        gpus, each = self._most[facts.pin]
         if gpus > len(facts.gpus):
             return self._say("TooFewGpus", TOO_FEW_GPUS, facts.unit, gpus=gpus, forever=True)
         if each > room.largest:
@@ -164,12 +163,16 @@ class Question:
 
     def _task(self, pin: Pin) -> Task | None:
         """What has to be placed on nodes with this pin; None if it can never be placed there."""
-        if pin not in self._tasks:
-            task = self._tasks[pin] = gpu_choice.task_of(self.request, pin)
+        return self._needs(pin)[0]
+
+    def _needs(self, pin: Pin) -> tuple[Task | None, int, int]:
+        known = self._tasks.get(pin)
+        if known is None:
+            task = gpu_choice.task_of(self.request, pin)
             needs = [(share.gpus, share.each) for share in self.request.shares]
             needs += [(piece.gpus, piece.each) for piece in task.pieces] if task is not None else []
-            self._most[pin] = (max(gpus for gpus, _ in needs), max(each for _, each in needs))
-        return self._tasks[pin]
+            known = self._tasks[pin] = (task, max(gpus for gpus, _ in needs), max(each for _, each in needs))
+        return known
 
     def _full(self, facts: NodeFacts, *, heals: bool, forever: bool = False) -> Refusal:
         """There is no room now. `heals`: there would be, if all GPUs of the node were healthy. `forever`: there never
