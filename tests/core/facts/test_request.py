@@ -55,6 +55,7 @@ def test_a_count_limit_asks_whole_gpus() -> None:
     ("memory", "code", "message", "says"),
     [
         ("4Gi", "NotMemory", "aliyun.com/gpu-mem counts MiB, not bytes", 'Write "4096"'),
+        ("1e400", "NotMemory", "aliyun.com/gpu-mem counts MiB, not bytes", "read as 1000000000000000000… MiB"),
         ("10G", "NotMemory", "aliyun.com/gpu-mem counts MiB, not bytes", 'Write "9537"'),
         ("1048577", "NotMemory", "aliyun.com/gpu-mem counts MiB, not bytes", "read as 1048577 MiB"),
         ("-5", "NotWhole", "aliyun.com/gpu-mem is not a whole number", '"-5"'),

@@ -1,6 +1,8 @@
 """`gpushare why -f FILE`: every kind that holds pods, replicas one by one, and files that are no good."""
 
+import os
 import re
+import threading
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import yaml
 
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import command
-from gpushare.ctl.why.files import manifests
+from gpushare.ctl.why.files import from_file, manifests
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view.source import Forbidden
@@ -260,6 +262,24 @@ def test_no_more_than_1_mib_is_read_and_that_is_said(filename: str) -> None:
     assert raised.value.code == 2
     assert stdin.given == ((1 << 20) + 1 if filename == "-" else 0)
     assert cluster.asked == []
+
+
+def test_a_pipe_that_does_not_block_is_read_to_its_end() -> None:
+    """Another program may have left it so. What is written later is a part of the file all the same."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    half = len(POD) // 2
+    os.write(writer, POD[:half].encode())
+
+    def write_the_rest() -> None:
+        os.write(writer, POD[half:].encode())
+        os.close(writer)
+
+    later = threading.Timer(0.05, write_the_rest)
+    later.start()
+    with os.fdopen(reader, "rb") as stdin:
+        assert [item.pod.metadata.name for item in from_file.read("-", "default", stdin).items]
+    later.join()
 
 
 def test_a_file_of_1_mib_is_read() -> None:

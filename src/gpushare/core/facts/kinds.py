@@ -22,8 +22,8 @@ def _memory(resource: str, container: str, written: Quantity, unit: Unit | None)
     if amount.value and (amount.binary or amount.value > units.TIB_IN[counted]):
         message = NOT_MEMORY.format(resource=resource, unit=counted)
         detail = (
-            f"container {container} asks {units.short(written)}, read as {amount.value} {counted}. "
-            f'Write "{units.in_unit(amount.value, counted)}".'
+            f"container {container} asks {units.short(written)}, read as {units.short(amount.value)} {counted}. "
+            f'Write "{units.short(units.in_unit(amount.value, counted))}".'
         )
         return Refusal("NotMemory", message, forever=True, detail=detail)
     return amount.value

@@ -4,6 +4,8 @@ The file and the cluster are read once. `admitted` finds out what the API server
 places them one by one. A running extender can be asked about a single pod only: it places nothing for us.
 """
 
+import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -81,6 +83,8 @@ def read(filename: str, namespace: str, stdin: BinaryIO) -> File:
 def _start(filename: str, stdin: BinaryIO) -> bytes:
     """All of it, or one byte more than is allowed: what never ends, like /dev/zero, is not read any further."""
     if filename == "-":
+        with contextlib.suppress(OSError):  # it is not a file
+            os.set_blocking(stdin.fileno(), True)  # else the part that is there already would be taken for all of it
         return stdin.read(MOST_BYTES + 1)
     with Path(filename).open("rb") as file:
         return file.read(MOST_BYTES + 1)
