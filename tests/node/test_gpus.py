@@ -1,9 +1,5 @@
 """The driver, asked again and again: what it says counts, and what it does not say counts against it."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
-
 import pytest
 
 from gpushare.gpu import health
@@ -17,6 +13,7 @@ from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.support import wait
 from tests.support.scripted_api import FakeTime, serve_api
+from tests.support.tasks import beside
 
 FAILURE = errors.not_asked("the driver does not answer", "timeout", "nvidia-smi on the node")
 
@@ -46,17 +43,6 @@ class Driver:
     async def close(self) -> None: ...
 
 
-@contextlib.asynccontextmanager
-async def doing(work: Callable[[], object]) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(work())  # type: ignore[call-overload]
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
 async def test_a_driver_that_is_still_loading_is_waited_for() -> None:
     time, driver = FakeTime(), Driver(FAILURE, FAILURE, world.devices(8000))
     seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
@@ -81,7 +67,7 @@ async def test_one_failure_is_a_busy_moment_and_two_are_an_outage() -> None:
     changes: list[dict[str, str]] = []
     seen.listeners.append(lambda: changes.append(dict(seen.unhealthy)))
     await seen.begin(30.0)
-    async with doing(seen.look):
+    async with beside(seen.look()):
         await wait.eventually(lambda: seen.unhealthy)
     assert changes == [{}, {"GPU-0": FAILURE.what}]
     assert seen.failure is FAILURE
@@ -93,7 +79,7 @@ async def test_a_gpu_without_a_problem_for_a_while_is_healthy_again() -> None:
     changes: list[tuple[float, dict[str, str]]] = []
     seen.listeners.append(lambda: changes.append((time.now, dict(seen.unhealthy))))
     await seen.begin(30.0)
-    async with doing(seen.look):
+    async with beside(seen.look()):
         await wait.eventually(lambda: changes and not changes[-1][1] and len(changes) > 2)
     (_, first), (lost, unhealthy), *_, (well, last) = changes
     assert (first, unhealthy, last) == ({}, {"GPU-0": health.LOST}, {})
@@ -105,7 +91,7 @@ async def test_reports_count_at_once_and_failing_to_listen_is_survived() -> None
     driver.reports = [FAILURE, [Xid("GPU-1", 79), Xid("GPU-0", 13)]]
     seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
     await seen.begin(30.0)
-    async with doing(seen.listen):
+    async with beside(seen.listen()):
         await wait.eventually(lambda: seen.unhealthy)
     assert list(seen.unhealthy) == ["GPU-1"]
 
@@ -114,7 +100,7 @@ async def test_a_driver_that_cannot_wait_does_not_keep_us_busy() -> None:
     time = FakeTime()
     seen = Gpus(Driver(world.devices(8000)), clock=time.clock, sleep=time.sleep)
     await seen.begin(30.0)
-    async with doing(seen.listen):
+    async with beside(seen.listen()):
         await wait.eventually(lambda: len(time.slept) > 3)
     assert set(time.slept) == {gpus.LISTEN_SECONDS}
 

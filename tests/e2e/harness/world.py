@@ -20,6 +20,7 @@ from tests.e2e.harness.cluster import ADMIN, URL, Cluster
 from tests.support import api_client, pod_watch
 from tests.support.api_client import Answer, Api
 from tests.support.objects import Object
+from tests.support.tasks import beside
 
 AT_ONCE = 16  # requests of ours
 Work = Callable[[], Awaitable[object]]
@@ -92,13 +93,8 @@ class World:
     @contextlib.asynccontextmanager
     async def kubelets(self, ending_seconds: float = 0.0) -> AsyncIterator[None]:
         """Does what kubelets do: bound pods run, and pods that are being deleted end, by default at once."""
-        task = asyncio.create_task(self._kubelets(ending_seconds))
-        try:
+        async with beside(self._kubelets(ending_seconds)):
             yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def _kubelets(self, ending_seconds: float) -> None:
         async with asyncio.TaskGroup() as lives:
