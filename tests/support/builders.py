@@ -34,13 +34,21 @@ def node(
     nvidia: int = 0,
     capacity: int | None = None,
     limit: int = 0,
+    slots: int = 0,
+    nvidia_whole: bool = False,
+    sold: Sequence[dict[str, Any]] = ({"resource": names.NVIDIA_GPU},),
 ) -> objects.Node:
-    """A node with GPUs of these sizes. `pin="aliyun"`: one of Aliyun's plugin, which publishes nothing."""
+    """A node with GPUs of these sizes. `pin="aliyun"`: one of Aliyun's plugin, which publishes nothing. `sold`: by a
+    node with `pin="nvidia"`."""
     assert pin in list(Pin), pin
     sizes: dict[str, objects.Quantity] = {names.GPU_MEM: sum(totals) if capacity is None else capacity}
     sizes[names.GPU_COUNT] = len(totals)
-    if nvidia:
-        sizes[names.NVIDIA_GPU] = nvidia
+    if slots:
+        sizes[names.MPS_GPU] = slots * len(totals)
+    if nvidia or nvidia_whole:
+        sizes[names.NVIDIA_GPU] = nvidia or len(totals)
+    if pin == "nvidia":
+        sizes = {entry["resource"]: entry.get("replicas", 1) * len(totals) for entry in sold}
     annotations = {}
     if pin != "aliyun":
         gpus = [
@@ -56,6 +64,12 @@ def node(
         published: dict[str, Any] = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
         if limit:
             published["largest"] = limit
+        if slots:
+            published["slots"] = slots
+        if nvidia_whole:
+            published["nvidia"] = "whole"
+        if pin == "nvidia":
+            published |= {"sell": "gpus", "sold": sold}
         annotations[names.NODE_GPUS] = msgspec.json.encode(published).decode()
     return objects.Node(objects.Metadata(name=name, annotations=annotations), objects.NodeStatus(sizes, sizes))
 

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 NODE_WORDS = {
     "gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation", "labels", "taints",
-    "cordoned", "largest",
+    "cordoned", "largest", "slots", "whole", "sold",
 }  # fmt: skip
 GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
 POD_WORDS = {
@@ -22,7 +22,8 @@ POD_WORDS = {
     "policy", "node", "phase", "reason", "nominated", "claim", "created", "deleting", "waits", "replicas",
     "selector", "affinity", "tolerates",
 }  # fmt: skip
-CONTAINER_WORDS = {"mem", "count", "sidecar", "env", "envs"}
+CONTAINER_WORDS = {"mem", "count", "mps", "nvidia", "sidecar", "env", "envs"}
+RESOURCES = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "mps": names.MPS_GPU, "nvidia": names.NVIDIA_GPU}
 _SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -142,11 +143,7 @@ def _containers(given: Object, prefix: str, direct: bool) -> list[Object]:
 def _container(name: str, asked: object, place: str, direct: bool) -> Object:
     words: Object = asked if isinstance(asked, dict) else {"mem": asked}
     known(words, CONTAINER_WORDS, f"container {name}")
-    limits = {
-        resource: quantity(words[word])
-        for word, resource in (("mem", names.GPU_MEM), ("count", names.GPU_COUNT))
-        if words.get(word) is not None
-    }
+    limits = {resource: quantity(words[word]) for word, resource in RESOURCES.items() if words.get(word) is not None}
     made: Object = {"name": name, "resources": {"limits": limits} if limits else {}}
     if words.get("sidecar"):
         made["restartPolicy"] = "Always"
@@ -166,22 +163,32 @@ def _env(key: str) -> Object:
 
 
 def node(name: str, given: Object) -> Object:
-    """`gpus` are sizes, or mappings where a GPU is more than its size. Without any, a node for everything else."""
+    """`gpus` are sizes, or mappings where a GPU is more than its size. Without any, a node for everything else.
+    `slots`: MPS slots of each GPU; `whole`: it sells nvidia.com/gpu too; `sold`: by a node with `pin: nvidia`."""
     known(given, NODE_WORDS, f"node {name}")
     gpus = [_gpu(name, i, gpu) for i, gpu in enumerate(given.get("gpus", []))]
     pin = given.get("pin", "plugin")
     assert pin in list(Pin), f"node {name}: pin {pin}"
+    sold = given.get("sold", [{"resource": names.NVIDIA_GPU}]) if pin == "nvidia" else []
     annotations = {}
     if "annotation" in given:
         annotations[names.NODE_GPUS] = given["annotation"]
     elif gpus and pin != "aliyun":
         published = {"v": 1, "unit": given.get("unit", "MiB"), "pin": pin, "state": given.get("state", "ready")}
-        published |= {"largest": given["largest"]} if "largest" in given else {}
+        published |= {word: given[word] for word in ("largest", "slots") if word in given}
+        published |= {"nvidia": "whole"} if given.get("whole") else {}
+        published |= {"sell": "gpus", "sold": sold} if sold else {}
         annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})
     capacity: Object = {"cpu": "64"}
-    if gpus or "capacity" in given:
+    for entry in sold:
+        capacity[entry["resource"]] = quantity(entry.get("replicas", 1) * len(gpus))
+    if (gpus and not sold) or "capacity" in given:
         capacity[names.GPU_MEM] = quantity(given.get("capacity", sum(gpu["total"] for gpu in gpus if gpu["ok"])))
         capacity[names.GPU_COUNT] = quantity(given.get("count", len(gpus)))
+    if given.get("slots"):
+        capacity[names.MPS_GPU] = quantity(given["slots"] * len(gpus))
+    if given.get("whole"):
+        capacity[names.NVIDIA_GPU] = quantity(len(gpus))
     allocatable = dict(capacity)
     if "allocatable" in given:
         allocatable[names.GPU_MEM] = quantity(given["allocatable"])

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects
-from gpushare.core.facts.model import Gpu, Pin
+from gpushare.core.facts.model import Gpu, Pin, Sold
+from gpushare.core.placement.fit import SELLS_GPUS
 from gpushare.core.placement.room import Room
 from tests.support.builders import facts, gpus, node
 
@@ -31,6 +32,16 @@ def test_a_node_without_annotation_has_equal_gpus() -> None:
         {"gpus": 3},
         {"largest": -1},
         {"largest": "50000"},
+        {"slots": -1},
+        {"slots": 49},
+        {"nvidia": "half"},
+        {"sell": "gpus"},
+        {"sold": [{"resource": "nvidia.com/gpu"}]},
+        {"pin": "nvidia"},
+        {"pin": "nvidia", "sell": "gpus"},
+        {"pin": "nvidia", "sell": "gpus", "sold": [{"resource": "nvidia.com/gpu", "replicas": 0}]},
+        {"pin": "plugin", "slots": 10},
+        {"pin": "plugin", "nvidia": "whole"},
         {"gpus": [{"i": 0}]},
         {"gpus": [{"i": 0, "uuid": "A", "total": 1}, {"i": 0, "uuid": "B", "total": 1}]},
         {"gpus": [{"i": 0, "uuid": "A", "total": -1}]},
@@ -100,6 +111,20 @@ def test_what_is_written_is_read_back() -> None:
     read = node_gpus.read(objects.Node(metadata, objects.NodeStatus({names.GPU_MEM: 8000})), frozenset())
     assert read is not None
     assert (read.unit, read.pin, read.gpus, read.limit, read.blocked) == ("MiB", Pin.PLUGIN, listed, 50, None)
+
+
+def test_what_a_node_sells_beside_memory_is_read_back() -> None:
+    read = facts(8000, slots=10, nvidia_whole=True)
+    assert (read.slots, read.nvidia_whole, read.blocked) == (10, True, None)
+
+
+def test_a_node_that_sells_replicas_is_known_but_takes_no_shares() -> None:
+    shared = Sold("nvidia.com/gpu.shared", 4, "time-slicing")
+    written = node_gpus.write("MiB", Pin.NVIDIA, gpus(8000), sold=[shared])
+    made = objects.Node(objects.Metadata("n", annotations={names.NODE_GPUS: written}))
+    read = node_gpus.read(made, frozenset())
+    assert read is not None
+    assert (read.pin, read.sold, read.blocked) == (Pin.NVIDIA, (shared,), SELLS_GPUS)
 
 
 def test_a_node_without_a_limit_is_written_as_before_there_were_limits() -> None:

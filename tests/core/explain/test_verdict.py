@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "PinsByPlugin": (world(PLUGIN), pod(4), "node(s) that pin by device plugin"),
     "NeedsPolicy": (world(facts(8)), pod(4, direct=False), "node(s) that need gpushare's admission policy"),
     "NvidiaToo": (world(facts(8, nvidia=1)), pod(4), "node(s) whose GPUs NVIDIA's plugin also gives out"),
+    "SellsGpus": (world(facts(8, pin="nvidia")), pod(4), "node(s) that sell only whole GPUs or replicas"),
     "PluginDown": (world(facts(8, state="draining")), pod(4), "node(s) whose GPU plugin is down"),
     "JustRefused": (_rested(), pod(4), "node(s) that refused this request just now"),
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),

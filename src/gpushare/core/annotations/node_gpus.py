@@ -10,13 +10,14 @@ from typing import Literal
 import msgspec
 
 from gpushare.core.facts import names, objects, units
-from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Refusal, Unit
-from gpushare.core.placement.fit import NVIDIA_TOO, PLUGIN_DOWN
+from gpushare.core.facts.model import Gpu, NodeFacts, Pin, Refusal, Sold, Unit
+from gpushare.core.placement.fit import NVIDIA_TOO, PLUGIN_DOWN, SELLS_GPUS
 
 State = Literal["ready", "draining"]
 
 VERSION = 1
 MOST_GPUS_OF_A_NODE = 1024
+MOST_SLOTS = 48  # of a GPU: more clients than MPS has on any GPU
 MIB_ABOVE = 1024  # units of a GPU: nodes of Aliyun's plugin do not say their unit, and no GPU has 1 TiB
 LISTED = "listed"  # why a GPU is unhealthy that only a ConfigMap calls so
 
@@ -35,18 +36,42 @@ class _Published(msgspec.Struct, kw_only=True):
     unit: Unit
     pin: Pin
     state: str = "ready"
+    sell: Literal["shares", "gpus"] | msgspec.UnsetType = msgspec.UNSET  # absent: shares
     largest: int | msgspec.UnsetType = msgspec.UNSET  # units that one container may ask; absent or 0: no limit
+    slots: int | msgspec.UnsetType = msgspec.UNSET  # of each GPU; absent or 0: none are sold
+    nvidia: Literal["whole"] | msgspec.UnsetType = msgspec.UNSET  # nvidia.com/gpu is sold too; absent: it is not
+    sold: list[Sold] | msgspec.UnsetType = msgspec.UNSET  # only with sell: gpus
     gpus: list[_Gpu]
 
 
 _decoder = msgspec.json.Decoder(_Published)
 
 
-def write(unit: Unit, pin: Pin, gpus: Sequence[Gpu], *, state: State = "ready", limit: int = 0) -> str:
-    """The annotation of a node. `limit`: units that one container may ask; 0: no limit."""
+def write(
+    unit: Unit,
+    pin: Pin,
+    gpus: Sequence[Gpu],
+    *,
+    state: State = "ready",
+    limit: int = 0,
+    slots: int = 0,
+    nvidia_whole: bool = False,
+    sold: Sequence[Sold] = (),
+) -> str:
+    """The annotation of a node, see `NodeFacts` for what the words mean."""
     listed = [_Gpu(i=g.index, uuid=g.uuid, model=g.model, total=g.total, ok=g.healthy, why=g.why) for g in gpus]
-    largest = limit or msgspec.UNSET
-    published = _Published(v=VERSION, unit=unit, pin=pin, state=state, largest=largest, gpus=listed)
+    published = _Published(
+        v=VERSION,
+        unit=unit,
+        pin=pin,
+        state=state,
+        sell="gpus" if pin is Pin.NVIDIA else msgspec.UNSET,
+        largest=limit or msgspec.UNSET,
+        slots=slots or msgspec.UNSET,
+        nvidia="whole" if nvidia_whole else msgspec.UNSET,
+        sold=list(sold) or msgspec.UNSET,
+        gpus=listed,
+    )
     return msgspec.json.encode(published).decode()
 
 
@@ -60,14 +85,25 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
     if not published.gpus:
         return None
     gpus = tuple([_read_gpu(gpu, unhealthy) for gpu in sorted(published.gpus, key=lambda gpu: gpu.i)])
-    blocked = _blocked(node, draining=published.state != "ready")
-    return NodeFacts(node.metadata.name, published.unit, published.pin, gpus, blocked, published.largest or 0)
+    whole, selling = bool(published.nvidia), published.pin is Pin.NVIDIA
+    blocked = SELLS_GPUS if selling else _blocked(node, draining=published.state != "ready", nvidia_whole=whole)
+    return NodeFacts(
+        node.metadata.name,
+        published.unit,
+        published.pin,
+        gpus,
+        blocked,
+        limit=published.largest or 0,
+        slots=published.slots or 0,
+        nvidia_whole=whole,
+        sold=tuple(published.sold or ()),
+    )
 
 
 def slim(node: objects.Node) -> objects.Node:
     """The node without the annotations and resources that say nothing about GPUs: thousands are kept."""
     written = (node.metadata.annotations or {}).get(names.NODE_GPUS)
-    ours = (names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU)
+    ours = (*names.PINNED, names.NVIDIA_GPU)
     capacity, allocatable = (
         None if amounts is None else {name: amounts[name] for name in ours if name in amounts}
         for amounts in (node.status.capacity, node.status.allocatable)
@@ -113,8 +149,12 @@ def _is_sane(published: _Published) -> bool:
     most = units.TIB_IN[published.unit]
     return (
         published.v == VERSION
-        and published.pin in (Pin.DIRECT, Pin.PLUGIN)
+        and published.pin is not Pin.ALIYUN
+        and (published.pin is Pin.NVIDIA) == (published.sell == "gpus") == bool(published.sold)
+        and (published.pin is Pin.DIRECT or not (published.slots or published.nvidia))  # plugins sell neither
         and (published.largest or 0) >= 0
+        and 0 <= (published.slots or 0) <= MOST_SLOTS
+        and all(sold.replicas > 0 for sold in published.sold or ())
         and len(indices) == len(uuids) == len(published.gpus) <= MOST_GPUS_OF_A_NODE
         and all(gpu.i >= 0 and 0 <= gpu.total <= most for gpu in published.gpus)
     )
@@ -126,9 +166,9 @@ def _read_gpu(gpu: _Gpu, unhealthy: frozenset[int]) -> Gpu:
     return Gpu(gpu.i, gpu.uuid, gpu.total, healthy, gpu.why or (LISTED if listed else ""), gpu.model)
 
 
-def _blocked(node: objects.Node, *, draining: bool) -> Refusal | None:
+def _blocked(node: objects.Node, *, draining: bool, nvidia_whole: bool = False) -> Refusal | None:
     offered = node.status.allocatable if node.status.allocatable is not None else node.status.capacity
-    if units.number(offered, names.NVIDIA_GPU):
+    if units.number(offered, names.NVIDIA_GPU) and not nvidia_whole:
         return NVIDIA_TOO
     return PLUGIN_DOWN if draining or not units.number(offered, names.GPU_MEM) else None
 

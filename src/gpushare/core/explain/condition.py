@@ -15,8 +15,9 @@ _REFUSALS = (
     fit.TOO_LARGE, fit.TOO_FEW_GPUS, fit.NO_SINGLE_GPU, fit.NO_HEALTHY_GPU, fit.NO_GPUS_EACH, fit.NO_WHOLE_GPU,
     fit.NO_WHOLE_GPUS, fit.NO_GPUS_FOR, fit.NO_INIT_GPU, fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,
-    fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.STILL_STARTING.message, fit.TOO_HARD, kinds.NOT_MEMORY,
-    kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS, options.UNKNOWN_POLICY, options.UNKNOWN_UNIT,
+    fit.SELLS_GPUS.message, fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.STILL_STARTING.message,
+    fit.TOO_HARD, kinds.NOT_MEMORY, kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS,
+    options.UNKNOWN_POLICY, options.UNKNOWN_UNIT,
 )  # fmt: skip
 # As an older extender wrote them: they stand in conditions until kube-scheduler looks at the pod again.
 _OLD_REFUSALS = (
@@ -26,7 +27,7 @@ _OLD_REFUSALS = (
 )
 _OLD_KEPT = " beside what is kept for a pod whose turn it is"
 _PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # in an escaped template
-_VALUES = {"resource": r"aliyun\.com/gpu-\w+", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+",
+_VALUES = {"resource": r"[a-z]+\.com/[a-z-]*gpu[a-z-]*", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+",
            "resources": r"\S+ and \S+"}  # fmt: skip
 _NUMBER = r"\d+"
 _NODES = re.compile(r"\d+/\d+ nodes are available: (?P<reasons>.*?)\.(?: |$)")

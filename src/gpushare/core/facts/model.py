@@ -33,6 +33,7 @@ class Pin(StrEnum):
     DIRECT = "direct"  # the binding itself, through an env taken from an annotation
     PLUGIN = "plugin"  # our device plugin
     ALIYUN = "aliyun"  # Aliyun's device plugin
+    NVIDIA = "nvidia"  # NVIDIA's plugin, or ours in its place: such a node sells whole GPUs or replicas, and no shares
 
 
 class Gpu(Data, frozen=True):
@@ -51,6 +52,14 @@ class Gpu(Data, frozen=True):
         return self.uuid or str(self.index)
 
 
+class Sold(Data, frozen=True):
+    """A resource that a node sells without the extender, as NVIDIA's plugin does: each GPU, or replicas of it."""
+
+    resource: str
+    replicas: int = 1  # of each GPU
+    sharing: str = "none"  # none, time-slicing or mps
+
+
 class NodeFacts(Data, frozen=True):
     """What a node offers. `blocked`: why no new pod may go there at all."""
 
@@ -60,6 +69,9 @@ class NodeFacts(Data, frozen=True):
     gpus: tuple[Gpu, ...]
     blocked: Refusal | None = None
     limit: int = 0  # units of memory that one container may ask; 0: no limit
+    slots: int = 0  # MPS slots of each GPU; 0: it sells none
+    nvidia_whole: bool = False  # it sells its whole GPUs as nvidia.com/gpu too, out of the ledger
+    sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
 
     @property
     def capacity(self) -> int:

@@ -8,7 +8,12 @@ from typing import Final
 # Resources a container may ask for.
 GPU_MEM: Final = "aliyun.com/gpu-mem"
 GPU_COUNT: Final = "aliyun.com/gpu-count"  # a limit: whole GPUs; a pod annotation or label: split over that many
-NVIDIA_GPU: Final = "nvidia.com/gpu"
+NVIDIA_GPU: Final = "nvidia.com/gpu"  # whole GPUs, on nodes that sell them under this name too
+MPS_GPU: Final = "keti.com/mpsgpu"  # on each of so many GPUs one slot, and memory
+
+# Admission pins a container that asks for one of these; one that asks for nvidia.com/gpu only where an admin says so:
+# such a pod cannot be told from one for NVIDIA's plugin.
+PINNED: Final = (GPU_MEM, GPU_COUNT, MPS_GPU)
 
 # NVIDIA's device plugin serves pods that ask for one of these; deploy/unasked.yaml has the same list.
 NVIDIA_GPUS: Final = (NVIDIA_GPU, "nvidia.com/gpu.shared")

@@ -20,6 +20,7 @@ ONE_CONTAINER = Refusal("OneContainer", "node(s) whose plugin serves one contain
 PINS_BY_PLUGIN = Refusal("PinsByPlugin", "node(s) that pin by device plugin", forever=True)
 NEEDS_POLICY = Refusal("NeedsPolicy", "node(s) that need gpushare's admission policy", forever=True)
 NVIDIA_TOO = Refusal("NvidiaToo", "node(s) whose GPUs NVIDIA's plugin also gives out")
+SELLS_GPUS = Refusal("SellsGpus", "node(s) that sell only whole GPUs or replicas", forever=True)
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
 STILL_STARTING = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")

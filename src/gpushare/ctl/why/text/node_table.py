@@ -19,7 +19,7 @@ GAP, INDENT = "  ", "  "
 NARROWEST = 16  # columns; where less is left for the last column, it is not wrapped
 # A refusal speaks of several nodes ("node(s) whose plugin is down", "node(s) that pin ..."), a row of one.
 RELATIVE = re.compile(r"^(?:whose|that(?= refused\b)) ")
-PLURAL = re.compile(r"^that (allow|need|pin)\b")
+PLURAL = re.compile(r"^that (allow|need|pin|sell)\b")
 MOST_GPUS = 4  # named in one row
 
 Row = tuple[str, str, str]

@@ -25,6 +25,8 @@ HINTS = {
     "OneContainer": "Aliyun's plugin runs there. Ask with one container on one GPU, or run gpushare's plugin there.",
     "NvidiaToo": f"NVIDIA's plugin offers {names.NVIDIA_GPU} there and would give out the same GPUs again: switch it "
     "off on these nodes.",
+    "SellsGpus": f"Ask there for what such a node sells ({names.NVIDIA_GPU}), or let gpushare share the node's GPUs: "
+    "docs/nodes.md",
     "PluginDown": "Look at the plugin: kubectl -n kube-system logs -l name=gpushare-device-plugin-ds",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
     "minutes.",
