@@ -1,9 +1,10 @@
 """The programs of a real cluster: found, or built once and kept by version in the user's cache folder.
 
-etcd and containerd come from Debian packages, unpacked and not installed, so that no service starts; Kubernetes is
-built from the Go module proxy, and of older versions kube-scheduler alone. Each is made under another name and renamed
-when it is whole, and a lock keeps two builds from meeting. `make` runs this file once for each that is missing, to show
-a line for it; `cluster` and `containers` find them with `program` and `packaged`.
+etcd and runc come from Debian packages, unpacked and not installed, so that no service starts. Kubernetes is built from
+the Go module proxy, of older versions kube-scheduler alone, and so is containerd: Debian's knows no CDI. Each is made
+under another name and renamed when it is whole, and a lock keeps two builds from meeting. `make` runs this file once
+for each that is missing, to show a line for it; `cluster` and `containers` find them with `program`, `packaged` and
+`runtime`.
 """
 
 import contextlib
@@ -24,8 +25,11 @@ from gpushare.obs.errors import UserError
 
 VERSION = "v1.36.4"
 ETCD = "etcd"
-CONTAINERS = "containerd"  # with all it takes to run a container; debootstrap is for the image of gpushare
-PACKAGES = ("containerd", "runc", "containernetworking-plugins", "busybox-static", "debootstrap")
+CONTAINERD = "v2.2.9"
+RUNTIME = f"containerd {CONTAINERD}"
+RUNTIME_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+CONTAINERS = "packages"  # what containerd needs to run a container; debootstrap is for the image of gpushare
+PACKAGES = ("runc", "containernetworking-plugins", "busybox-static", "debootstrap")
 MODULE = "kubernetes sources"
 KUBERNETES = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "kubelet")
 SCHEDULER = "kube-scheduler"
@@ -40,7 +44,7 @@ TOOLCHAINS = {
     "v1.31.4": "go1.24.9",
 }
 TARGETS = {"cluster": (), "e2e": ("v1.22.17",), "e2e-versions": tuple(TOOLCHAINS)}  # of make; what each wants besides
-COSTS = "7 minutes on 2 cores, 410 MB"
+COSTS = "9 minutes on 2 cores, 480 MB, containerd included"
 COSTS_OLDER = "2 to 6 minutes on 2 cores, 50 MB"
 OLDEST_GO = (1, 21)  # fetches the toolchain that the sources ask for by itself
 # Of Kubernetes' go.mod:
@@ -67,13 +71,19 @@ def packaged(path: str) -> Path:
     return folder() / CONTAINERS / path
 
 
+def runtime(name: str) -> Path:
+    """Where a program of containerd is, or will be."""
+    return folder() / RUNTIME.replace(" ", "-") / name
+
+
 def missing(older: Iterable[str] = ()) -> list[str]:
     """What has to be made, in this order. `older`: versions of which kube-scheduler is wanted as well."""
     kubernetes = [name for name in KUBERNETES if not program(name).exists()]
     sources = [MODULE] if kubernetes and not _module_is_current() else []
     packages = [ETCD] * (not program(ETCD).exists()) + [CONTAINERS] * (not packaged("").exists())
     schedulers = [f"{OLDER}{version}" for version in older if not program(SCHEDULER, version).exists()]
-    return packages + sources + kubernetes + schedulers
+    containerd = [RUNTIME] * (not runtime("").exists())
+    return packages + containerd + sources + kubernetes + schedulers
 
 
 def _module_is_current() -> bool:
@@ -93,7 +103,7 @@ def check(older: Iterable[str] = ()) -> None:
     if lacking - {ETCD, CONTAINERS}:
         _check_go()
     if lacking & {ETCD, CONTAINERS} and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise UserError("apt-get not found", "etcd and containerd are fetched with it, once", "run it on Debian 12")
+        raise UserError("apt-get not found", "etcd and runc are fetched with it, once", "run it on Debian 12")
 
 
 def _check_go() -> None:
@@ -135,7 +145,7 @@ def ensure_all(say: Callable[[str], None], older: Iterable[str] = ()) -> None:
 def _maker(name: str) -> Callable[[Path], Path]:
     if name.startswith(OLDER):
         return partial(_make_older, version=name.removeprefix(OLDER))
-    makers = {ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, MODULE: _write_module}
+    makers = {ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, RUNTIME: _build_runtime, MODULE: _write_module}
     return makers.get(name) or partial(_build, module=folder() / "module", name=name)
 
 
@@ -154,6 +164,15 @@ def _unpack(work: Path, *packages: str) -> Path:
     for package in work.glob("*.deb"):
         _run(work, "dpkg-deb", "-x", str(package), "unpacked")
     return work / "unpacked"
+
+
+def _build_runtime(work: Path) -> Path:
+    """All of its programs at once: they have most of their parts in common."""
+    module, whole = "github.com/containerd/containerd/v2", work / runtime("").name
+    flags = f"-s -w -X {module}/version.Version={CONTAINERD}"
+    programs = (f"{module}/cmd/{name}@{CONTAINERD}" for name in RUNTIME_PROGRAMS)
+    _run(work, "go", "install", "-trimpath", "-ldflags", flags, *programs, GOBIN=str(whole))
+    return whole
 
 
 def _make_older(work: Path, version: str) -> Path:
@@ -195,8 +214,8 @@ def _build(work: Path, module: Path, name: str, version: str = VERSION) -> Path:
     return work / name
 
 
-def _run(at: Path, *command: str, toolchain: str = "") -> str:
-    environment = dict(os.environ, CGO_ENABLED="0")
+def _run(at: Path, *command: str, toolchain: str = "", **variables: str) -> str:
+    environment = dict(os.environ, CGO_ENABLED="0", **variables)
     if command[0] == "go" and (toolchain or _go_version() < (1, 26)):
         environment["GOTOOLCHAIN"] = toolchain or "auto"
     done = subprocess.run(["nice", *command], cwd=at, env=environment, stdout=subprocess.PIPE, text=True, check=False)

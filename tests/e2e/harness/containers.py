@@ -26,16 +26,17 @@ FIRST = "".join(f'mount --bind "$0{folder}" {folder} && ' for folder in OWN) + "
 NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
   "type": "host-local", "subnet": "10.88.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}}]}"""
 CONFIGURATION = """
-version = 2
+version = 3
 disabled_plugins = ["io.containerd.internal.v1.opt"] # it would make /opt/containerd
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "{snapshotter}"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{pause}"
+[plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   disable_apparmor = true
-[plugins."io.containerd.grpc.v1.cri".containerd]
-  snapshotter = "{snapshotter}"
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "{plugins}"
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{plugins}"]
   conf_dir = "/run/cni"
 """
 
@@ -67,7 +68,7 @@ class Machine:
             )
         )
         await until("the machine", self._is_mounted, self._machine)
-        self._containerd = self.run_in("containerd", binaries.packaged("usr/bin/containerd"), "-c", configuration)
+        self._containerd = self.run_in("containerd", binaries.runtime("containerd"), "-c", configuration)
         await until("containerd", self._has_containerd, self._containerd)
 
     async def stop(self) -> None:
@@ -122,7 +123,7 @@ class Machine:
                 await self.ctr("tasks", "kill", "--signal", "SIGKILL", container)
 
     async def ctr(self, *arguments: str) -> str:
-        program = str(binaries.packaged("usr/bin/ctr"))
+        program = str(binaries.runtime("ctr"))
         return await run([*map(str, self._entering()), program, "--namespace=k8s.io", *arguments])
 
     def _entering(self) -> list[str]:
@@ -170,7 +171,7 @@ async def _snapshotter(folder: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    path = ":".join(str(binaries.packaged(folder)) for folder in ("usr/bin", "usr/sbin"))
+    path = ":".join(map(str, (binaries.runtime(""), binaries.packaged("usr/bin"), binaries.packaged("usr/sbin"))))
     return {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
 
 
