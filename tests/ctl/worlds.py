@@ -81,6 +81,7 @@ def pod(
     at: Sequence[Sequence[int]] | int | None = None,
     namespace: str = "default",
     whole: int = 0,
+    counted: Mapping[str, int] | None = None,
     split: int = 0,
     direct: bool = False,
     age: float = 600,
@@ -90,13 +91,14 @@ def pod(
     priority: int = 0,
     terminating: bool = False,
 ) -> Json:
-    """A pod whose containers ask `memory` each, or `whole` GPUs.
+    """A pod whose containers ask `memory` each, or `whole` GPUs, or what is `counted` by resource.
 
     `at`: the GPUs of each container, as our annotation says it; a number: the GPU of Aliyun's annotation.
     `direct`: the admission policy saw it, so its containers learn their GPUs from annotations.
     """
     limits: list[Json] = [{names.GPU_MEM: amount} for amount in memory]
     limits += [{names.GPU_COUNT: str(whole)}] if whole else []
+    limits += [{name: str(amount) for name, amount in counted.items()}] if counted else []
     annotations = dict(notes or {})
     if split:
         annotations[names.GPU_COUNT] = str(split)
@@ -131,6 +133,17 @@ def pod(
         },
         "status": {"phase": phase or ("Running" if on else "Pending"), "nominatedNodeName": nominated or None},
     }
+
+
+def seller(name: str, *totals: int, resource: str = names.NVIDIA_GPU, replicas: int = 1, sharing: str = "none") -> Json:
+    """A node that sells GPUs of these sizes by count, through gpushare."""
+    offered = {resource: str(len(totals) * replicas)}
+    made = node(name, *totals, ip="10.0.0.15", capacity=offered)
+    published = json.loads(made["metadata"]["annotations"][names.NODE_GPUS])
+    sold = [{"resource": resource, "replicas": replicas, "sharing": sharing}]
+    published |= {"pin": "nvidia", "sell": "gpus", "sold": sold}
+    made["metadata"]["annotations"][names.NODE_GPUS] = json.dumps(published)
+    return made
 
 
 def env(key: str) -> Json:
@@ -277,6 +290,38 @@ def thousand() -> World:
     return nodes, pods
 
 
+def sold() -> World:
+    """Nodes that sell by count beside one that shares: ours, and those of NVIDIA's own plugin."""
+    slices = "nvidia.com/mig-1g.10gb"
+    labels = {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.sharing-strategy": "none"}
+    lame = {names.NVIDIA_GPU: "7"}
+    whole = node("gpu-h", 16276, direct=True, capacity={names.GPU_MEM: "16276", names.NVIDIA_GPU: "1"})
+    published = json.loads(whole["metadata"]["annotations"][names.NODE_GPUS]) | {"nvidia": "whole"}
+    whole["metadata"]["annotations"][names.NODE_GPUS] = json.dumps(published)
+    nodes = [
+        node("gpu-a", 16276, 16276),
+        seller("gpu-e", 16276, replicas=4, sharing="time-slicing"),
+        node("gpu-f", labels=labels, capacity={names.NVIDIA_GPU: "8", names.GPU_MEM: "0"}, allocatable=lame),
+        node("gpu-g", capacity={slices: "4", "nvidia.com/gpu.shared": "10", names.NVIDIA_GPU: "0"}),
+        whole,
+    ]
+    pods = [
+        pod("web", 4000, on="gpu-a", at=[[0]]),
+        pod("infer-1", counted={names.NVIDIA_GPU: 1}, on="gpu-e"),
+        pod("infer-2", counted={names.NVIDIA_GPU: 1}, on="gpu-e", terminating=True),
+        pod("done", counted={names.NVIDIA_GPU: 1}, on="gpu-e", phase="Succeeded"),
+        pod("rank-0", counted={names.NVIDIA_GPU: 7}, on="gpu-f", namespace="ml", priority=100),
+        pod("both", counted={slices: 1, "nvidia.com/gpu.shared": 2}, on="gpu-g", namespace="ml"),
+        pod("llm", 20000, age=41),
+        pod("four", counted={names.NVIDIA_GPU: 4}, age=300),
+        pod("nine", counted={names.NVIDIA_GPU: 9}, namespace="ml"),
+        pod("slice", counted={"nvidia.com/mig-3g.40gb": 1}, namespace="ml"),
+        pod("starts", counted={names.NVIDIA_GPU: 2}, namespace="ml", age=1),
+        pod("going", counted={names.NVIDIA_GPU: 2}, namespace="ml", terminating=True),
+    ]
+    return nodes, pods
+
+
 def foreign() -> World:
     """No API server allows such names; a table should stand all the same."""
     return [node("gpu-größe", 16276), node("显卡", 16276, ip="10.0.0.12")], [
@@ -298,4 +343,6 @@ WORLDS: dict[str, Callable[[], World]] = {
     "waiting": waits,
     "strays": strays,
     "foreign-names": foreign,
+    "sold": sold,
+    "only-sold": lambda: ([node("cpu-1"), seller("gpu-e", 16276, 16276)], []),
 }

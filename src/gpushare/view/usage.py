@@ -67,7 +67,9 @@ class NodeUse(msgspec.Struct):
 
 def nodes(cluster: Snapshot) -> list[NodeUse]:
     """The nodes that offer GPU memory, by name."""
-    uses = (_node(node, cluster.ledger.node(node.metadata.name)) for node in cluster.nodes)
+    uses = (
+        _node(node, state) for node in cluster.nodes if not _sells(state := cluster.ledger.node(node.metadata.name))
+    )
     return [use for use in uses if use is not None]
 
 
@@ -76,6 +78,11 @@ def in_one_unit(uses: Sequence[NodeUse]) -> tuple[Unit | None, list[NodeUse]]:
     if len({node.unit for node in uses}) < 2:
         return (uses[0].unit if uses else None), list(uses)
     return "MiB", [_in_mib(node) if node.unit == "GiB" else node for node in uses]
+
+
+def _sells(state: NodeState | None) -> bool:
+    """Whether a node sells whole GPUs or replicas instead, and no pod from before still has memory there."""
+    return state is not None and state.facts is not None and bool(state.facts.sold) and not list(state.holdings())
 
 
 def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:

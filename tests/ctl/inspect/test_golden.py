@@ -33,6 +33,11 @@ FORMS = [
     ("-o yaml", PIPE, Options(output="yaml")),
 ]
 MORE = {
+    "sold": [
+        ("gpu-e", PIPE, Options(nodes=("gpu-e",))),
+        ("gpu-e", TERMINAL, Options(nodes=("gpu-e",))),
+        ("-d -o wide", TERMINAL, Options(details=True, output="wide")),
+    ],
     "unhealthy": [("-o json", PIPE, Options(output="json"))],
     "documented": [
         ("", NARROW, Options()),
@@ -87,7 +92,7 @@ def test_json_and_yaml_say_the_same(world: str) -> None:
         command.run(Options(output=output), Cluster(WORLDS[world]()), screen, clock=Noon())
         said.append(read(out.getvalue()))
     assert said[0] == said[1]
-    assert set(said[0]) == {"nodes", "waiting"}
+    assert set(said[0]) == {"nodes", "sold", "waiting"}
 
 
 def test_there_is_no_golden_file_without_a_world() -> None:

@@ -29,10 +29,10 @@ SHIPPED = list(yaml.safe_load_all((HERE.parents[2] / "deploy" / "admission.yaml"
 NOW = 1794745805.0  # 2026-11-15T12:30:05Z
 REFUSED_AT = "2026-11-15T12:29:57Z"  # 8 s before
 CREATED = "2026-11-15T12:27:55Z"  # 2m10s before
-NODE_WORDS = {"labels", "taints", "cordoned", "cpu"}
+NODE_WORDS = {"labels", "taints", "cordoned", "cpu", "counted"}
 POD_WORDS = {
     "gpu", "allocation", "times", "waits", "reason", "selector", "tolerations", "gates", "scheduler", "started",
-    "waiting", "init_waiting", "cpu", "no_preemption", "message", "refused_at",
+    "waiting", "init_waiting", "cpu", "no_preemption", "message", "refused_at", "counted", "since",
 }  # fmt: skip
 
 
@@ -151,6 +151,9 @@ def node(name: str, given: Object) -> Object:
     made["spec"] = {"unschedulable": given.get("cordoned", False), "taints": given.get("taints", [])}
     for amounts in (made["status"]["capacity"], made["status"]["allocatable"]):
         amounts |= {"cpu": str(given.get("cpu", 64)), "memory": "256Gi", "pods": "110"}
+    for resource, (total, unhealthy) in given.get("counted", {}).items():  # as NVIDIA's own plugin has it
+        made["status"]["allocatable"][resource] = str(total)
+        made["status"]["capacity"][resource] = str(total + unhealthy)
     return made
 
 
@@ -179,6 +182,11 @@ def pod(given: Object) -> Object:
              "preemptionPolicy": "Never" if given.get("no_preemption") else None}  # fmt: skip
     if "cpu" in given:
         spec["containers"][0]["resources"].setdefault("requests", {})["cpu"] = str(given["cpu"])
+    if "counted" in given:
+        limits = {resource: str(amount) for resource, amount in given["counted"].items()}
+        spec["containers"][0]["resources"]["limits"] = limits
+    if "since" in given:
+        status["startTime"] = given["since"]
     if "waits" in given:
         reason, since = given.get("reason", "Unschedulable"), given.get("refused_at", REFUSED_AT)
         status["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": reason,

@@ -1,4 +1,4 @@
-"""`gpushare why POD`: what people read, word for word. The cases are in why/verdicts.yaml."""
+"""`gpushare why POD`: what people read, word for word. The cases are in why/verdicts.yaml and why/by_count.yaml."""
 
 from typing import Any
 
@@ -8,14 +8,17 @@ import yaml
 from tests.ctl.why import cluster
 from tests.ctl.why.cluster import HERE, Cluster, ask, world
 
-CASES = list(yaml.safe_load_all((HERE / "verdicts.yaml").read_text()))
+CASES = [
+    *yaml.safe_load_all((HERE / "verdicts.yaml").read_text()),
+    *yaml.safe_load((HERE / "by_count.yaml").read_text()),
+]
 WORDS = {"name", "world", "only", "ask", "exit", "says", "begins", "has", "ends", "lines"}
 
 
 def made(case: dict[str, Any]) -> Cluster:
     """`only`: other nodes than those of the examples, and none of their pods."""
     if "only" in case:
-        return Cluster(case["only"], case["world"].get("pods", []))
+        return Cluster(case["only"], case.get("world", {}).get("pods", []))
     return world(case.get("world"))
 
 

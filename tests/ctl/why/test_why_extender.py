@@ -219,6 +219,16 @@ def test_one_that_does_not_answer_is_waited_for_so_long_and_no_longer(server: Se
     assert told == [f"waiting for the extender at {server.url}"]
 
 
+def test_it_is_not_asked_about_what_nodes_sell_by_count(server: Server) -> None:
+    draft = DRAFT.replace("aliyun.com/gpu-mem: N", "nvidia.com/gpu: 1")
+    pods = [{"name": "cuda", "counted": {"nvidia.com/gpu": 9}}]
+    cluster = world({"nodes": {"gpu-e": {"counted": {"nvidia.com/gpu": [8, 0]}}}, "pods": pods})
+    assert ask(cluster, "cuda", extender=server.url).out.startswith("cuda can never run here: no node has as many as 9")
+    of_file = ask(cluster, filename="-", stdin=draft, extender=server.url)
+    assert of_file.out == "p (stdin) would fit now: gpu-e, 8 of 8 nvidia.com/gpu free.\n"
+    assert server.asked == []
+
+
 def test_what_the_pod_alone_decides_is_not_asked(server: Server) -> None:
     cluster = world({"pods": [{"name": "probe", "containers": {"main": "4Gi"}}]})
     assert ask(cluster, "probe", extender=server.url).code == 1

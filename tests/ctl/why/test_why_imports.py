@@ -27,15 +27,16 @@ POD = f"{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{CONTAINER}]}}}
 
 @pytest.mark.parametrize(
     ("options", "needs_yaml"),
-    [({"pod": "llm"}, False), ({"pod": "llm", "output": "json"}, False), ({"pod": "llm", "output": "yaml"}, True),
-     ({"filename": "-"}, True)],
+    [({"pod": "llm"}, False), ({"pod": "cuda"}, False), ({"pod": "llm", "output": "json"}, False),
+     ({"pod": "llm", "output": "yaml"}, True), ({"filename": "-"}, True)],
 )  # fmt: skip
 def test_through_kubectl_only_what_is_needed_is_imported(
     tmp_path: Path, options: dict[str, str], needs_yaml: bool
 ) -> None:
-    cluster = world({"pods": [{"name": "llm", "containers": {"main": 7000}}]})
+    pods = [{"name": "llm", "containers": {"main": 7000}}, {"name": "cuda", "counted": {"nvidia.com/gpu": 1}}]
+    cluster = world({"pods": pods})
     paths = {name: f"/api/v1/{name}?fieldSelector=x" for name in ("nodes", "pods", "configmaps", "events")}
-    paths["llm"] = "/api/v1/namespaces/default/pods/llm"
+    paths |= {name: f"/api/v1/namespaces/default/pods/{name}" for name in ("llm", "cuda")}
     answers = {name: json.loads(cluster.get(path)) for name, path in paths.items()}
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(options=options)],

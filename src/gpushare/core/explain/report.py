@@ -50,6 +50,17 @@ class GpuView(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""  # the GPU is unhealthy
 
 
+class SoldView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A resource that a node sells by count, without gpushare."""
+
+    resource: str
+    total: int  # that may be given out
+    free: int
+    short: int = 0  # how many are missing for this pod
+    unhealthy: int = 0
+    sharing: str = ""  # none, time-slicing or mps; empty: not known
+
+
 class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One node. `fits` and `gpushare`: gpushare's answer. `scheduler`: why kube-scheduler does not use this node."""
 
@@ -60,6 +71,7 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
     scheduler: Reason | None
     gpus: list[GpuView]  # the one with the most free first
     lower: int = 0  # pods there of a lower priority than this one
+    sold: list[SoldView] = []  # for a pod that asks by count
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,18 +94,19 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Way(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A way out: `way` is shrink, split, heal, wait, end, evict, free or tolerate."""
+    """A way out: `way` is shrink, split, heal, wait, end, evict, free, tolerate or ask (for another resource)."""
 
     way: str
     node: str | None = None
     gpu: int | None = None  # heal without it: all unhealthy GPUs of the node
-    units: int | None = None  # shrink, split: to ask, on each GPU; free: that must come free there
+    units: int | None = None  # shrink, split: to ask, on each GPU; free: that must come free there; ask: that are free
     gpus: int | None = None
     pods: list[str] | None = None  # end: any one of these; evict: all of them
     count: int | None = None  # of those pods, if more than are named
     holders: list[Holder] | None = None  # the same pods, the cheapest first
     spots: list[Spot] | None = None  # wait: where it would go
     taint: str | None = None
+    resource: str | None = None  # ask
     why: str | None = None  # heal: why the GPU is unhealthy
 
 
@@ -114,6 +127,7 @@ class PodView(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int
     preempts: bool = True  # may have others of lower priority evicted
     deleting: bool = False
+    started: str | None = None  # when kubelet took it
 
 
 class ShareView(msgspec.Struct, frozen=True):
@@ -131,6 +145,14 @@ def one_share(shares: Sequence[ShareView]) -> bool:
 class RequestView(msgspec.Struct, frozen=True):
     unit: str | None
     shares: list[ShareView]
+
+
+class AskView(msgspec.Struct, frozen=True):
+    """What a container asks by count: whole GPUs or replicas that kube-scheduler gives out without gpushare."""
+
+    container: str
+    resource: str
+    amount: int
 
 
 class Quote(msgspec.Struct, frozen=True):
@@ -182,6 +204,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: KeptView | None = None  # of a waiting pod
     before: list[str] = []  # pods whose turn comes first: what this one could use is kept for them
     without_gpu: int = 0  # nodes without a GPU; they are not among `nodes`
+    asks: list[AskView] = []  # of a pod that asks by count, like the next
+    by_memory: int = 0  # nodes that share their GPUs by memory; they are not among `nodes`
     kind: str | None = None  # of a template in a file, like the next
     replicas: Replicas | None = None
     admission: str | None = None  # of a pod in a file that asks for GPU memory: one of ADMISSIONS

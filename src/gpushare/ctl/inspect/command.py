@@ -16,8 +16,9 @@ from gpushare.ctl.inspect import table, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
-from gpushare.view import snapshot, unhealthy, usage
+from gpushare.view import snapshot, sold, unhealthy, usage
 from gpushare.view.snapshot import Snapshot
+from gpushare.view.sold import SoldUse
 from gpushare.view.source import Source
 from gpushare.view.usage import NodeUse
 
@@ -26,8 +27,10 @@ NONE_OFFERS = "none of {nodes} offers {resource}. "
 ONLY_OFFERS_NONE = "the only node offers no {resource}. "
 LABELLED = "Labelled gpushare=true: {names}. Look at their plugin: "
 LOGS = "kubectl -n kube-system logs -l name=gpushare-device-plugin-ds"
+SELLING = "GPUs are sold by count on {names}: -o wide shows them."
 NOT_LABELLED = "The device plugin runs on nodes labelled gpushare=true: kubectl label node NAME gpushare=true"
 THIS_OFFERS_NONE = "{name} offers no {resource}."
+WHOLE_TOO = "{node} also sells its free whole GPUs as {resource}."
 MIXED = "everything is shown in MiB; nodes whose GPU memory unit is GiB: {names}."
 UNHEALTHY = "{node} GPU {gpu} is unhealthy: its {free} free {unit} are not given out."
 UNHEALTHY_FULL = "{node} GPU {gpu} is unhealthy, and full."
@@ -57,9 +60,9 @@ def run(options: Options, source: Source, screen: Screen, clock: Clock | None = 
         return watch.run(lambda now: _read(source, now), lambda cluster: page(cluster, options, screen), screen, clock)
     cluster = _read(source, clock.now())
     if options.output in formats.FOR_PROGRAMS:
-        shown = _named(options.nodes, cluster, usage.nodes(cluster))
-        screen.say(formats.dump(_for_programs(cluster, {node.name for node in shown}), options.output))
-        notes = _notes(cluster, options.nodes, shown, mixed=False)
+        shown, selling = _named(options.nodes, cluster)
+        screen.say(formats.dump(_for_programs(cluster, {node.name for node in shown}, selling), options.output))
+        notes = _notes(cluster, options.nodes, shown, selling, mixed=False, listed=True)
     else:
         drawn = page(cluster, options, screen)
         screen.say("".join(f"{line}\n" for line in (*drawn.table.lines(), *drawn.below)))
@@ -77,34 +80,45 @@ def _read(source: Source, now: float) -> Snapshot:
 
 def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
     """All there is to show. What Aliyun's plugin does not print stands below the table, for people only."""
-    shown = _named(options.nodes, cluster, usage.nodes(cluster))
-    notes = _notes(cluster, options.nodes, shown, mixed=len({node.unit for node in shown}) > 1)
-    unit, shown = usage.in_one_unit(shown)
+    shown, selling = _named(options.nodes, cluster)
     wide = options.output == formats.WIDE
+    mixed, listed = len({node.unit for node in shown}) > 1, wide or screen.terminal
+    notes = _notes(cluster, options.nodes, shown, selling, mixed=mixed, listed=listed)
+    unit, shown = usage.in_one_unit(shown)
     if options.details:
         drawn = table.details(shown, screen, cluster.now, wide=wide)
     else:
         drawn = table.summary(shown, unit, screen, wide=wide)
-    if not (wide or screen.terminal):
+    if not listed:
         return Page(drawn, [], notes, "")
-    from gpushare.ctl.inspect import waiting  # explains refusals: piped, the command starts without it
+    from gpushare.ctl.inspect import sold_table, waiting  # explain refusals: piped, the command starts without them
 
     waits = waiting.who(cluster)
     answered = waiting.pods(cluster, waits if wide else waits[: waiting.MOST])
-    listed = waiting.lines(answered, cluster.now, count=len(waits))
-    below = [*listed, *_explained(cluster, shown, unit, None if wide else MOST_LINES)]
-    pods = wording.count(sum(len(node.pods) for node in shown), "pod")
-    counts = f"{wording.count(len(shown), 'node')}, {pods}, {wording.number(len(waits))} waiting"
-    return Page(drawn, ["", *below] if below else [], notes, counts)
+    sold_lines = sold_table.lines(selling, cluster.now, details=options.details, wide=wide)
+    waiting_lines = waiting.lines(answered, cluster.now, count=len(waits))
+    sentences = _explained(cluster, shown, unit, None if wide else MOST_LINES)
+    sentences += _at_most(sold_table.unhealthy(selling), None if wide else MOST_LINES)
+    below = [*(["", *sold_lines] if sold_lines else []), *([""] if waiting_lines or sentences else [])]
+    names_of = {node.name for node in shown} | {use.node for use in selling}
+    pods = sum(len(node.pods) for node in shown) + sum(len(use.buyers) for use in selling)
+    counts = (
+        f"{wording.count(len(names_of), 'node')}, {wording.count(pods, 'pod')}, {wording.number(len(waits))} waiting"
+    )
+    return Page(drawn, [*below, *waiting_lines, *sentences], notes, counts)
 
 
-def _named(wanted: Sequence[str], cluster: Snapshot, uses: list[NodeUse]) -> list[NodeUse]:
-    """The nodes that were named; all if none was."""
+def _named(wanted: Sequence[str], cluster: Snapshot) -> tuple[list[NodeUse], list[SoldUse]]:
+    """What the nodes that were named offer, and what they sell by count; all nodes if none was named."""
+    uses, selling = usage.nodes(cluster), sold.uses(cluster)
     known = [node.metadata.name for node in cluster.nodes]
     for name in wanted:
         if name not in known:
-            raise _no_such_node(name, [node.name for node in uses] or known, len(known))
-    return [node for node in uses if node.name in wanted] if wanted else uses
+            with_gpus = dict.fromkeys([*(node.name for node in uses), *(use.node for use in selling)])
+            raise _no_such_node(name, sorted(with_gpus) or known, len(known))
+    if not wanted:
+        return uses, selling
+    return [node for node in uses if node.name in wanted], [use for use in selling if use.node in wanted]
 
 
 def _no_such_node(name: str, known: list[str], nodes: int) -> UserError:
@@ -115,12 +129,22 @@ def _no_such_node(name: str, known: list[str], nodes: int) -> UserError:
     return UserError(f'no node "{name}"', f"{wording.count(nodes, 'node')} in this cluster, none of that name", way)
 
 
-def _notes(cluster: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *, mixed: bool) -> list[str]:
+def _notes(
+    cluster: Snapshot,
+    wanted: Sequence[str],
+    shown: Sequence[NodeUse],
+    selling: Sequence[SoldUse],
+    *,
+    mixed: bool,
+    listed: bool,
+) -> list[str]:
+    """For stderr. `listed`: what is sold by count is shown."""
+    sellers = list(dict.fromkeys(use.node for use in selling))
     if not cluster.nodes:
         return [NO_NODES]
     resource = names.GPU_MEM
     if wanted:
-        offering = {node.name for node in shown}
+        offering = {node.name for node in shown} | set(sellers if listed else ())
         notes = [THIS_OFFERS_NONE.format(name=name, resource=resource) for name in wanted if name not in offering]
     elif not shown:
         labelled = [
@@ -128,9 +152,12 @@ def _notes(cluster: Snapshot, wanted: Sequence[str], shown: Sequence[NodeUse], *
         ]
         way = LABELLED.format(names=_listed(labelled)) + LOGS if labelled else NOT_LABELLED
         none = NONE_OFFERS if len(cluster.nodes) > 1 else ONLY_OFFERS_NONE
-        notes = [none.format(nodes=wording.count(len(cluster.nodes), "node"), resource=resource) + way]
+        way = "" if sellers and not labelled else way
+        notes = [(none.format(nodes=wording.count(len(cluster.nodes), "node"), resource=resource) + way).rstrip()]
     else:
         notes = []
+    if notes and sellers and not listed:
+        notes.append(SELLING.format(names=_listed(sellers)))
     if mixed:
         notes.append(MIXED.format(names=_listed([node.name for node in shown if node.unit == "GiB"])))
     return notes
@@ -150,7 +177,12 @@ def _explained(cluster: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, m
         for gpu in node.gpus
         if not gpu.healthy
     ]
-    return [line for kind in (pending, unusable, _kept(cluster, shown)) for line in _at_most(kind, most)]
+    whole = [
+        WHOLE_TOO.format(node=node.name, resource=names.NVIDIA_GPU)
+        for node in shown
+        if node.facts is not None and node.facts.nvidia_whole
+    ]
+    return [line for kind in (pending, unusable, _kept(cluster, shown), whole) for line in _at_most(kind, most)]
 
 
 def _kept(cluster: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
@@ -185,10 +217,11 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words) if rest <= 0 else f"{', '.join(words[:MOST_NAMES])} and {rest} more"
 
 
-def _for_programs(cluster: Snapshot, shown: set[str]) -> dict[str, object]:
-    """The answer of the extender's `/inspect`, and the pods that wait."""
-    from gpushare.ctl.inspect import waiting
+def _for_programs(cluster: Snapshot, shown: set[str], selling: Sequence[SoldUse]) -> dict[str, object]:
+    """The answer of the extender's `/inspect`, what is sold by count, and the pods that wait."""
+    from gpushare.ctl.inspect import sold_table, waiting
 
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     nodes = [inspected(state) for state in states if state.facts is not None]
-    return {"nodes": nodes, "waiting": [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]}
+    waits = [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]
+    return {"nodes": nodes, "sold": list(map(sold_table.view, selling)), "waiting": waits}

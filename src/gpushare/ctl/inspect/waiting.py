@@ -1,28 +1,36 @@
-"""The pods that wait for GPU memory, and why.
+"""The pods that wait for GPU memory, and why; and those that wait for GPUs by count, about which gpushare is not asked.
 
 No I/O, from a `Snapshot`, in the words of `core.placement.fit` and `core.facts.request`, which also stand in the pods'
 conditions. One line each; `gpushare why` says more about one of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from gpushare.core.explain import event_texts, kept_view, survey
 from gpushare.core.explain.report import KeptView
-from gpushare.core.facts import kinds, names, objects, units
+from gpushare.core.facts import intree, kinds, names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
+from gpushare.core.facts.request import FINISHED
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import fit
-from gpushare.ctl import wording
+from gpushare.ctl import by_count, wording
 from gpushare.ctl.inspect import table
+from gpushare.view import sold
 from gpushare.view.snapshot import Snapshot
 
 MOST = 10  # pods in the list, except with -o wide
 NOT_GPU_MEMORY = "fits {node} now: GPU memory is not what it waits for"
+NOT_GPUS = "fits {node} now: GPUs are not what it waits for"
 NO_NODE = "no node of this cluster shares a GPU"
+FOR_MEMORY, FOR_GPUS = "Waiting for GPU memory: {count}", "Waiting for GPUs: {count}"
 _COLUMNS = ("NAMESPACE", "NAME", "ASKS", "AGE", "WHY")
+
+
+Waits = PodFacts | intree.Pod
+"""A pod that asks gpushare, or one that asks by count."""
 
 
 class Closest(msgspec.Struct):
@@ -44,6 +52,7 @@ class Answer(msgspec.Struct):
     closest: Closest | None = None
     kept: KeptView | None = None
     hint: str = ""
+    by_count: bool = False
 
 
 class Waiting(msgspec.Struct):
@@ -53,18 +62,33 @@ class Waiting(msgspec.Struct):
     answer: Answer
 
 
-def who(cluster: Snapshot) -> list[PodFacts]:
+def who(cluster: Snapshot) -> list[Waits]:
     """All pods that wait, by namespace and name. Their reasons are left to `pods`: they cost more than the rest."""
-    return [pod for pod in cluster.asking if not (pod.node or pod.finished or pod.terminating)]
+    ours = {pod.uid: pod for pod in cluster.asking if not (pod.node or pod.finished or pod.terminating)}
+    return [
+        ours.get(pod.metadata.uid, pod)
+        for pod in cluster.pods
+        if not pod.spec.node_name and (pod.metadata.uid in ours or _waits_by_count(pod))
+    ]
 
 
-def pods(cluster: Snapshot, waiting: Sequence[PodFacts]) -> list[Waiting]:
+def _waits_by_count(pod: intree.Pod) -> bool:
+    over = pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
+    return not over and bool(sold.asked(pod))
+
+
+def pods(cluster: Snapshot, waiting: Sequence[Waits]) -> list[Waiting]:
     """These pods with what each waits for."""
-    invalid = {pod.uid for pod in waiting if not isinstance(pod.request, Request)}
+    offers = by_count.offers(sold.uses(cluster)) if any(isinstance(pod, intree.Pod) for pod in waiting) else {}
+    invalid = {pod.uid for pod in waiting if isinstance(pod, PodFacts) and isinstance(pod.request, Refusal)}
     written = {pod.metadata.uid: pod for pod in cluster.pods if pod.metadata.uid in invalid} if invalid else {}
     answers: dict[tuple[object, ...], Answer] = {}
     answered = []
     for pod in waiting:
+        if isinstance(pod, intree.Pod):
+            meta, answer = pod.metadata, _by_count(sold.asked(pod), offers)
+            answered.append(Waiting(meta.namespace, meta.name, meta.creation_timestamp or "", answer))
+            continue
         if isinstance(pod.request, Request):
             key = _key(cluster.ledger, pod)
             if key not in answers:
@@ -82,10 +106,10 @@ def lines(shown: Sequence[Waiting], now: float, *, count: int) -> list[str]:
     if not count:
         return []
     rows = [[one.namespace, one.name, one.answer.asks, wording.age(one.created, now), why(one.answer)] for one in shown]
-    title = f"Waiting for GPU memory: {wording.count(count, 'pod')}"
+    title = FOR_GPUS if any(one.answer.by_count for one in shown) else FOR_MEMORY
     rest = count - len(shown)
     more = [f"and {wording.count(rest, 'more pod')}: -o wide"] if rest else []
-    return [title, *table.plain_rows([_COLUMNS, *rows]), *more]
+    return [title.format(count=wording.count(count, "pod")), *table.plain_rows([_COLUMNS, *rows]), *more]
 
 
 def why(answer: Answer) -> str:
@@ -138,6 +162,17 @@ def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
         return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, surveyed, refused))
     closest = _closest(first, pod, request) if refused.code == "NoSingleGpu" else None
     return Answer(outcome, refused.code, refused.message, asks, closest, kept_view.view(ledger, pod))
+
+
+def _by_count(asks: by_count.Asks, offers: Mapping[str, by_count.Offer]) -> Answer:
+    refused, asked = by_count.refusal(asks, list(offers.values())), by_count.in_words(asks)
+    missing = sorted((sum(by_count.short(asks, offer).values()), name) for name, offer in offers.items())
+    if refused is None:
+        return Answer("fits", "Fits", NOT_GPUS.format(node=missing[0][1]), asked, by_count=True)
+    possible = [(short, name) for short, name in missing if by_count.could(asks, offers[name])]
+    hint = "closest {1}, {0} short".format(*possible[0]) if possible else ""
+    verdict = "never" if refused.forever else "refused"
+    return Answer(verdict, refused.code, refused.message, asked, hint=hint, by_count=True)
 
 
 def _closest(state: NodeState, pod: PodFacts, request: Request) -> Closest | None:

@@ -15,13 +15,13 @@ from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import formats, wording
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.why import evidence, explanation, limited_rights, pod_details
+from gpushare.ctl.why import by_count, evidence, explanation, limited_rights, pod_details
 from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.scheduler_checks import SchedulerChecks
 from gpushare.ctl.why.text import page
 from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
-from gpushare.view import snapshot, unhealthy
+from gpushare.view import snapshot, sold, unhealthy
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound, Source
 
@@ -99,10 +99,11 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     waits = not pod.spec.node_name and pod.status.phase not in request.FINISHED
     events = pod_details.events(source, pod) if waits else []
     quote = pod_details.quote(pod, events)
-    if not isinstance(facts.request, Request) or facts.finished:
+    by_number = facts.request is None and bool(sold.asked(pod))
+    if not (isinstance(facts.request, Request) or by_number) or facts.finished:
         # Whatever the cluster is like, the answer is the same.
         return Answer(explanation.build(Evidence(pod, verdict.explain(Ledger(), facts), quote=quote, now=now)))
-    part = extender.explain(namespace, name) if extender is not None else None
+    part = extender.explain(namespace, name) if extender is not None and not by_number else None
     try:
         cluster = snapshot.read(source, now)
     except Forbidden as lacking:
@@ -110,10 +111,14 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
             part = limited_rights.redacted(part, namespace)
         else:
             part = limited_rights.from_pod(facts, quote, pod_details.last_of_ours(events))
+            if by_number:
+                part = by_count.marked(part, pod) if waits else by_count.has_node(pod, None)
         known = Evidence(pod, part, quote=quote, now=now)
         return Answer(explanation.build(known), checked=False, lacking=lacking)
     pod, facts = _newer(cluster, pod, facts)
-    if part is not None:
+    if by_number:
+        known = by_count.gather(cluster, SchedulerChecks(cluster), pod)
+    elif part is not None:
         known = evidence.from_extender(cluster, pod, facts, part)
     else:
         unhealthy.mark(cluster, source)

@@ -44,6 +44,8 @@ def build(evidence: Evidence) -> Explanation:
         checks=_checks(evidence, outcome) if waits else part.checks,
         kept=part.kept,
         before=part.before,
+        asks=part.asks,
+        by_memory=part.by_memory,
         without_gpu=evidence.scheduler.without_gpu if evidence.scheduler is not None else part.without_gpu,
         kind=evidence.kind,
         replicas=evidence.replicas,
@@ -58,7 +60,8 @@ def _pod_view(pod: pod_details.Pod) -> PodView:
     phase = pod.status.phase or "Pending"
     preempts = spec.preemption_policy != "Never"
     deleting = meta.deletion_timestamp is not None
-    return PodView(meta.namespace, meta.name, phase, spec.node_name or None, spec.priority or 0, preempts, deleting)
+    node, priority, started = spec.node_name or None, spec.priority or 0, pod.status.start_time
+    return PodView(meta.namespace, meta.name, phase, node, priority, preempts, deleting, started)
 
 
 def _has_its_node(pod: pod_details.Pod) -> bool:
@@ -106,7 +109,7 @@ def _with_kubelet(outcome: Outcome, part: Explanation, pod: pod_details.Pod) -> 
     if outcome.code != report.BOUND or outcome.detail:
         return outcome
     running = pod.status.phase == "Running"
-    if not part.has:
+    if not (part.has or part.asks):
         annotated = (pod.metadata.annotations or {}).keys() & {names.ALLOCATION, names.ALIYUN_IDX, names.EXTENDER}
         return outcome._replace(detail=UNUSABLE if annotated else UNASKED)
     if stopped := pod_details.not_started(pod):
@@ -126,5 +129,5 @@ def _request(request: RequestView | None, nodes: list[NodeView]) -> RequestView 
 
 def _checks(evidence: Evidence, outcome: Outcome) -> list[Check]:
     if outcome.code == report.FITS and evidence.now is not None:
-        return stuck.checks(evidence.pod, evidence.quote, evidence.now)
+        return stuck.checks(evidence.pod, evidence.quote, evidence.now, asked=not evidence.gpushare.asks)
     return stuck.unready(evidence.pod)

@@ -36,6 +36,7 @@ class ContainerStatus(objects.Struct):
 class PodStatus(objects.PodStatus):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    start_time: str | None = None
 
 
 class Pod(intree.Pod):

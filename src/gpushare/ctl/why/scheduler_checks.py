@@ -7,15 +7,17 @@ gpushare's sentence says what it means, and this check does not count. It counts
 from collections.abc import Collection, Mapping
 
 from gpushare.core.explain.report import NodeView, Reason, Way
-from gpushare.core.facts import intree, kinds, names, objects, units
+from gpushare.core.facts import intree, kinds, objects, units
 from gpushare.core.facts.intree import Obstacle
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.placement import fit
 from gpushare.core.placement.fit import Question
+from gpushare.view import sold
 from gpushare.view.snapshot import Snapshot
+from gpushare.view.sold import Buyer
 
 GPU_TOTALS = tuple(kinds.BY_RESOURCE)
-NVIDIA_ONLY = f"{names.NVIDIA_GPU} only"
+NVIDIA_ONLY = "{resources} only"
 LABEL = ("gpushare", "true")  # where the device plugin runs
 
 Obstacles = dict[str, list[Obstacle]]
@@ -33,6 +35,7 @@ class SchedulerChecks:
             if pod.spec.node_name in self._pods:
                 self._pods[pod.spec.node_name].append(pod)
         self._taken: dict[str, dict[str, int]] = {}  # of the nodes that were checked: sums cost time
+        self.sold = sold.uses(snapshot)
 
     def obstacles(self, pod: intree.Pod, facts: PodFacts, *, every_node: bool = False) -> Obstacles:
         """All that keeps a pod off each node that may have a GPU, or off each node of the cluster."""
@@ -42,10 +45,14 @@ class SchedulerChecks:
 
     def obstacles_on(self, name: str, pod: intree.Pod, facts: PodFacts) -> list[Obstacle]:
         """All that keeps a pod off one node."""
-        obstacles = intree.obstacles(pod, self._nodes[name], self._totals(name))
+        obstacles = self.all_on(name, pod)
         if any(obstacle.subject in GPU_TOTALS for obstacle in obstacles) and not self._has_room(facts, name):
             return [obstacle for obstacle in obstacles if obstacle.subject not in GPU_TOTALS]
         return obstacles
+
+    def all_on(self, name: str, pod: intree.Pod) -> list[Obstacle]:
+        """The same, with every total that is short."""
+        return intree.obstacles(pod, self._nodes[name], self._totals(name))
 
     def add(self, pod: intree.Pod, name: str, times: int = 1) -> None:
         """Count one more pod on a node; with `times` -1 one less."""
@@ -53,6 +60,12 @@ class SchedulerChecks:
         for resource, amount in intree.needs(pod).items():
             taken[resource] = taken.get(resource, 0) + amount * times
         taken[intree.PODS] += times
+        asked = sold.asked(pod)
+        for use in self.sold:
+            if use.node == name and use.resource in asked and times > 0:
+                use.buyers.append(Buyer(pod, asked[use.resource]))
+            elif use.node == name and use.resource in asked:
+                use.buyers.pop()
 
     def _totals(self, name: str) -> dict[str, int]:
         if name not in self._taken:
@@ -106,9 +119,8 @@ def _unshared(node: intree.Node) -> Reason | None:
     capacity, allocatable = node.status.capacity or {}, node.status.allocatable
     if any(resource in capacity for resource in GPU_TOTALS) or LABEL in (node.metadata.labels or {}).items():
         return _reason(fit.PLUGIN_DOWN)  # kubelet keeps a resource, at 0, after its plugin
-    if units.number(allocatable, names.NVIDIA_GPU):
-        return _reason(fit.NO_SHARED_GPU, NVIDIA_ONLY)
-    return None
+    theirs = [name for name in allocatable or () if sold.is_sold(name) and units.number(allocatable, name)]
+    return _reason(fit.NO_SHARED_GPU, NVIDIA_ONLY.format(resources=", ".join(sorted(theirs)))) if theirs else None
 
 
 def _reason(refusal: Refusal, detail: str = "") -> Reason:

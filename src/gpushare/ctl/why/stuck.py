@@ -21,16 +21,18 @@ NOT_ASKED = "kube-scheduler refused it without asking gpushare: is the extender 
 SAYS = "kube-scheduler says: {message}"
 
 
-def checks(pod: intree.Pod, quote: Quote | None, now: float) -> list[Check]:
-    """The checks that were made; the last one says what the pod waits for."""
+def checks(pod: intree.Pod, quote: Quote | None, now: float, *, asked: bool) -> list[Check]:
+    """The checks that were made; the last one says what the pod waits for. `asked`: the scheduler has to ask gpushare
+    about such a pod."""
     if not_ready := unready(pod):
         return not_ready
     scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     if quote is None:
         age = wording.duration(now - wording.timestamp(pod.metadata.creation_timestamp or ""))
         return [Check(True, NO_GATE), Check(False, NOT_LOOKED.format(age=age, scheduler=scheduler))]
+    said = SAYS.format(message=quote.message)
     looked = LOOKED.format(scheduler=scheduler, ago=_since(quote, now, ", {} ago"))
-    return [Check(True, NO_GATE), Check(True, looked), Check(False, _waits_for(quote, now))]
+    return [Check(True, NO_GATE), Check(True, looked), Check(False, _waits_for(quote, now) if asked else said)]
 
 
 def unready(pod: intree.Pod) -> list[Check]:

@@ -17,16 +17,17 @@ from gpushare.core.explain.report import Explanation, Otherwise, Outcome
 from gpushare.core.facts import request
 from gpushare.core.facts.model import Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.why import evidence, explanation, pod_details
+from gpushare.ctl.why import by_count, evidence, explanation, pod_details
 from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.files import manifests
 from gpushare.ctl.why.files.admitted import Admission, Admitted
 from gpushare.ctl.why.files.manifests import Item
 from gpushare.ctl.why.files.trial import Trial
+from gpushare.ctl.why.scheduler_checks import SchedulerChecks
 from gpushare.ctl.why.text import page
 from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import UserError
-from gpushare.view import snapshot, unhealthy
+from gpushare.view import snapshot, sold, unhealthy
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting
 
@@ -116,7 +117,8 @@ def explain(
 
 
 def _asks(item: Item) -> bool:
-    return isinstance(request.parse(item.pod, None), Request)
+    parsed = request.parse(item.pod, None)
+    return isinstance(parsed, Request) or (parsed is None and bool(sold.asked(item.pod)))
 
 
 def _is_one_pod(file: File) -> bool:
@@ -177,8 +179,12 @@ class _ByExtender:
         self._extender, self._cluster = extender, cluster
 
     def place(self, item: Item, admitted: pod_details.Pod) -> Evidence:
-        answer = self._extender.explain_draft(admitted)
-        known = evidence.from_extender(self._cluster, admitted, request.facts(admitted, None), answer)
+        facts = request.facts(admitted, None)
+        if facts.request is None:  # it is not asked about what is sold by count
+            known = by_count.gather(self._cluster, SchedulerChecks(self._cluster), admitted)
+        else:
+            answer = self._extender.explain_draft(admitted)
+            known = evidence.from_extender(self._cluster, admitted, facts, answer)
         return msgspec.structs.replace(known, kind=item.shown_kind)
 
     def take_back(self) -> None:

@@ -14,10 +14,11 @@ from gpushare.core.facts import intree, policies, request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.facts.objects import Toleration
 from gpushare.core.scheduling import ranking
-from gpushare.ctl.why import evidence, pod_details
+from gpushare.ctl.why import by_count, evidence, pod_details
 from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.files.manifests import Item
 from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
+from gpushare.view import sold
 from gpushare.view.snapshot import Snapshot
 
 _OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR, intree.NODE_AFFINITY)  # what a DaemonSet means by "every node"
@@ -42,8 +43,8 @@ class Trial:
         self._before = len(self._placed)
         pod = _of_every_node(admitted) if item.every_node else admitted
         facts = request.facts(pod, None)
-        first = evidence.gather(self._cluster, self._checks, pod, facts)
-        known = self._place_all(item, pod, facts, first) if isinstance(facts.request, Request) else first
+        first = self._gather(pod, facts, None)
+        known = self._place_all(item, pod, facts, first) if first.gpushare.request or first.gpushare.asks else first
         return msgspec.structs.replace(known, kind=item.shown_kind)
 
     def take_back(self) -> None:
@@ -53,8 +54,18 @@ class Trial:
             self._checks.add(pod, node, -1)
         del self._placed[self._before :]
 
+    def _gather(self, pod: pod_details.Pod, facts: PodFacts, among: Collection[str] | None) -> Evidence:
+        if facts.request is None and sold.asked(pod):
+            return by_count.gather(self._cluster, self._checks, pod, among=among)
+        return evidence.gather(self._cluster, self._checks, pod, facts, among=among)
+
     def _place_all(self, item: Item, pod: pod_details.Pod, facts: PodFacts, first: Evidence) -> Evidence:
-        obstacles = self._checks.obstacles(pod, facts, every_node=item.every_node)
+        if facts.request is None:
+            obstacles = {
+                node.metadata.name: self._checks.all_on(node.metadata.name, pod) for node in self._cluster.nodes
+            }
+        else:
+            obstacles = self._checks.obstacles(pod, facts, every_node=item.every_node)
         targets: list[Collection[str] | None] = [None] * item.replicas
         if item.every_node:
             targets = [[name] for name, on_node in obstacles.items() if not any(o.code in _OF_A_NODE for o in on_node)]
@@ -63,7 +74,7 @@ class Trial:
         for among in targets:
             place = self._place_one(pod, facts, obstacles, among)
             if place is None:
-                known = evidence.gather(self._cluster, self._checks, pod, facts, among=among)
+                known = self._gather(pod, facts, among)
                 break
             places.append(place)
         if item.is_pod:
@@ -78,6 +89,8 @@ class Trial:
         self, pod: pod_details.Pod, facts: PodFacts, obstacles: Obstacles, among: Collection[str] | None
     ) -> Place | None:
         """Assumes the best place there is for one more, and says which."""
+        if facts.request is None:
+            return self._place_by_count(pod, obstacles, among)
         ledger = self._cluster.ledger
         candidates = [name for name in (ledger.node_names() if among is None else among) if not obstacles.get(name)]
         assert isinstance(facts.request, Request)
@@ -94,6 +107,23 @@ class Trial:
         self._checks.add(pod, node)
         obstacles[node] = self._checks.obstacles_on(node, pod, facts)
         return node, self._single_gpu(node, draft.uid)
+
+    def _place_by_count(
+        self, pod: pod_details.Pod, obstacles: Obstacles, among: Collection[str] | None
+    ) -> Place | None:
+        """On the node with the most left of what the pod asks: kube-scheduler's own count decides, and no ledger."""
+        asks = sold.asked(pod)
+        free: dict[str, int] = {}
+        for use in self._checks.sold:
+            if use.resource in asks and not obstacles[use.node] and (among is None or use.node in among):
+                free[use.node] = min(free.get(use.node, use.free), use.free)
+        if not free:
+            return None
+        node = max(sorted(free), key=lambda name: free[name])
+        self._placed.append(("", pod, node))
+        self._checks.add(pod, node)
+        obstacles[node] = self._checks.all_on(node, pod)
+        return node, None
 
     def _single_gpu(self, node: str, uid: str) -> int | None:
         facts, holding = self._cluster.ledger.facts(node), self._cluster.ledger.holding(uid)

@@ -8,8 +8,9 @@ import textwrap
 from collections.abc import Sequence
 
 from gpushare.core.explain.report import ROOM, Explanation, GpuView, NodeView, ShareView, one_share
+from gpushare.core.facts import names
 from gpushare.ctl import wording
-from gpushare.ctl.why.text import phrases
+from gpushare.ctl.why.text import by_count, phrases
 
 MOST_ROWS = 5
 HEADER = ("NODE", "GPU MEMORY (gpushare)", "THE REST (kube-scheduler)")
@@ -27,21 +28,25 @@ Row = tuple[str, str, str]
 
 def table(explanation: Explanation, *, wide: bool, width: int | None, looked: bool) -> list[str]:
     """`looked`: kube-scheduler's part is known. `width`: of the terminal, if stdout is one."""
-    shares = phrases.shares_of(explanation)
     shown = explanation.nodes if wide else explanation.nodes[:MOST_ROWS]
-    rows = [row for view in shown for row in _rows(view, shares, wide, looked)]
-    lines = _aligned([HEADER, *rows], width) if rows else []
+    rows = [row for view in shown for row in _rows(view, explanation, wide, looked)]
+    header = (HEADER[0], by_count.COLUMN, HEADER[2]) if explanation.asks else HEADER
+    lines = _aligned([header, *rows], width) if rows else []
     if rest := len(explanation.nodes) - len(shown):
         lines.append(f"{INDENT}and {wording.count(rest, 'more node')}: -o wide")
+    if explanation.by_memory:
+        lines.append(f"{INDENT}and {wording.count(explanation.by_memory, 'node')} for GPU memory ({names.GPU_MEM})")
     if explanation.without_gpu:
         lines.append(f"{INDENT}and {wording.count(explanation.without_gpu, 'node')} without a GPU")
     return lines
 
 
-def _rows(view: NodeView, shares: Sequence[ShareView], wide: bool, looked: bool) -> list[Row]:
+def _rows(view: NodeView, explanation: Explanation, wide: bool, looked: bool) -> list[Row]:
     scheduler = view.scheduler.message if view.scheduler is not None else OK if looked else NOT_LOOKED
+    if explanation.asks and view.gpushare is None:
+        return [(view.name, by_count.sells(view), scheduler)]
     if not wide or len(view.gpus) < 2:
-        return [(view.name, _memory(view, shares), scheduler)]
+        return [(view.name, _memory(view, phrases.shares_of(explanation)), scheduler)]
     lines = [_gpu_line(gpu, view.unit) for gpu in view.gpus]
     refused = view.gpushare
     if refused is not None and refused.code not in (*ROOM, "TooLarge"):
@@ -98,7 +103,9 @@ def _aligned(rows: Sequence[Row], width: int | None) -> list[str]:
     for name, memory, scheduler in rows:
         before = f"{INDENT}{name:{first}}{GAP}{memory:{second}}{GAP}"
         room = width - len(before) if width is not None else 0
-        wrapped = textwrap.wrap(scheduler, room, break_on_hyphens=False) if room >= NARROWEST else [scheduler]
+        wrapped = [scheduler]
+        if room >= NARROWEST:
+            wrapped = textwrap.wrap(scheduler, room, break_on_hyphens=False, break_long_words=False)
         for i, part in enumerate(wrapped or [""]):
             lines.append(f"{before if i == 0 else ' ' * len(before)}{part}".rstrip())
     return lines

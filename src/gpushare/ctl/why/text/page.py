@@ -12,17 +12,19 @@ from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot, one_share
 from gpushare.core.facts import kinds
 from gpushare.ctl import wording
-from gpushare.ctl.why.text import node_table, runs, short, ways
+from gpushare.ctl.why.text import by_count, node_table, runs, short, ways
 from gpushare.ctl.why.text.phrases import NODES, shares_of, unit_of
 
 DAEMON = "DaemonSet"  # its replicas have one node each
 MOST_PLACES = 5  # named for replicas that all fit
 NARROWEST = 40  # columns; text is never wrapped to less
 NO_PART = "{who} asks for no GPU memory: gpushare does not decide where it runs."
-FITS_NOW = "{who} is Pending, but it fits right now: {place}. GPU memory is not what it waits for."
+FITS_NOW = "{who} is Pending, but it fits right now: {place}. {what} not what it waits for."
 NOT_CREATED = "{who} would not be created: {message}."
 APIS_PART = "That is what the API server says to a dry run, not GPU memory."
 KEPT_OFF_ALL = "kube-scheduler also keeps it off every node that has a shared GPU. That is its rule, not GPU memory."
+
+SOLD_KEPT_OFF_ALL = "kube-scheduler also keeps it off every node that sells such GPUs."
 
 
 class Style(NamedTuple):
@@ -51,23 +53,25 @@ def _lines(explanation: Explanation, style: Style) -> list[str]:
     if explanation.code == report.NO_REQUEST:
         return _wrapped([NO_PART.format(who=who), *_quote(explanation, style)], style)
     if explanation.verdict == "runs":
-        return _wrapped(runs.lines(explanation, who), style)
+        lines = by_count.runs(explanation, who, style.now) if explanation.asks else runs.lines(explanation, who)
+        return _wrapped(lines, style)
     if explanation.verdict == "fits":
         return _wrapped(_fits(explanation, style, who), style) + (_evidence(explanation, style) if style.wide else [])
     return _refused(explanation, style, who)
 
 
 def _fits(explanation: Explanation, style: Style, who: str) -> list[str]:
-    place, spots = "nothing is in the way", list[Spot]()
+    place, spots, what = "nothing is in the way", list[Spot](), "GPUs are" if explanation.asks else "GPU memory is"
     if (wait := next((way for way in explanation.ways if way.way == "wait"), None)) is not None:
         spots = wait.spots or []
         place = _place(wait.node or "", spots, unit_of(explanation, wait.node))
+        place = by_count.place(wait, explanation) if explanation.asks else place
     spot = spots[0] if len(spots) == 1 and one_share(shares_of(explanation)) else None
     if style.file:
         left = f", {(spot.free or 0) - spot.units} left after it" if spot is not None else ""
-        return [f"{who} would fit now: {place}{left}."]
+        return [f"{who} would fit now: {place}{left}.", *by_count.several_shared(explanation)]
     asked = f", it asks {spot.units}" if spot is not None else ""
-    return [FITS_NOW.format(who=who, place=place + asked), *_checks(explanation)]
+    return [FITS_NOW.format(who=who, place=place + asked, what=what), *_checks(explanation)]
 
 
 def _checks(explanation: Explanation) -> list[str]:
@@ -141,7 +145,8 @@ def _reason(explanation: Explanation) -> str:
 
 def _evidence(explanation: Explanation, style: Style) -> list[str]:
     """What the pod asks, what is free, and what each node says."""
-    lines = [f"  asks  {_asks(explanation)}"] if explanation.request is not None else []
+    asked = by_count.asked(explanation) or (_asks(explanation) if explanation.request is not None else "")
+    lines = [f"  asks  {asked}"] if asked else []
     lines += [f"  free  {free}"] if (free := _free(explanation)) else []
     drawn = node_table.table(explanation, wide=style.wide, width=style.width, looked=style.looked)
     return _wrapped(lines, style) + (["", *drawn, ""] if drawn else [])
@@ -158,11 +163,14 @@ def _ways_out(explanation: Explanation, style: Style) -> list[str]:
         lines += short.too_large(explanation, "")[1:]
     lines += [f"  {ways.kept_for(explanation)}"] if explanation.kept is not None or explanation.before else []
     phrases = ways.phrases(explanation) if explanation.code in ROOM and explanation.verdict == "refused" else []
+    if explanation.asks and explanation.code != report.KEPT_OFF:
+        phrases = by_count.ways(explanation)
     if len(phrases) == 1:
         lines.append(f"  It would fit if {phrases[0]}.")
     elif phrases:
         lines += ["  It would fit if", *(f"    - {phrase}" for phrase in phrases)]
     lines += [f"  {more}" for more in (ways.eviction(explanation), _kept_off_all(explanation)) if more]
+    lines += [*by_count.several_shared(explanation), f"  {by_count.NOT_ASKED}"] if explanation.asks else []
     if explanation.owner == report.SCHEDULER or style.wide or not explanation.nodes or _kept_off_all(explanation):
         lines += _quote(explanation, style)
     if explanation.detail:  # gpushare's own event, for somebody who may read nothing but the pod
@@ -172,10 +180,10 @@ def _ways_out(explanation: Explanation, style: Style) -> list[str]:
 
 def _kept_off_all(explanation: Explanation) -> str:
     """Where it is not enough that memory comes free."""
-    shared = [view for view in explanation.nodes if view.gpus]
+    shared = [view for view in explanation.nodes if view.gpus or view.sold]
     if explanation.code == report.KEPT_OFF or not shared or any(view.scheduler is None for view in shared):
         return ""
-    return KEPT_OFF_ALL
+    return SOLD_KEPT_OFF_ALL if explanation.asks else KEPT_OFF_ALL
 
 
 def _quote(explanation: Explanation, style: Style) -> list[str]:
