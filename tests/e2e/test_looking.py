@@ -10,6 +10,7 @@ from tests.e2e.harness.world import World
 
 HOLDERS = [{"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)]
 WAITER = {"name": "waits", "containers": {"main": 6000}}
+TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 REFUSED = "no single GPU has 6000 MiB free"
 
 
@@ -47,6 +48,35 @@ async def test_a_real_cluster_is_shown_piped_and_on_a_terminal(world: World, fig
     assert on_terminal[0] == 1
     assert max(map(len, on_terminal[1].splitlines())) <= 120
     figures.say("inspect and why on a real cluster", f"as kubectl plugins and alone; {why[1].splitlines()[0]}")
+
+
+async def test_what_nodes_sell_by_count_is_shown_and_explained_as_kube_scheduler_decides(world: World) -> None:
+    sold = [{"resource": "nvidia.com/gpu", "replicas": 4, "sharing": "time-slicing"}]
+    node, tainted = await world.make_various_nodes([{"gpus": [8000], "pin": "nvidia", "sold": sold}, {"nvidia": 2}])
+    await world.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": [TAINT]}})
+    admin, namespace = world.cluster.kubeconfig(ADMIN, world.cluster.tokens[ADMIN]), world.api.namespace
+    why = ("kubectl", "gpushare", "why", "-n", namespace)
+    async with world.cluster.extender(), world.cluster.scheduler():
+        holders = await world.make_pods(*({"name": f"r-{i}", "containers": {"main": {"nvidia": 1}}} for i in range(3)))
+        await world.watch.until_bound(*holders)
+        await world.make_pods({"name": "two", "containers": {"main": {"nvidia": 2}}})
+        await world.watch.until_refused("two")
+        shown = await command_line.piped(admin, "kubectl", "inspect", "gpushare", node, tainted, "-o", "wide")
+        waits = await command_line.piped(admin, *why, "two")
+        await world.make_pods({"name": "able", "containers": {"main": {"nvidia": 2}}, "tolerates": ["nvidia.com/gpu"]})
+        await world.watch.until_bound("able")
+        runs = await command_line.piped(admin, *why, "able")
+        await world.delete_pod("r-0")  # one of those that were said to be in the way
+        await world.watch.until_bound("two")
+    assert [line.split() for line in shown[1].splitlines() if "nvidia.com/gpu " in line][:2] == [
+        [node, "nvidia.com/gpu", "time-slicing", "1", "4", "3", "1", "3", "-"],
+        [tainted, "nvidia.com/gpu", "-", "-", "2", "0", "2", "0", "-"],
+    ]
+    assert waits[0] == 1
+    assert waits[1].startswith(f"two is Pending: {tainted} has room, but kube-scheduler keeps the pod off {tainted}.\n")
+    assert "It would fit if it tolerated nvidia.com/gpu:NoSchedule." in waits[1]
+    assert runs[0] == 0
+    assert runs[1].startswith(f"able has 2 nvidia.com/gpu (container main) on {tainted}, but kubelet has not started")
 
 
 async def test_who_may_read_one_namespace_only_learns_nothing_of_the_others(world: World, figures: Figures) -> None:

@@ -1,7 +1,7 @@
 """What kube-scheduler's own count says to a pod that asks for GPUs by number, and not for GPU memory.
 
-Pure. gpushare is not asked about such a pod. Whether it fits is a comparison of numbers, node by node: `inspect` lists
-such pods among those that wait, and `why` says more about one of them.
+Pure. gpushare does not decide about such a pod. Whether it fits is a comparison of numbers, node by node: `inspect`
+lists such pods among those that wait, and `why` says more about one of them.
 """
 
 from collections.abc import Mapping, Sequence

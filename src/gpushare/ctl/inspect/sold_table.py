@@ -1,6 +1,6 @@
 """What nodes sell by count, as a table below that of GPU memory; and the same for programs.
 
-No I/O. kube-scheduler gives these out without asking gpushare. With `-d` there is one more row for each pod.
+No I/O. kube-scheduler gives these out, and not gpushare. With `-d` there is one more row for each pod.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from gpushare.ctl import wording
 from gpushare.ctl.inspect import table
 from gpushare.view.sold import Buyer, SoldUse
 
-TITLE = "Sold by count; kube-scheduler places these pods without gpushare:"
+TITLE = "Sold by count; kube-scheduler decides about these, not gpushare:"
 UNHEALTHY = "{node}: {unhealthy} of {all} {resource} are unhealthy and not given out."
 UNKNOWN = "-"
 _COLUMNS = ("NODE", "SELLS", "SHARING", "GPUS", "TOTAL", "USED", "FREE")

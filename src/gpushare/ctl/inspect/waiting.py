@@ -1,4 +1,4 @@
-"""The pods that wait for GPU memory, and why; and those that wait for GPUs by count, about which gpushare is not asked.
+"""The pods that wait for GPU memory, and why; and those that wait for GPUs by count.
 
 No I/O, from a `Snapshot`, in the words of `core.placement.fit` and `core.facts.request`, which also stand in the pods'
 conditions. One line each; `gpushare why` says more about one of them.

@@ -1,6 +1,6 @@
 """A pod that asks for GPUs by number (nvidia.com/gpu and the like): what is known about it, and what would help.
 
-Pure, from a `Snapshot`. The extender is not asked about such a pod: kube-scheduler counts what each node sells, as
+Pure, from a `Snapshot`. The extender decides nothing about such a pod: kube-scheduler counts what each node sells, as
 `view.sold` does here, and makes its other checks. So every "no" is kube-scheduler's.
 """
 

@@ -1,6 +1,6 @@
 """Pods that ask for GPUs by number, in words: what they ask, what each node sells, what would help, where they run.
 
-Pure. kube-scheduler gives these out without gpushare, so no sentence here speaks of GPU memory as the reason.
+Pure. kube-scheduler gives these out, and not gpushare, so no sentence here speaks of GPU memory as the reason.
 """
 
 from gpushare.core.explain import report
@@ -10,7 +10,7 @@ from gpushare.ctl import wording
 from gpushare.ctl.why.text import phrases
 
 COLUMN = "SELLS"
-NOT_ASKED = "gpushare is not asked about such pods: kube-scheduler counts what nodes sell by itself."
+NOT_OURS = "gpushare does not decide about such pods: kube-scheduler counts what nodes sell by itself."
 KUBELETS_PART = "That is kubelet's part."
 DELETING = "It is being deleted. What it has comes free when its containers have ended."
 SEVERAL_SHARED = (

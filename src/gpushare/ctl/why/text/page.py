@@ -170,7 +170,7 @@ def _ways_out(explanation: Explanation, style: Style) -> list[str]:
     elif phrases:
         lines += ["  It would fit if", *(f"    - {phrase}" for phrase in phrases)]
     lines += [f"  {more}" for more in (ways.eviction(explanation), _kept_off_all(explanation)) if more]
-    lines += [*by_count.several_shared(explanation), f"  {by_count.NOT_ASKED}"] if explanation.asks else []
+    lines += [*by_count.several_shared(explanation), f"  {by_count.NOT_OURS}"] if explanation.asks else []
     if explanation.owner == report.SCHEDULER or style.wide or not explanation.nodes or _kept_off_all(explanation):
         lines += _quote(explanation, style)
     if explanation.detail:  # gpushare's own event, for somebody who may read nothing but the pod
