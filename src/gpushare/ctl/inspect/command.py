@@ -12,7 +12,7 @@ from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
 from gpushare.ctl import formats, wording
-from gpushare.ctl.inspect import table, watch
+from gpushare.ctl.inspect import sold_table, table, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
@@ -91,21 +91,22 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
         drawn = table.summary(shown, unit, screen, wide=wide)
     if not listed:
         return Page(drawn, [], notes, "")
-    from gpushare.ctl.inspect import sold_table, waiting  # explain refusals: piped, the command starts without them
+    from gpushare.ctl.inspect import waiting  # explains refusals: piped, the command starts without it
 
     waits = waiting.who(cluster)
     answered = waiting.pods(cluster, waits if wide else waits[: waiting.MOST])
+    most = None if wide else MOST_LINES
     sold_lines = sold_table.lines(selling, cluster.now, details=options.details, wide=wide)
-    waiting_lines = waiting.lines(answered, cluster.now, count=len(waits))
-    sentences = _explained(cluster, shown, unit, None if wide else MOST_LINES)
-    sentences += _at_most(sold_table.unhealthy(selling), None if wide else MOST_LINES)
-    below = [*(["", *sold_lines] if sold_lines else []), *([""] if waiting_lines or sentences else [])]
-    names_of = {node.name for node in shown} | {use.node for use in selling}
+    rest = waiting.lines(answered, cluster.now, count=len(waits))
+    rest += [*_explained(cluster, shown, unit, most), *_at_most(sold_table.unhealthy(selling), most)]
+    below = [line for part in (sold_lines, rest) if part for line in ("", *part)]
+    return Page(drawn, below, notes, _counts(shown, selling, len(waits)))
+
+
+def _counts(shown: Sequence[NodeUse], selling: Sequence[SoldUse], waiting: int) -> str:
+    nodes = {node.name for node in shown} | {use.node for use in selling}
     pods = sum(len(node.pods) for node in shown) + sum(len(use.buyers) for use in selling)
-    counts = (
-        f"{wording.count(len(names_of), 'node')}, {wording.count(pods, 'pod')}, {wording.number(len(waits))} waiting"
-    )
-    return Page(drawn, [*below, *waiting_lines, *sentences], notes, counts)
+    return f"{wording.count(len(nodes), 'node')}, {wording.count(pods, 'pod')}, {wording.number(waiting)} waiting"
 
 
 def _named(wanted: Sequence[str], cluster: Snapshot) -> tuple[list[NodeUse], list[SoldUse]]:
@@ -150,9 +151,8 @@ def _notes(
         labelled = [
             node.metadata.name for node in cluster.nodes if (node.metadata.labels or {}).get("gpushare") == "true"
         ]
-        way = LABELLED.format(names=_listed(labelled)) + LOGS if labelled else NOT_LABELLED
+        way = LABELLED.format(names=_listed(labelled)) + LOGS if labelled else "" if sellers else NOT_LABELLED
         none = NONE_OFFERS if len(cluster.nodes) > 1 else ONLY_OFFERS_NONE
-        way = "" if sellers and not labelled else way
         notes = [(none.format(nodes=wording.count(len(cluster.nodes), "node"), resource=resource) + way).rstrip()]
     else:
         notes = []
@@ -219,7 +219,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _for_programs(cluster: Snapshot, shown: set[str], selling: Sequence[SoldUse]) -> dict[str, object]:
     """The answer of the extender's `/inspect`, what is sold by count, and the pods that wait."""
-    from gpushare.ctl.inspect import sold_table, waiting
+    from gpushare.ctl.inspect import waiting
 
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     nodes = [inspected(state) for state in states if state.facts is not None]

@@ -4,7 +4,8 @@ No I/O, from a `Snapshot`, in the words of `core.placement.fit` and `core.facts.
 conditions. One line each; `gpushare why` says more about one of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -83,17 +84,21 @@ def pods(cluster: Snapshot, waiting: Sequence[Waits]) -> list[Waiting]:
     invalid = {pod.uid for pod in waiting if isinstance(pod, PodFacts) and isinstance(pod.request, Refusal)}
     written = {pod.metadata.uid: pod for pod in cluster.pods if pod.metadata.uid in invalid} if invalid else {}
     answers: dict[tuple[object, ...], Answer] = {}
+
+    def once(key: tuple[object, ...], work_out: Callable[[], Answer]) -> Answer:
+        if key not in answers:
+            answers[key] = work_out()
+        return answers[key]
+
     answered = []
     for pod in waiting:
         if isinstance(pod, intree.Pod):
-            meta, answer = pod.metadata, _by_count(sold.asked(pod), offers)
+            meta, asks = pod.metadata, sold.asked(pod)
+            answer = once(tuple(asks.items()), partial(_by_count, asks, offers))
             answered.append(Waiting(meta.namespace, meta.name, meta.creation_timestamp or "", answer))
             continue
         if isinstance(pod.request, Request):
-            key = _key(cluster.ledger, pod)
-            if key not in answers:
-                answers[key] = _answer(cluster.ledger, pod, pod.request)
-            answer = answers[key]
+            answer = once(_key(cluster.ledger, pod), partial(_answer, cluster.ledger, pod, pod.request))
         else:
             assert pod.request is not None
             answer = _invalid(pod.request, written[pod.uid])

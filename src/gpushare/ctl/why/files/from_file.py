@@ -180,7 +180,7 @@ class _ByExtender:
 
     def place(self, item: Item, admitted: pod_details.Pod) -> Evidence:
         facts = request.facts(admitted, None)
-        if facts.request is None:  # it knows nothing of what is sold by count
+        if facts.request is None and sold.asked(admitted):  # it knows nothing of what is sold by count
             known = by_count.gather(self._cluster, SchedulerChecks(self._cluster), admitted)
         else:
             answer = self._extender.explain_draft(admitted)
