@@ -191,7 +191,7 @@ def test_else_they_are_in_a_shorter_one_that_is_removed_as_well(tmp_path: Path) 
 
 def test_no_socket_of_kubelet_or_plugin_has_a_longer_name() -> None:
     from gpushare.kubelet import paths
-    from gpushare.node.deviceplugin import kubelet_folder
+    from gpushare.node import kubelet_folder
 
     sockets = [paths.KUBELET_SOCKET, *kubelet_folder.SOCKETS.values()]
     names = [*(f"{paths.DEVICE_PLUGINS}/{name}" for name in sockets), paths.POD_RESOURCES]

@@ -3,7 +3,7 @@
 import pytest
 
 import gpushare
-from gpushare.node import app
+from gpushare.node import app, part
 from tests.support import manifests
 
 LABELS = {"app": "gpushare", "component": manifests.NODE}
@@ -62,7 +62,7 @@ def test_it_sees_all_gpus_and_asks_the_driver_only() -> None:
 
 
 def test_it_is_given_the_time_to_say_that_it_drains() -> None:
-    assert pod()["terminationGracePeriodSeconds"] > app.DRAIN_SECONDS + 5
+    assert pod()["terminationGracePeriodSeconds"] > part.DRAIN_SECONDS + 5
 
 
 def test_its_words_start_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,20 @@ def test_an_error_heard_before_the_gpu_was_seen_counts_when_it_is() -> None:
     assert health.unhealthy().keys() == {"a"}
 
 
+def test_which_errors_count_can_be_said_otherwise() -> None:
+    health = Health(counts=lambda xid: xid == 13)
+    health.see([device(0, "GPU-0", 1), device(1, "GPU-1", 1)], 0.0)
+    health.xid(Xid("GPU-0", 13), 1.0)
+    health.xid(Xid("GPU-1", 79), 1.0)
+    assert health.unhealthy() == {"GPU-0": "Xid 13"}
+
+
+def test_a_gpu_with_mig_enabled_is_healthy_where_it_can_be_given_out() -> None:
+    health = Health(mig=True)
+    health.see([msgspec.structs.replace(device(0, "GPU-0", 1), mig=True)], 0.0)
+    assert health.unhealthy() == {}
+
+
 def test_a_gpu_is_healthy_again_after_a_minute_without_a_problem_and_not_before(health: Health) -> None:
     health.xid(Xid("a", 79), 10)
     health.see([A, B], 10 + RECOVERY_SECONDS - 1)

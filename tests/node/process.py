@@ -11,14 +11,14 @@ from pathlib import Path
 
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.auth import login
-from gpushare.node import app
+from gpushare.node import app, part
 from gpushare.obs import errors, log
 from tests.node import world
 
 
 def main(kubeconfig: str, *sizes: str) -> int:
     log.setup("info")
-    app.DRAIN_SECONDS = 1.0  # nobody is there to listen in the test that waits for it
+    part.DRAIN_SECONDS = 1.0  # nobody is there to listen in the test that waits for it
     access = login.load(kubeconfig, None, os.environ, Path.home())
     gpus = Simulated(world.devices(*map(int, sizes)))
     try:

@@ -3,9 +3,9 @@
 import pytest
 
 from gpushare.gpu import health
-from gpushare.gpu.device import Device, Xid
+from gpushare.gpu.device import Device, Link, Xid
 from gpushare.gpu.simulated import Simulated
-from gpushare.node import app, gpus
+from gpushare.node import gpus, part
 from gpushare.node.app import Node
 from gpushare.node.gpus import Gpus
 from gpushare.obs import errors
@@ -33,6 +33,9 @@ class Driver:
         if isinstance(answer, UserError):
             raise answer
         return answer
+
+    async def links(self) -> list[Link]:
+        raise NotImplementedError  # nobody asks here
 
     async def xids(self) -> list[Xid]:
         report = self.reports.pop(0) if self.reports else []
@@ -111,5 +114,5 @@ async def test_a_process_whose_driver_hangs_for_minutes_asks_to_be_started_anew(
     async with serve_api() as (_, api):
         node = Node(world.CONFIG, api, Simulated([]))
         assert node.dead() == ""
-        monkeypatch.setattr(node.gpus, "silent_for", lambda: app.STUCK_SECONDS + 1)
+        monkeypatch.setattr(node.gpus, "silent_for", lambda: part.STUCK_SECONDS + 1)
         assert node.dead() == "the driver has not answered for 301 s"

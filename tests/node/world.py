@@ -21,7 +21,7 @@ from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client, loop
 from gpushare.kube.auth import login
-from gpushare.node import app, gpus, watches
+from gpushare.node import gpus, part, watches
 from gpushare.node.app import Config, Node
 from gpushare.node.audit import auditor
 from gpushare.node.publishing import publisher
@@ -138,7 +138,7 @@ async def refusal(url: str, backend: Simulated, config: Config = CONFIG, *, says
         with pytest.raises(ExceptionGroup) as caught:
             async with asyncio.timeout(PATIENCE):
                 await work
-    return app._first(caught.value)
+    return part.first(caught.value)
 
 
 def hasten(monkeypatch: pytest.MonkeyPatch, **others: Mapping[str, float]) -> None:
@@ -149,5 +149,5 @@ def hasten(monkeypatch: pytest.MonkeyPatch, **others: Mapping[str, float]) -> No
     monkeypatch.setattr(publisher, "PAUSE", 0.01)
     monkeypatch.setattr(auditor, "SETTLE_SECONDS", 0.01)
     monkeypatch.setattr(loop, "LONGEST_DELAY", 0.2)
-    monkeypatch.setattr(app, "START_SECONDS", 0.5)
+    monkeypatch.setattr(part, "START_SECONDS", 0.5)
     monkeypatch.setattr(watches, "TICK", 0.01)

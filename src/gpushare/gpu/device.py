@@ -30,6 +30,15 @@ class Xid(msgspec.Struct, frozen=True, gc=False):
     code: int
 
 
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """How two GPUs are connected, by uuid."""
+
+    one: str
+    other: str
+    nvlinks: int = 0  # active ones between the two
+    level: int | None = None  # NVML's nearest common part of PCIe: 0 is the same board, 50 another CPU; None: unknown
+
+
 class Backend(Protocol):
     """Answers questions about the GPUs of this node. Every call ends within its time limit.
 
@@ -43,6 +52,10 @@ class Backend(Protocol):
 
     async def devices(self) -> list[Device]:
         """All GPUs there are now, by index. Raises UserError, also if there is none."""
+        ...
+
+    async def links(self) -> list[Link]:
+        """How each two GPUs are connected. That never changes while the machine runs. Raises UserError."""
         ...
 
     async def xids(self) -> list[Xid]:

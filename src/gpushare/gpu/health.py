@@ -6,7 +6,7 @@ and goes gets no new pods. A GPU that is gone stays known, with the reason: what
 What happens next: `node/gpus.py` compares the answer with the one before, and tells the publisher.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpushare.gpu.device import Device, Xid
@@ -44,10 +44,17 @@ class _Trouble:
     at: float = 0.0  # when it last had a problem
 
 
-class Health:
-    """What is known of the GPUs of one node, by uuid: indices change when a GPU falls off."""
+def of_the_gpu(xid: int) -> bool:
+    """Whether such an error makes a GPU unhealthy."""
+    return xid not in OF_THE_APPLICATION
 
-    def __init__(self) -> None:
+
+class Health:
+    """What is known of the GPUs of one node, by uuid: indices change when a GPU falls off. `counts`: which errors make
+    a GPU unhealthy. `mig`: whether a GPU with MIG enabled can be given out."""
+
+    def __init__(self, counts: Callable[[int], bool] = of_the_gpu, *, mig: bool = False) -> None:
+        self._counts, self._mig = counts, mig
         self._known: set[str] = set()
         self._troubles: dict[str, _Trouble] = {}
 
@@ -56,7 +63,7 @@ class Health:
         seen = {device.uuid: device for device in devices}
         self._known |= seen.keys()
         for uuid in self._known:
-            self._judge(uuid, _wrong(seen.get(uuid)), now)
+            self._judge(uuid, self._wrong(seen.get(uuid)), now)
 
     def unseen(self, why: str, now: float) -> None:
         """The driver did not say which GPUs are there."""
@@ -65,7 +72,7 @@ class Health:
 
     def xid(self, event: Xid, now: float) -> None:
         """The driver reported an error of one GPU; without a uuid it counts for all of them."""
-        if event.code in OF_THE_APPLICATION:
+        if not self._counts(event.code):
             return
         name = XID_NAMES.get(event.code)
         for uuid in self._known if event.uuid is None else (event.uuid,):
@@ -88,8 +95,7 @@ class Health:
         elif uuid in self._troubles and now - self._troubles[uuid].at >= RECOVERY_SECONDS:
             del self._troubles[uuid]
 
-
-def _wrong(device: Device | None) -> str:
-    if device is None:
-        return LOST
-    return device.fault or (MIG_ENABLED if device.mig else "")
+    def _wrong(self, device: Device | None) -> str:
+        if device is None:
+            return LOST
+        return device.fault or (MIG_ENABLED if device.mig and not self._mig else "")

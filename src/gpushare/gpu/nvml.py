@@ -15,9 +15,9 @@ from typing import TypeVar
 import msgspec
 from pynvml import NVMLError  # type: ignore[import-untyped]
 
-from gpushare.gpu import failures
+from gpushare.gpu import failures, topology
 from gpushare.gpu.bounded import Threads
-from gpushare.gpu.device import Device, Xid
+from gpushare.gpu.device import Device, Link, Xid
 from gpushare.gpu.session import Listing, Session
 
 LIMIT_SECONDS = 30.0  # for each unused GPU the driver may need seconds
@@ -57,6 +57,10 @@ class Nvml:
             self.notes = listing.notes
             self._troubled = len(listing.devices) < listing.shown or any(device.fault for device in listing.devices)
             return [self._completed(device) for device in listing.devices]
+
+    async def links(self) -> list[Link]:
+        async with self._turn:
+            return await self._ask(topology.links)
 
     async def xids(self) -> list[Xid]:
         async with self._turn:

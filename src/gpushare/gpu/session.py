@@ -95,23 +95,30 @@ class Session:
         self._silent.clear()
 
     def listing(self) -> Listing:
-        """All GPUs, with new handles: a reset makes old ones invalid. From now on the driver reports their errors."""
-        if not self.is_open:
-            self.open()
-        count = self.order(pynvml.nvmlDeviceGetCount)
-        devices, notes = [], []
-        for index in range(count):
-            try:
-                handle = self.order(pynvml.nvmlDeviceGetHandleByIndex, index)
-                uuid = self.order(pynvml.nvmlDeviceGetUUID, handle)
-            except UNREADABLE as error:
-                notes.append(NOT_READ.format(index=index, why=_reason(error)))
-                continue
+        """All GPUs. From now on the driver reports their errors."""
+        handles, shown, notes = self.handles()
+        devices = []
+        for index, uuid, handle in handles:
             devices.append(self._device(index, uuid, handle))
             self._ask_for_reports(uuid, handle)
             if uuid in self._silent:
                 notes.append(NO_REPORTS.format(index=index, why=self._silent[uuid]))
-        return Listing(devices, count, tuple(notes))
+        return Listing(devices, shown, tuple(notes))
+
+    def handles(self) -> tuple[list[tuple[int, str, Any]], int, list[str]]:
+        """Index, uuid and a new handle of each GPU, because a reset makes old handles invalid; how many GPUs the driver
+        shows; and which cannot be read."""
+        if not self.is_open:
+            self.open()
+        count = self.order(pynvml.nvmlDeviceGetCount)
+        handles, notes = [], []
+        for index in range(count):
+            try:
+                handle = self.order(pynvml.nvmlDeviceGetHandleByIndex, index)
+                handles.append((index, self.order(pynvml.nvmlDeviceGetUUID, handle), handle))
+            except UNREADABLE as error:
+                notes.append(NOT_READ.format(index=index, why=reason(error)))
+        return handles, count, notes
 
     def driver(self) -> str:
         """The version of the driver, as people know it."""
@@ -156,7 +163,7 @@ class Session:
                 fault=self._needs(handle) if memory else NO_MEMORY_SIZE,
             )
         except UNREADABLE as error:
-            return Device(index, uuid, None, "", "", 0, "", fault=_reason(error))
+            return Device(index, uuid, None, "", "", 0, "", fault=reason(error))
 
     def _needs(self, handle: Any) -> str:
         values = self.query(pynvml.nvmlDeviceGetFieldValues, handle, [RECOVERY_ACTION])
@@ -177,7 +184,7 @@ class Session:
             else:
                 self._silent[uuid] = "it has no such reports"
         except NVMLError as error:
-            self._silent[uuid] = _reason(error)
+            self._silent[uuid] = reason(error)
 
     def _whose(self, handle: Any) -> str | None:
         return self._reporting.get(_address(handle))
@@ -187,7 +194,7 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The driver's words for a fault of one GPU. A fault of the whole driver is raised again."""
     if isinstance(error, NVMLError) and error.value in OF_THE_DRIVER:
         raise error

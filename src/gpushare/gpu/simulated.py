@@ -7,7 +7,7 @@ report errors.
 import asyncio
 from collections.abc import Iterable
 
-from gpushare.gpu.device import Device, Xid
+from gpushare.gpu.device import Device, Link, Xid
 from gpushare.obs.errors import UserError
 
 WAIT_SECONDS = 2.0
@@ -55,6 +55,11 @@ class Simulated:
     async def devices(self) -> list[Device]:
         self._check()
         return sorted(self._devices.values(), key=lambda device: device.index)
+
+    async def links(self) -> list[Link]:
+        """None is known."""
+        self._check()
+        return []
 
     async def xids(self) -> list[Xid]:
         self._check()

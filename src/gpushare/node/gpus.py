@@ -29,6 +29,7 @@ class Gpus:
     def __init__(
         self,
         backend: Backend,
+        health: Health | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -38,7 +39,7 @@ class Gpus:
         self.failure: UserError | None = None  # of the last question to the driver
         self.listeners: list[Callable[[], None]] = []
         self._backend, self._clock, self._sleep = backend, clock, sleep
-        self._health = Health()
+        self._health = health or Health()
         self._failures = 0
         self._noted: tuple[str, ...] = ()
         self._answered = clock()

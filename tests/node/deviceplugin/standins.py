@@ -12,7 +12,8 @@ from gpushare.kube.errors import ApiError, Unreachable
 from gpushare.kube.requests import Request
 from gpushare.kube.resources import NODES, PODS, Resource
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
-from gpushare.node.deviceplugin.service import Refused, Service
+from gpushare.node.deviceplugin.service import Service
+from gpushare.node.endpoint import Refused
 from tests.node.deviceplugin.made import NODE, Object
 from tests.support.pod_calls import PodApi
 

@@ -15,8 +15,9 @@ from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.events import Recorder
 from gpushare.kubelet import paths
-from gpushare.node.app import NOT_REGISTERED, Config
-from gpushare.node.deviceplugin import kubelet_folder
+from gpushare.node import kubelet_folder
+from gpushare.node.app import Config
+from gpushare.node.part import NOT_REGISTERED
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.world import capacity, refusal, running, said

@@ -16,8 +16,8 @@ from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.kubelet import paths, podresources
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.kubelet.pb import methods
-from gpushare.node.deviceplugin import kubelet_folder
-from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
+from gpushare.node import kubelet_folder
+from gpushare.node.endpoint import Endpoint, Identity
 from gpushare.obs.errors import UserError
 from tests.node.deviceplugin.made import Object, facts, pod
 from tests.node.deviceplugin.world import World

@@ -14,8 +14,8 @@ from gpushare.devcluster.kubelet.device_manager import DeviceManager
 from gpushare.devcluster.kubelet.sockets import KubeletSockets
 from gpushare.node.deviceplugin import plugin as module
 from gpushare.node.deviceplugin import reconcile
-from gpushare.node.deviceplugin.endpoint import Endpoint
 from gpushare.node.deviceplugin.plugin import Plugin
+from gpushare.node.endpoint import Endpoint
 from tests.node.deviceplugin.made import NODE, pod
 from tests.node.deviceplugin.world import World
 from tests.support.wait import eventually

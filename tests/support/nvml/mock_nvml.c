@@ -14,6 +14,8 @@
  *     bus=00000000:3B:00.0
  *     capability=7.5
  *     mig=1                                1: MIG is enabled, 0: it is not; a second number: from the next reset on
+ *     nvlink=0 00000000:3C:00.0            NVLink 0 is active and leads to that place
+ *     near=GPU-22222222-... 10             the nearest part of PCIe that it shares with that GPU, as NVML numbers them
  *     action=1                             recovery action the driver asks for; 0: none
  *     lost=1                               every question about it: GPU is lost
  *     deaf=1                               it reports no XIDs
@@ -45,6 +47,7 @@
 
 #define MOST_GPUS 64
 #define MOST_RULES 64
+#define MOST_LINKS 18
 #define WORD 96
 #define STEP_MS 5
 
@@ -54,7 +57,14 @@ enum { XID_EVENT = 8, RECOVERY_ACTION = 230, UNSIGNED_INT = 1 };
 enum { FAIL, SLOW, HANG };
 
 typedef struct {
-    char uuid[WORD], name[WORD], bus[32];
+    char uuid[WORD];
+    int level;
+} Near;
+
+typedef struct {
+    char uuid[WORD], name[WORD], bus[32], nvlink[MOST_LINKS][32];
+    Near near[MOST_LINKS];
+    int nears;
     unsigned long long memory;
     int minor, major, second, mig, pending, action, lost, deaf;
 } Gpu;
@@ -124,6 +134,17 @@ static int understand(State *state, const char *key, const char *value) {
         int numbers = sscanf(value, "%d %d", &gpu->mig, &gpu->pending);
         if (numbers == 1) gpu->pending = gpu->mig;
         return numbers >= 1;
+    }
+    if (!strcmp(key, "nvlink")) {
+        unsigned number = MOST_LINKS;
+        char place[32];
+        if (sscanf(value, "%u %31s", &number, place) != 2 || number >= MOST_LINKS) return 0;
+        return copy(gpu->nvlink[number], sizeof gpu->nvlink[number], place), 1;
+    }
+    if (!strcmp(key, "near")) {
+        if (gpu->nears == MOST_LINKS) return 0;
+        Near *near = &gpu->near[gpu->nears++];
+        return sscanf(value, "%95s %d", near->uuid, &near->level) == 2;
     }
     if (!strcmp(key, "action")) return sscanf(value, "%d", &gpu->action) == 1;
     if (!strcmp(key, "lost")) return sscanf(value, "%d", &gpu->lost) == 1;
@@ -287,16 +308,50 @@ typedef struct {
     char text[32];
 } Pci;
 
+static void place(Pci *pci, const char *text) {
+    memset(pci, 0, sizeof *pci);
+    sscanf(text, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device);
+    copy(pci->text, sizeof pci->text, text);
+}
+
 int nvmlDeviceGetPciInfo_v3(Slot *handle, Pci *pci) {
     State state;
     Gpu *gpu;
     int code = about(__func__, handle, &state, &gpu);
     if (code) return code;
     if (!*gpu->bus) return NOT_SUPPORTED;
-    memset(pci, 0, sizeof *pci);
-    sscanf(gpu->bus, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device);
-    copy(pci->text, sizeof pci->text, gpu->bus);
+    place(pci, gpu->bus);
     return OK;
+}
+
+int nvmlDeviceGetNvLinkState(Slot *handle, unsigned number, unsigned *active) {
+    State state;
+    Gpu *gpu;
+    int code = about(__func__, handle, &state, &gpu);
+    if (code) return code;
+    if (number >= MOST_LINKS) return INVALID;
+    *active = *gpu->nvlink[number] != 0;
+    return OK;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Slot *handle, unsigned number, Pci *pci) {
+    State state;
+    Gpu *gpu;
+    int code = about(__func__, handle, &state, &gpu);
+    if (code) return code;
+    if (number >= MOST_LINKS || !*gpu->nvlink[number]) return INVALID;
+    place(pci, gpu->nvlink[number]);
+    return OK;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(Slot *handle, Slot *other, unsigned *level) {
+    State state;
+    Gpu *gpu;
+    int code = about(__func__, handle, &state, &gpu);
+    if (code) return code;
+    for (int i = 0; i < gpu->nears; i++)
+        if (!strcmp(gpu->near[i].uuid, other->uuid)) return *level = (unsigned)gpu->near[i].level, OK;
+    return NOT_SUPPORTED;
 }
 
 typedef struct {

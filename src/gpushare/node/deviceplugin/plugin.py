@@ -17,15 +17,16 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kubelet import paths, podresources
-from gpushare.node.deviceplugin import device_list, kubelet_folder
+from gpushare.node import kubelet_folder
+from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin import kubelet_info as kubelets
 from gpushare.node.deviceplugin.allocation.state import State
-from gpushare.node.deviceplugin.endpoint import Endpoint, Identity
 from gpushare.node.deviceplugin.environment import Visible
 from gpushare.node.deviceplugin.list_stream import ListStream
 from gpushare.node.deviceplugin.podlist import PodList
 from gpushare.node.deviceplugin.reconcile import Calls, Reconciler, is_admitted
 from gpushare.node.deviceplugin.service import Service
+from gpushare.node.endpoint import Endpoint, Identity
 from gpushare.node.pods import NodePods
 from gpushare.obs import log
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError

@@ -8,6 +8,8 @@ limit of two seconds.
 from collections.abc import AsyncIterator, Callable
 from typing import Final, NoReturn, TypeVar
 
+import grpc
+
 from gpushare.core.facts.model import Kind, Refusal
 from gpushare.kubelet.pb.deviceplugin_pb2 import (
     AllocateResponse,
@@ -27,6 +29,7 @@ from gpushare.node.deviceplugin.environment import Visible, environment
 from gpushare.node.deviceplugin.list_stream import ListStream
 from gpushare.node.deviceplugin.podlist import PodList
 from gpushare.node.deviceplugin.reconcile import Calls, Reconciler
+from gpushare.node.endpoint import Refused
 from gpushare.obs import log
 
 SPEAKER: Final = "gpushare: "
@@ -36,14 +39,6 @@ NOTHING: Final = "kubelet asks for no units"
 T = TypeVar("T")
 
 logger = log.get(__name__)
-
-
-class Refused(Exception):
-    """The answer is no, in a sentence. `malformed`: the message could not be read, or asks for nothing."""
-
-    def __init__(self, sentence: str, *, malformed: bool = False) -> None:
-        super().__init__(SPEAKER + sentence)
-        self.malformed = malformed
 
 
 class Service:
@@ -113,7 +108,7 @@ class Service:
 
     async def _granted(self, one: Ids) -> Granted:
         if not one.many:
-            raise Refused(NOTHING, malformed=True)
+            raise malformed(NOTHING)
         units = self._or_refuse(self._units(one))
         granted = allocate.grant(self._state, units, self._kind, refreshed=False)
         if isinstance(granted, Refusal) and not granted.forever:
@@ -132,7 +127,7 @@ class Service:
         self._state.refused()
         self._report_change()
         logger.warn("refused", code=refusal.code, why=refusal.message)
-        raise Refused(refusal.message)
+        raise Refused(SPEAKER + refusal.message, grpc.StatusCode.FAILED_PRECONDITION)
 
     def _report_change(self) -> None:
         self._changed()
@@ -186,4 +181,9 @@ def _parsed(parse: Callable[[bytes], list[T]], body: bytes) -> list[T]:
     try:
         return parse(body)
     except Malformed as error:
-        raise Refused(NOT_READ.format(why=error), malformed=True) from None
+        raise malformed(NOT_READ.format(why=error)) from None
+
+
+def malformed(sentence: str) -> Refused:
+    """The message cannot be read, or asks for nothing."""
+    return Refused(SPEAKER + sentence, grpc.StatusCode.INVALID_ARGUMENT)

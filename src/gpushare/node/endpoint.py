@@ -9,7 +9,7 @@ files are checked once a second, which also notices a folder that was made anew.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 
@@ -17,8 +17,7 @@ from gpushare.kube.loop import Backoff
 from gpushare.kubelet import paths
 from gpushare.kubelet.pb import methods
 from gpushare.kubelet.pb.deviceplugin_pb2 import DevicePluginOptions, Empty, PreStartContainerResponse, RegisterRequest
-from gpushare.node.deviceplugin import kubelet_folder
-from gpushare.node.deviceplugin.service import Refused, Service
+from gpushare.node import kubelet_folder
 from gpushare.obs import log
 
 LARGEST: Final = 16 << 20  # bytes of a request, which names all free ids; gRPC's default is too small
@@ -34,16 +33,40 @@ Identity = tuple[int, int]  # inode and time of kubelet's socket: others after e
 logger = log.get(__name__)
 
 
+class Refused(Exception):
+    """The answer is no: the sentence that kubelet shows, and gRPC's code."""
+
+    def __init__(self, sentence: str, code: grpc.StatusCode) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Service(Protocol):
+    """What is served: one resource's answers, as bytes in and bytes out. `prefer` and `allocate` raise Refused."""
+
+    def options(self) -> bytes: ...
+
+    def lists(self) -> AsyncIterator[bytes]:
+        """The whole list of devices, and again after each change."""
+        ...
+
+    async def prefer(self, body: bytes) -> bytes: ...
+
+    async def allocate(self, body: bytes) -> bytes: ...
+
+
 class Endpoint:
-    """`restarted` gets the identity of kubelet's socket before each registration."""
+    """`restarted` gets the identity of kubelet's socket before each registration. `register` false: kubelet is not
+    told, nor waited for."""
 
     def __init__(
         self,
         resource: str,
         socket: Path,
         service: Service,
-        restarted: Callable[[Identity], None],
+        restarted: Callable[[Identity], None] = lambda _: None,
         *,
+        register: bool = True,
         look_seconds: float = LOOK_SECONDS,
         pause_seconds: float = PAUSE_SECONDS,
         start_seconds: float = START_SECONDS,
@@ -51,13 +74,14 @@ class Endpoint:
         self.registered, self.registrations = False, 0  # now, and how often
         self._resource, self._socket, self._service, self._restarted = resource, socket, service, restarted
         self._kubelet = socket.with_name(paths.KUBELET_SOCKET)
+        self._registers = register
         self._look_seconds, self._pause_seconds, self._start_seconds = look_seconds, pause_seconds, start_seconds
         self._retry = Backoff()
         self._opened, self._ended = asyncio.Event(), asyncio.Event()  # kubelet's stream
 
     async def run(self) -> None:
         """For ever. A kubelet that is not there at the start is waited for `start_seconds`."""
-        kubelet = await self._find(self._start_seconds)
+        kubelet = await self._find(self._start_seconds) if self._registers else None
         while True:  # no `Loop`: nothing wakes this, and serving ends only when it is due again
             try:
                 why = await self._serve(kubelet)
@@ -66,7 +90,7 @@ class Endpoint:
                 why = str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error) or type(error).__name__
             logger.warn("registering again with kubelet", resource=self._resource, why=why)
             await asyncio.sleep(self._pause_seconds + self._retry.delay())
-            kubelet = await self._find(None)
+            kubelet = await self._find(None) if self._registers else None
 
     async def _find(self, limit: float | None) -> Identity:
         """Waits for kubelet's socket."""
@@ -82,10 +106,11 @@ class Endpoint:
             await asyncio.sleep(self._look_seconds)
         return kubelet
 
-    async def _serve(self, kubelet: Identity) -> str:
-        """Until kubelet has forgotten us. Returns the reason."""
+    async def _serve(self, kubelet: Identity | None) -> str:
+        """Until kubelet has forgotten us. Returns the reason. Without a kubelet: until our socket is deleted."""
         self._opened, self._ended = asyncio.Event(), asyncio.Event()
-        self._restarted(kubelet)
+        if kubelet is not None:
+            self._restarted(kubelet)
         self._socket.unlink(missing_ok=True)
         server = grpc.aio.server(options=[("grpc.max_receive_message_length", LARGEST)])
         server.add_generic_rpc_handlers((self._handlers(),))
@@ -93,14 +118,11 @@ class Endpoint:
         try:
             await server.start()
             ours = _identity(self._socket)
-            await self._register()
-            try:
-                async with asyncio.timeout(CALL_SECONDS):
-                    await self._opened.wait()
-            except TimeoutError:
-                raise TimeoutError(NOT_OPENED.format(seconds=CALL_SECONDS)) from None
-            self.registered, self.registrations = True, self.registrations + 1
-            logger.info("registered", resource=self._resource, socket=str(self._socket), times=self.registrations)
+            if kubelet is not None:
+                await self._register()
+                await self._until_opened()
+                self.registered, self.registrations = True, self.registrations + 1
+                logger.info("registered", resource=self._resource, socket=str(self._socket), times=self.registrations)
             return await self._forgotten(kubelet, ours)
         finally:
             self.registered = False
@@ -123,9 +145,16 @@ class Endpoint:
             )
             await call(request, timeout=CALL_SECONDS)
 
-    async def _forgotten(self, kubelet: Identity, ours: Identity | None) -> str:
+    async def _until_opened(self) -> None:
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._opened.wait()
+        except TimeoutError:
+            raise TimeoutError(NOT_OPENED.format(seconds=CALL_SECONDS)) from None
+
+    async def _forgotten(self, kubelet: Identity | None, ours: Identity | None) -> str:
         while True:
-            if _identity(self._kubelet) != kubelet:
+            if kubelet is not None and _identity(self._kubelet) != kubelet:
                 return "kubelet has restarted"
             if _identity(self._socket) != ours:
                 return "our socket was deleted"
@@ -168,8 +197,7 @@ def _answering(answer: Callable[[bytes], Awaitable[bytes]]) -> "grpc.RpcMethodHa
         try:
             return await answer(request)
         except Refused as refused:
-            code = grpc.StatusCode.INVALID_ARGUMENT if refused.malformed else grpc.StatusCode.FAILED_PRECONDITION
-            await context.abort(code, str(refused))
+            await context.abort(refused.code, str(refused))
 
     return grpc.unary_unary_rpc_method_handler(handle)
 

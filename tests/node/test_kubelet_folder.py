@@ -14,7 +14,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.kubelet import paths
-from gpushare.node.deviceplugin import kubelet_folder
+from gpushare.node import kubelet_folder
 from gpushare.obs import errors
 
 HOLD = (

@@ -4,7 +4,7 @@ Two plugins would each keep a table of their own and give the same units away tw
 as long as the plugin runs. The lock is on the folder itself, not on a file in it: kubelet deletes all files there
 whenever it starts, and a lock on a deleted file stops nobody. This lock needs no right to write, leaves nothing behind,
 and ends with its process, also with one that was killed. A folder that is deleted and made anew is locked again.
-Aliyun's plugin takes no lock: its socket answers instead.
+Aliyun's and NVIDIA's plugins take no lock: their sockets answer instead.
 """
 
 import asyncio
@@ -20,9 +20,16 @@ from gpushare.core.facts import names
 from gpushare.kubelet import paths
 from gpushare.obs import errors, log
 
+
+def nvidia_socket(resource: str) -> str:
+    """The name of the socket for one of NVIDIA's resources, of its plugin and of ours in its place."""
+    return f"nvidia-{resource.rpartition('/')[2]}.sock"
+
+
 SOCKETS: Final = {names.GPU_MEM: "aliyungpushare.sock", names.GPU_COUNT: "aliyungpushare-count.sock"}
 """Ours, by resource. The first has the name of Aliyun's."""
 
+TAKES_NO_LOCK: Final = (SOCKETS[names.GPU_MEM], *(nvidia_socket(resource) for resource in names.NVIDIA_GPUS))
 LOOK_SECONDS: Final = 0.5
 LOCKS: Final = Path("/proc/locks")
 
@@ -92,7 +99,9 @@ def _lock(folder: Path, node: str) -> int:
     except OSError:
         raise not_there(folder) from None
     try:
-        user = _locked(folder, descriptor) or _answering(folder / SOCKETS[names.GPU_MEM])
+        user = _locked(folder, descriptor)
+        for name in TAKES_NO_LOCK:
+            user = user or _answering(folder / name)
         if user:
             raise _in_use(folder, user, node)
     except BaseException:

@@ -1,0 +1,140 @@
+"""What every process on a GPU node has, whatever it sells: the GPUs, the watches, events, probes, and an orderly end.
+
+`app` sells shares of GPUs, `nvidia/app` whole GPUs and replicas. Both say what they do in `_run`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from gpushare.gpu.device import Backend
+from gpushare.gpu.health import Health
+from gpushare.kube import client
+from gpushare.kube.events import Recorder
+from gpushare.node import kubelet_folder
+from gpushare.node.gpus import Gpus
+from gpushare.node.metrics import Metrics, Sight
+from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.watches import Watches
+from gpushare.obs import http, log
+from gpushare.obs.signals import ending
+
+START_SECONDS = 30.0  # for driver, kubelet and rights; then the process ends with the reason
+DRAIN_SECONDS = 5.0
+EVENTS_SECONDS = 1.0  # for events that are not sent yet when the process ends
+STUCK_SECONDS = 300.0  # without an answer of the driver; then kubelet is asked to restart this process
+STARTING = "starting: waiting for {what}"
+STUCK = "the driver has not answered for {seconds:.0f} s"
+NOT_UPDATED = "node annotation or capacity not updated yet{why}"
+NOT_REGISTERED = "the device plugin is not registered with kubelet yet"
+
+logger = log.get(__name__)
+
+
+class Part:
+    """`publisher` is None until it is decided what this node publishes."""
+
+    def __init__(self, node: str, api: client.Api, backend: Backend, health: Health | None = None) -> None:
+        self.node, self.api = node, api
+        self.gpus = Gpus(backend, health)
+        self.watches = Watches(api, node)
+        self.pods, self.this_node = self.watches.pods, self.watches.this_node
+        self.recorder = Recorder(api)
+        self.publisher: Publisher | None = None
+        self._last_wait = ""  # what is waited for after the node and its pods are known
+        self.sight = Sight()
+        self.sight.ages = lambda: {
+            **{name: watch.age() for name, watch in self.watches.reflectors.items()}, "driver": self.gpus.silent_for()
+        }  # fmt: skip
+        self.sight.events = lambda: {
+            "sent": self.recorder.sent, "dropped": self.recorder.dropped, "failed": self.recorder.failed
+        }  # fmt: skip
+
+    def dead(self) -> str:
+        """Why kubelet should restart this process; empty if it should not."""
+        silent = self.gpus.silent_for()
+        return STUCK.format(seconds=silent) if silent > STUCK_SECONDS else ""
+
+    def not_ready(self) -> str:
+        """What is missing; empty if nothing is."""
+        if self.publisher is None:
+            return STARTING.format(what=self._waits_for())
+        if not self.publisher.done:
+            failure = self.publisher.failure
+            return NOT_UPDATED.format(why=f": {failure}" if failure else "")
+        if not self._is_registered():
+            return NOT_REGISTERED
+        return self.gpus.failure.what if self.gpus.failure is not None else ""
+
+    async def run(self) -> None:
+        """Until cancelled, or something fails."""
+        with contextlib.ExitStack() as at_the_end:
+            async with asyncio.TaskGroup() as tasks:
+                for watch in self.watches.reflectors.values():
+                    tasks.create_task(watch.run())
+                tasks.create_task(self.recorder.run())
+                await self._run(tasks, at_the_end)
+                tasks.create_task(self.gpus.look())
+                tasks.create_task(self.gpus.listen())
+
+    async def drain(self) -> None:
+        """Before the end: the node says that it drains, and events that are not sent yet are sent."""
+        events = self.recorder.drain(EVENTS_SECONDS)
+        if self.publisher is None:
+            await events
+        else:
+            await asyncio.gather(self.publisher.drain(DRAIN_SECONDS), events)
+
+    async def _run(self, tasks: asyncio.TaskGroup, at_the_end: contextlib.ExitStack) -> None:
+        """Starts everything: the driver first, then what is published and served."""
+        raise NotImplementedError
+
+    def _is_registered(self) -> bool:
+        """Whether kubelet knows everything that is served."""
+        raise NotImplementedError
+
+    def _waits_for(self) -> str:
+        if not self.gpus.devices:
+            return f"the driver: {self.gpus.failure.what}" if self.gpus.failure else "the driver"
+        return self.watches.waits_for() or self._last_wait
+
+    async def _lock_kubelets_folder(self, folder: Path, at_the_end: contextlib.ExitStack) -> Coroutine[Any, Any, None]:
+        """Before anything is published: while another plugin runs, this process must not change the node. Returns what
+        keeps the lock."""
+        self._last_wait = "kubelet's device-plugins folder"
+        lock = await kubelet_folder.lock(folder, self.node, START_SECONDS)
+        at_the_end.callback(os.close, lock)
+        return kubelet_folder.keep_locked(folder, self.node, lock)
+
+
+async def run(part: Part, backend: Backend, host: str, port: int, settings: dict[str, Any]) -> signal.Signals:
+    """Runs until a signal comes, and returns it. `settings` are for the log."""
+    signals = ending()
+    listening = await http.serve_probes(host, port, part.dead, part.not_ready, Metrics(part.sight).registry)
+    logger.info("listening", **settings | {"port": listening.addresses[0][1]})
+    work, stop = asyncio.create_task(part.run()), asyncio.create_task(signals.get())
+    try:
+        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            logger.info("draining")
+            await part.drain()
+    finally:
+        for task in (work, stop):
+            task.cancel()
+        ended, _ = await asyncio.gather(work, stop, return_exceptions=True)
+        await listening.cleanup()
+        await backend.close()
+    if isinstance(ended, Exception):
+        raise first(ended)
+    return stop.result()
+
+
+def first(error: Exception) -> Exception:
+    """The error of the task that failed first: that is the one people should read."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
