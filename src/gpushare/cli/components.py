@@ -4,12 +4,13 @@ As in `commands`, a component is imported when it runs.
 """
 
 import argparse
+import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpushare.cli.words import Parser, unknown
 from gpushare.core.facts import policies
@@ -17,12 +18,15 @@ from gpushare.ctl import streams
 from gpushare.obs import errors
 
 if TYPE_CHECKING:
+    from gpushare.gpu.nvml import Nvml
+    from gpushare.kube.auth.login import Access
     from gpushare.node.deviceplugin.environment import Visible
     from gpushare.node.pinning import Choice
 
 UNITS = ("MiB", "GiB")
 PINS = ("auto", "direct", "plugin")
 VISIBLE = ("uuid", "index")
+SELLS = ("shares", "gpus")
 SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
 MOST_RESERVED = 1 << 20  # MiB
 # Flags of Aliyun's plugin: for its queries to kubelet, and for its log. With a value, and without.
@@ -65,9 +69,14 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
 
 
 def node(words: list[str], program: str, plugin: bool) -> int:
+    if "--sell=gpus" in words or ("--sell", "gpus") in itertools.pairwise(words):
+        return _sell_gpus(words, program)
     parser = _node_parser(program)
+    parser.add_argument("--sell", default="shares")
     parser.add_argument("--pin", default="auto")
     args = parser.parse(words)
+    if args.sell not in SELLS:
+        raise unknown("thing to sell", args.sell, SELLS, "--sell {}")
     if args.pin not in PINS:
         raise unknown("pin", args.pin, PINS, "--pin {}")
     return _run_node(args, args.pin)
@@ -93,6 +102,43 @@ def device_plugin(words: list[str], program: str, plugin: bool) -> int:
     return _run_node(args, "plugin", args.visible_devices, args.unhealthy_configmap)
 
 
+def _sell_gpus(words: list[str], program: str) -> int:
+    from gpushare.node.nvidia.rules import flags, xids
+
+    parser = Parser(f"{program} --sell=gpus")
+    parser.add_argument("--sell")
+    _common(parser)
+    parser.add_argument("--config-file", default=os.environ.get("CONFIG_FILE", ""))
+    parser.add_argument("--config-dir", default=os.environ.get("CONFIG_FILE_SRCDIR", ""))
+    parser.add_argument("--default-config", default=os.environ.get("DEFAULT_CONFIG", ""))
+    parser.add_argument("--fallback-strategies", default=os.environ.get("FALLBACK_STRATEGIES") or "named,single")
+    for flag in flags.FLAGS:
+        maybe: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(flag.default, bool) else {}
+        parser.add_argument(*(f"--{name}" for name in flag.spellings), dest=flag.name, action="append", **maybe)
+    args = parser.parse(words)
+    if args.config_file and args.config_dir:
+        why = "--config-file names the config, --config-dir has several to choose from"
+        raise errors.UserError("two places for one config", why, "give one of the two")
+
+    from gpushare.node.nvidia import app
+    from gpushare.node.nvidia.config_source import Places
+
+    name, address, port = _identity(args)
+    variables = (xids.DISABLE, xids.ENABLE, *(variable for flag in flags.FLAGS for variable in flag.variables))
+    fallbacks = tuple(word.strip() for word in args.fallback_strategies.split(",") if word.strip())
+    given = {flag.name: vars(args)[flag.name] for flag in flags.FLAGS}
+    config = app.Config(
+        name,
+        # A list may be given piece by piece; of anything else the last word counts.
+        {name: ",".join(said) if name in flags.LISTS else said[-1] for name, said in given.items() if said},
+        {variable: os.environ[variable] for variable in variables if variable in os.environ},
+        Places(args.config_file, args.config_dir, args.default_config, fallbacks),
+        address,
+        port,
+    )
+    return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
+
+
 def _flag(word: str) -> str:
     """The name of a flag, without dashes and value; empty if it is none."""
     return word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
@@ -100,23 +146,22 @@ def _flag(word: str) -> str:
 
 def _node_parser(program: str) -> Parser:
     parser = Parser(program)
-    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""))
+    _common(parser)
     parser.add_argument("--memory-unit", default="GiB")
     parser.add_argument("--reserve", default="0")
-    parser.add_argument("--listen", default="127.0.0.1")
-    parser.add_argument("--port", default="12346")
-    parser.add_argument("--log-level", default="info")
     return parser
 
 
-def _run_node(
-    args: argparse.Namespace, pin: "Choice", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
-) -> int:
-    import asyncio
+def _common(parser: Parser) -> None:
+    """What every process on a GPU node takes."""
+    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""))
+    parser.add_argument("--listen", default="127.0.0.1")
+    parser.add_argument("--port", default="12346")
+    parser.add_argument("--log-level", default="info")
 
-    from gpushare.gpu.nvml import Nvml
-    from gpushare.kube.auth import login
-    from gpushare.node import app
+
+def _identity(args: argparse.Namespace) -> tuple[str, str, int]:
+    """Which node this is, and where it listens."""
     from gpushare.obs import log
 
     log.setup((os.environ.get("LOG_LEVEL") or args.log_level).lower())
@@ -125,20 +170,35 @@ def _run_node(
         raise errors.UserError(
             "which node is this?", why, "--node-name NAME, or NODE_NAME from the pod's spec.nodeName"
         )
+    (port,) = _port_numbers([args.port], "--port 12346")
+    return args.node_name, _address(args.listen), port
+
+
+def _until_ended(args: argparse.Namespace, run: "Callable[[Access, Nvml], Coroutine[Any, Any, signal.Signals]]") -> int:
+    import asyncio
+
+    from gpushare.gpu.nvml import Nvml
+    from gpushare.kube.auth import login
+
+    access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
+    ended = asyncio.run(run(access, Nvml()))
+    return errors.INTERRUPTED if ended is signal.SIGINT else 0
+
+
+def _run_node(
+    args: argparse.Namespace, pin: "Choice", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
+) -> int:
+    from gpushare.node import app
+
+    name, address, port = _identity(args)
     if args.memory_unit not in UNITS:
         raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
     reserve = args.reserve
     digits = reserve.isascii() and reserve.isdecimal() and len(reserve) <= len(str(MOST_RESERVED))
     if not (digits and int(reserve) <= MOST_RESERVED):
         raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
-    (port,) = _port_numbers([args.port], "--port 12346")
-    config = app.Config(
-        args.node_name, args.memory_unit, pin, int(reserve), _address(args.listen), port, visible,
-        unhealthy_configmap,
-    )  # fmt: skip
-    access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
-    ended = asyncio.run(app.run(config, access, Nvml()))
-    return errors.INTERRUPTED if ended is signal.SIGINT else 0
+    config = app.Config(name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap)
+    return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
 
 def _address(address: str) -> str:

@@ -55,6 +55,26 @@ class Service(Protocol):
     async def allocate(self, body: bytes) -> bytes: ...
 
 
+class DeviceLists:
+    """The list of devices as every stream of kubelet's gets it: at once, and again when it has changed."""
+
+    def __init__(self) -> None:
+        self._message = b""
+        self._changed = asyncio.Event()
+
+    def set(self, message: bytes) -> None:
+        if message != self._message:
+            self._message = message
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        while True:
+            changed = self._changed
+            yield self._message
+            await changed.wait()
+
+
 class Endpoint:
     """`restarted` gets the identity of kubelet's socket before each registration. `register` false: kubelet is not
     told, nor waited for."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&gpushare/kubelet/pb/deviceplugin.proto\x12\x07v1beta1\"\x07\n\x05\x45mpty\"]\n\x13\x44\x65vicePluginOptions\x12\x1a\n\x12pre_start_required\x18\x01 \x01(\x08\x12*\n\"get_preferred_allocation_available\x18\x02 \x01(\x08\"z\n\x0fRegisterRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12-\n\x07options\x18\x04 \x01(\x0b\x32\x1c.v1beta1.DevicePluginOptions\"8\n\x14ListAndWatchResponse\x12 \n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x0f.v1beta1.Device\"$\n\x06\x44\x65vice\x12\n\n\x02ID\x18\x01 \x01(\t\x12\x0e\n\x06health\x18\x02 \x01(\t\"f\n\x1aPreferredAllocationRequest\x12H\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerPreferredAllocationRequest\"{\n#ContainerPreferredAllocationRequest\x12\x1b\n\x13\x61vailable_deviceIDs\x18\x01 \x03(\t\x12\x1e\n\x16must_include_deviceIDs\x18\x02 \x03(\t\x12\x17\n\x0f\x61llocation_size\x18\x03 \x01(\x05\"i\n\x1bPreferredAllocationResponse\x12J\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32-.v1beta1.ContainerPreferredAllocationResponse\"9\n$ContainerPreferredAllocationResponse\x12\x11\n\tdeviceIDs\x18\x01 \x03(\t\"P\n\x0f\x41llocateRequest\x12=\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32!.v1beta1.ContainerAllocateRequest\"/\n\x18\x43ontainerAllocateRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"S\n\x10\x41llocateResponse\x12?\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32\".v1beta1.ContainerAllocateResponse\"\x84\x01\n\x19\x43ontainerAllocateResponse\x12:\n\x04\x65nvs\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerAllocateResponse.EnvsEntry\x1a+\n\tEnvsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"/\n\x18PreStartContainerRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"\x1b\n\x19PreStartContainerResponse2D\n\x0cRegistration\x12\x34\n\x08Register\x12\x18.v1beta1.RegisterRequest\x1a\x0e.v1beta1.Empty2\x99\x03\n\x0c\x44\x65vicePlugin\x12\x46\n\x16GetDevicePluginOptions\x12\x0e.v1beta1.Empty\x1a\x1c.v1beta1.DevicePluginOptions\x12?\n\x0cListAndWatch\x12\x0e.v1beta1.Empty\x1a\x1d.v1beta1.ListAndWatchResponse0\x01\x12\x63\n\x16GetPreferredAllocation\x12#.v1beta1.PreferredAllocationRequest\x1a$.v1beta1.PreferredAllocationResponse\x12?\n\x08\x41llocate\x12\x18.v1beta1.AllocateRequest\x1a\x19.v1beta1.AllocateResponse\x12Z\n\x11PreStartContainer\x12!.v1beta1.PreStartContainerRequest\x1a\".v1beta1.PreStartContainerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&gpushare/kubelet/pb/deviceplugin.proto\x12\x07v1beta1\"\x07\n\x05\x45mpty\"]\n\x13\x44\x65vicePluginOptions\x12\x1a\n\x12pre_start_required\x18\x01 \x01(\x08\x12*\n\"get_preferred_allocation_available\x18\x02 \x01(\x08\"z\n\x0fRegisterRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12-\n\x07options\x18\x04 \x01(\x0b\x32\x1c.v1beta1.DevicePluginOptions\"8\n\x14ListAndWatchResponse\x12 \n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x0f.v1beta1.Device\"M\n\x06\x44\x65vice\x12\n\n\x02ID\x18\x01 \x01(\t\x12\x0e\n\x06health\x18\x02 \x01(\t\x12\'\n\x08topology\x18\x03 \x01(\x0b\x32\x15.v1beta1.TopologyInfo\"0\n\x0cTopologyInfo\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.v1beta1.NUMANode\"\x16\n\x08NUMANode\x12\n\n\x02ID\x18\x01 \x01(\x03\"f\n\x1aPreferredAllocationRequest\x12H\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerPreferredAllocationRequest\"{\n#ContainerPreferredAllocationRequest\x12\x1b\n\x13\x61vailable_deviceIDs\x18\x01 \x03(\t\x12\x1e\n\x16must_include_deviceIDs\x18\x02 \x03(\t\x12\x17\n\x0f\x61llocation_size\x18\x03 \x01(\x05\"i\n\x1bPreferredAllocationResponse\x12J\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32-.v1beta1.ContainerPreferredAllocationResponse\"9\n$ContainerPreferredAllocationResponse\x12\x11\n\tdeviceIDs\x18\x01 \x03(\t\"P\n\x0f\x41llocateRequest\x12=\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32!.v1beta1.ContainerAllocateRequest\"/\n\x18\x43ontainerAllocateRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"S\n\x10\x41llocateResponse\x12?\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32\".v1beta1.ContainerAllocateResponse\"\xf1\x02\n\x19\x43ontainerAllocateResponse\x12:\n\x04\x65nvs\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerAllocateResponse.EnvsEntry\x12\x1e\n\x06mounts\x18\x02 \x03(\x0b\x32\x0e.v1beta1.Mount\x12$\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x13.v1beta1.DeviceSpec\x12H\n\x0b\x61nnotations\x18\x04 \x03(\x0b\x32\x33.v1beta1.ContainerAllocateResponse.AnnotationsEntry\x12\'\n\x0b\x63\x64i_devices\x18\x05 \x03(\x0b\x32\x12.v1beta1.CDIDevice\x1a+\n\tEnvsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"E\n\x05Mount\x12\x16\n\x0e\x63ontainer_path\x18\x01 \x01(\t\x12\x11\n\thost_path\x18\x02 \x01(\t\x12\x11\n\tread_only\x18\x03 \x01(\x08\"L\n\nDeviceSpec\x12\x16\n\x0e\x63ontainer_path\x18\x01 \x01(\t\x12\x11\n\thost_path\x18\x02 \x01(\t\x12\x13\n\x0bpermissions\x18\x03 \x01(\t\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\t\"/\n\x18PreStartContainerRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"\x1b\n\x19PreStartContainerResponse2D\n\x0cRegistration\x12\x34\n\x08Register\x12\x18.v1beta1.RegisterRequest\x1a\x0e.v1beta1.Empty2\x99\x03\n\x0c\x44\x65vicePlugin\x12\x46\n\x16GetDevicePluginOptions\x12\x0e.v1beta1.Empty\x1a\x1c.v1beta1.DevicePluginOptions\x12?\n\x0cListAndWatch\x12\x0e.v1beta1.Empty\x1a\x1d.v1beta1.ListAndWatchResponse0\x01\x12\x63\n\x16GetPreferredAllocation\x12#.v1beta1.PreferredAllocationRequest\x1a$.v1beta1.PreferredAllocationResponse\x12?\n\x08\x41llocate\x12\x18.v1beta1.AllocateRequest\x1a\x19.v1beta1.AllocateResponse\x12Z\n\x11PreStartContainer\x12!.v1beta1.PreStartContainerRequest\x1a\".v1beta1.PreStartContainerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._loaded_options = None
   _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_options = b'8\001'
+  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._loaded_options = None
+  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_options = b'8\001'
   _globals['_EMPTY']._serialized_start=51
   _globals['_EMPTY']._serialized_end=58
   _globals['_DEVICEPLUGINOPTIONS']._serialized_start=60
@@ -42,31 +44,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTANDWATCHRESPONSE']._serialized_start=279
   _globals['_LISTANDWATCHRESPONSE']._serialized_end=335
   _globals['_DEVICE']._serialized_start=337
-  _globals['_DEVICE']._serialized_end=373
-  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_start=375
-  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_end=477
-  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_start=479
-  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_end=602
-  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_start=604
-  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_end=709
-  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_start=711
-  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_end=768
-  _globals['_ALLOCATEREQUEST']._serialized_start=770
-  _globals['_ALLOCATEREQUEST']._serialized_end=850
-  _globals['_CONTAINERALLOCATEREQUEST']._serialized_start=852
-  _globals['_CONTAINERALLOCATEREQUEST']._serialized_end=899
-  _globals['_ALLOCATERESPONSE']._serialized_start=901
-  _globals['_ALLOCATERESPONSE']._serialized_end=984
-  _globals['_CONTAINERALLOCATERESPONSE']._serialized_start=987
-  _globals['_CONTAINERALLOCATERESPONSE']._serialized_end=1119
-  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_start=1076
-  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_end=1119
-  _globals['_PRESTARTCONTAINERREQUEST']._serialized_start=1121
-  _globals['_PRESTARTCONTAINERREQUEST']._serialized_end=1168
-  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_start=1170
-  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_end=1197
-  _globals['_REGISTRATION']._serialized_start=1199
-  _globals['_REGISTRATION']._serialized_end=1267
-  _globals['_DEVICEPLUGIN']._serialized_start=1270
-  _globals['_DEVICEPLUGIN']._serialized_end=1679
+  _globals['_DEVICE']._serialized_end=414
+  _globals['_TOPOLOGYINFO']._serialized_start=416
+  _globals['_TOPOLOGYINFO']._serialized_end=464
+  _globals['_NUMANODE']._serialized_start=466
+  _globals['_NUMANODE']._serialized_end=488
+  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_start=490
+  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_end=592
+  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_start=594
+  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_end=717
+  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_start=719
+  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_end=824
+  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_start=826
+  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_end=883
+  _globals['_ALLOCATEREQUEST']._serialized_start=885
+  _globals['_ALLOCATEREQUEST']._serialized_end=965
+  _globals['_CONTAINERALLOCATEREQUEST']._serialized_start=967
+  _globals['_CONTAINERALLOCATEREQUEST']._serialized_end=1014
+  _globals['_ALLOCATERESPONSE']._serialized_start=1016
+  _globals['_ALLOCATERESPONSE']._serialized_end=1099
+  _globals['_CONTAINERALLOCATERESPONSE']._serialized_start=1102
+  _globals['_CONTAINERALLOCATERESPONSE']._serialized_end=1471
+  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_start=1376
+  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_end=1419
+  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_start=1421
+  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_end=1471
+  _globals['_MOUNT']._serialized_start=1473
+  _globals['_MOUNT']._serialized_end=1542
+  _globals['_DEVICESPEC']._serialized_start=1544
+  _globals['_DEVICESPEC']._serialized_end=1620
+  _globals['_CDIDEVICE']._serialized_start=1622
+  _globals['_CDIDEVICE']._serialized_end=1647
+  _globals['_PRESTARTCONTAINERREQUEST']._serialized_start=1649
+  _globals['_PRESTARTCONTAINERREQUEST']._serialized_end=1696
+  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_start=1698
+  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_end=1725
+  _globals['_REGISTRATION']._serialized_start=1727
+  _globals['_REGISTRATION']._serialized_end=1795
+  _globals['_DEVICEPLUGIN']._serialized_start=1798
+  _globals['_DEVICEPLUGIN']._serialized_end=2207
 # @@protoc_insertion_point(module_scope)

@@ -3,21 +3,20 @@
 The message itself is made in `device_list`.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from gpushare.core.facts.model import Gpu, Kind
 from gpushare.kubelet.unit_ids import lowest
 from gpushare.node.deviceplugin import device_list
 from gpushare.node.deviceplugin.allocation.state import State
+from gpushare.node.endpoint import DeviceLists
 
 
 class ListStream:
     def __init__(self, state: State, *, kind: Kind) -> None:
         self._state, self._kind = state, kind
-        self._message = b""
+        self._lists = DeviceLists()
         self._made_of: tuple[tuple[Gpu, ...], dict[str, int], dict[str, str]] | None = None
-        self._changed = asyncio.Event()
 
     def update(self) -> None:
         """The state changed: makes the list again if it is made of something else now."""
@@ -28,20 +27,13 @@ class ListStream:
             return
         self._made_of = made_of
         if self._kind.exclusive:
-            message = device_list.whole(gpus, healthy)
+            self._lists.set(device_list.whole(gpus, healthy))
         else:
-            message = device_list.memory(gpus, catalog.keys, healthy, catalog.numbered)
-        if message != self._message:
-            self._message = message
-            self._changed.set()
-            self._changed = asyncio.Event()
+            self._lists.set(device_list.memory(gpus, catalog.keys, healthy, catalog.numbered))
 
-    async def messages(self) -> AsyncIterator[bytes]:
+    def messages(self) -> AsyncIterator[bytes]:
         """The whole list, and again after each change."""
-        while True:
-            changed = self._changed
-            yield self._message
-            await changed.wait()
+        return self._lists.messages()
 
     def _healthy(self, gpu: Gpu) -> int:
         """The units that are listed healthy. Of an unhealthy GPU those that a pod holds: without them the node would

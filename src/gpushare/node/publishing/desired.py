@@ -14,7 +14,7 @@ import msgspec
 
 from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import names, objects, units
-from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Unit
+from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Sold, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.health import LOST
 from gpushare.kubelet import status_limit
@@ -33,10 +33,12 @@ class PublishConfig(Data, frozen=True):
     pin: Pin
     reserve_mib: int = 0  # kept back on each GPU
     limit: int = 0  # units that one container may ask; 0: no limit
+    sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
 
 
 class Wanted(Data, frozen=True):
-    """What the node object has to say. `capacity` is empty on plugin nodes, where kubelet reports it."""
+    """What the node object has to say. `capacity` is empty on plugin nodes, where kubelet reports it. A node that sells
+    whole GPUs has none of ours, also if it sold shares before."""
 
     facts: NodeFacts  # the annotation as the extender reads it
     annotation: str
@@ -67,13 +69,13 @@ def wanted(
     # A GPU that is gone stays listed while it is unhealthy or a pod holds it: else its pods would count on every GPU.
     here = {device.uuid for device in devices} | unhealthy.keys() | on.keys()
     gpus = _listed(config, devices, unhealthy, [gpu for gpu in before if gpu.uuid in here], sticky)
-    annotation = node_gpus.write(config.unit, config.pin, gpus, state=state, limit=config.limit)
+    annotation = node_gpus.write(config.unit, config.pin, gpus, state=state, limit=config.limit, sold=config.sold)
     capacity = _capacity(gpus, on)
     facts = read(config.node, annotation, capacity)
     return Wanted(
         facts or NodeFacts(config.node, config.unit, config.pin, ()),
         annotation,
-        capacity if config.pin is Pin.DIRECT else {},
+        {Pin.DIRECT: capacity, Pin.NVIDIA: dict.fromkeys(names.PINNED, 0)}.get(config.pin, {}),
         on,
     )
 

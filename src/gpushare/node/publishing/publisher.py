@@ -14,7 +14,7 @@ import msgspec
 
 from gpushare.core.annotations.node_gpus import State
 from gpushare.core.facts import names, objects
-from gpushare.core.facts.model import NodeFacts, Unit
+from gpushare.core.facts.model import NodeFacts, Sold, Unit
 from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
@@ -74,6 +74,11 @@ class Publisher:
         """Whether the node object is up to date."""
         node = self._this_node.node
         return node is not None and self.wants is not None and not _anything(desired.changes(self.wants, node))
+
+    def sell(self, sold: Sold) -> None:
+        """From now on it sells this without the extender."""
+        self._config = msgspec.structs.replace(self._config, sold=(sold,))
+        self._loop.wake()
 
     async def run(self) -> None:
         """For ever."""

@@ -1,0 +1,168 @@
+"""`gpushare node --sell=gpus`: wiring, read top to bottom.
+
+It needs the driver, kubelet and the API server. Its config is read again every second, and at once when the node's
+label changes or SIGHUP comes. A new config that cannot be used changes nothing: the log and an event say why.
+"""
+
+import asyncio
+import contextlib
+import math
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gpushare.core.facts.model import Pin
+from gpushare.gpu.device import Backend
+from gpushare.gpu.health import Health
+from gpushare.kube import client
+from gpushare.kube.auth.login import Access
+from gpushare.node import part
+from gpushare.node.nvidia import beside, cdi_file, config_source
+from gpushare.node.nvidia.cdi_file import CdiFile
+from gpushare.node.nvidia.config_source import Found, Places
+from gpushare.node.nvidia.plugin import Plugin
+from gpushare.node.nvidia.rules import choice, xids
+from gpushare.node.nvidia.rules.flags import KUBELET_SOCKET
+from gpushare.node.nvidia.rules.settings import Settings
+from gpushare.node.publishing.desired import PublishConfig
+from gpushare.node.publishing.publisher import Publisher
+from gpushare.obs import log
+from gpushare.obs.errors import UserError
+
+LOOK_SECONDS: Final = 1.0
+WAIT_SECONDS: Final = 0.5
+NOT_USED, USED = "ConfigNotUsed", "ConfigUsed"  # reasons of events
+
+logger = log.get(__name__)
+
+
+class Config(NamedTuple):
+    """`given`: NVIDIA's flags on the command line, by name. `environment`: its variables. `port` 0: any free one."""
+
+    node: str
+    given: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    places: Places = Places()
+    host: str = "127.0.0.1"
+    port: int = 12346
+    root: str = "/"  # where this machine's file system begins
+
+
+class Node(part.Part):
+    def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
+        variables = config.environment
+        counts = xids.counting(variables.get(xids.DISABLE, ""), variables.get(xids.ENABLE, ""))
+        super().__init__(config.node, api, backend, Health(counts, mig=True))
+        self.config, self._backend = config, backend
+        self.plugin: Plugin | None = None
+        self._last_wait = "the config"
+        self._patient = False  # with the driver, at the start
+        self._used, self._refused = Found("", ""), ""  # the config in force, and what was said of the last bad one
+        self._look = asyncio.Event()
+        self.this_node.listeners.append(self._look.set)
+
+    def dead(self) -> str:
+        return "" if self._patient else super().dead()
+
+    async def _run(self, tasks: asyncio.TaskGroup, at_the_end: contextlib.ExitStack) -> None:
+        await self.watches.synced(part.START_SECONDS)
+        found = config_source.read(self.config.places, self._label())
+        settings = self._settle(found)
+        self._patient = not settings.fail_on_init_error
+        await self.gpus.begin(part.START_SECONDS if settings.fail_on_init_error else math.inf)
+        self._patient = False
+        folder = self._root / str(Path(settings.kubelet_socket or KUBELET_SOCKET).parent).lstrip("/")
+        tasks.create_task(await self._lock_kubelets_folder(folder, at_the_end))
+        await self._alone()
+        cdi = CdiFile(self._root / cdi_file.FOLDER.lstrip("/"), self._root)
+        plugin = self.plugin = Plugin(self.gpus, self._backend, cdi, self._root)
+        self._log(found, settings)
+        sold = await plugin.use(settings)
+        publish_config = PublishConfig(self.config.node, "MiB", Pin.NVIDIA, sold=(sold,))
+        publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
+        self.sight.wants, self.sight.done = lambda: publisher.wants, lambda: {"node": publisher.writes}
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._look.set)
+        for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher)):
+            tasks.create_task(work)
+
+    @property
+    def _root(self) -> Path:
+        return Path(self.config.root)
+
+    def _is_registered(self) -> bool:
+        return self.plugin is not None and self.plugin.registered
+
+    def _label(self) -> str:
+        node = self.this_node.node
+        return ((node.metadata.labels if node else None) or {}).get(choice.LABEL, "")
+
+    def _settle(self, found: Found) -> Settings:
+        return config_source.settle(found, self.config.given, self.config.environment)
+
+    async def _alone(self) -> None:
+        """Waits for a process that sells shares here and is about to end."""
+        self._last_wait = "the end of shares on this node"
+        clock = asyncio.get_running_loop().time
+        until = clock() + part.START_SECONDS
+        while (error := self._conflict()) is not None:
+            if clock() >= until:
+                raise error
+            await asyncio.sleep(WAIT_SECONDS)
+
+    def _conflict(self) -> UserError | None:
+        node = self.this_node.node
+        return beside.conflict(node, [pod.facts for pod in self.pods.pods.values()]) if node is not None else None
+
+    # The config
+
+    async def _follow(self, plugin: Plugin, publisher: Publisher) -> None:
+        """For ever: uses the config that is there now."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._look.wait()
+            self._look.clear()
+            try:
+                await self._renew(plugin, publisher)
+                self._refused = ""
+            except UserError as error:
+                self._complain(error)
+
+    async def _renew(self, plugin: Plugin, publisher: Publisher) -> None:
+        found = config_source.read(self.config.places, self._label())
+        if found == self._used:
+            return
+        settings = self._settle(found)
+        publisher.sell(await plugin.use(settings))
+        self._log(found, settings)
+        self._tell("Normal", USED, f"config {found.name}: {settings.replicas} × {settings.resource} for each GPU")
+
+    def _log(self, found: Found, settings: Settings) -> None:
+        self._used = found
+        for note in settings.notes:
+            logger.warn("the config has no effect in one place", config=found.name, what=note)
+            self._tell("Warning", NOT_USED, f"config {found.name}: {note}")
+        logger.info("config in force", config=found.name, **msgspec.to_builtins(settings))
+
+    def _complain(self, error: UserError) -> None:
+        """Once, until something changes."""
+        if str(error) != self._refused:
+            self._refused = str(error)
+            logger.warn(error.what, keeping=self._used.name, **error.fields())
+            self._tell("Warning", NOT_USED, f"{error.what}: {error.why}; keeping config {self._used.name}")
+
+    def _tell(self, kind: str, reason: str, message: str) -> None:
+        name = self.config.node
+        self.recorder.record(
+            kind="Node", namespace="", name=name, uid=name, type=kind, reason=reason, message=message
+        )  # fmt: skip
+
+
+async def run(config: Config, access: Access, backend: Backend) -> signal.Signals:
+    """Runs until a signal comes, and returns it."""
+    async with client.connect(access) as api:
+        settings = config._asdict() | {"places": config.places._asdict()}
+        return await part.run(Node(config, api, backend), backend, config.host, config.port, settings)
