@@ -17,6 +17,7 @@ KEYS = {
 }
 PEOPLES = {names.MEMORY_UNIT, names.POLICY}
 ON_NODES = {manifests.NODE, "gpushare-device-plugin"}
+SELLS_GPUS = "gpushare-nvidia"  # it writes to no pod, so the guard of pods need not know it
 OURS = KEYS - PEOPLES - {names.NODE_GPUS} | {names.ALLOCATION}
 
 
@@ -62,7 +63,7 @@ def test_the_guard_trusts_our_accounts_and_nobody_else() -> None:
 
 
 def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
-    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES
+    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == {*ON_NODES, SELLS_GPUS}
     (rule,) = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
     patched = {
         resource

@@ -34,6 +34,12 @@ USED_BY_ALL = (SOURCES / "kube" / "events.py",)
 USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_BY_ALL)
 ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
 USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST}), *USED_BY_ALL)
+PUBLISHER = SOURCES / "node" / "publishing" / "publisher.py"
+USED_TO_SELL_GPUS = (
+    PUBLISHER, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
+    *USED_BY_ALL,
+)  # fmt: skip
+OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
 PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v\w+(?:/namespaces/(?P<namespace>[^/]+))?"
     r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
@@ -191,6 +197,12 @@ async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
         "verbs": ["get"],
     }
     assert POLICIES in asked.rights
+
+
+async def test_the_node_part_that_sells_gpus_may_do_what_it_does_and_nothing_else() -> None:
+    asked = await _rights(sorted({*USED_TO_SELL_GPUS} - OF_SHARES), _node)
+    assert _granted("nvidia-ds.yaml") == asked.rights
+    assert not asked.others
 
 
 async def test_the_role_for_the_list_of_unhealthy_gpus_grants_what_is_asked() -> None:

@@ -2,7 +2,8 @@
 
 import signal
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from gpushare import cli
 from gpushare.gpu.device import Backend
 from gpushare.kube.auth import login
 from gpushare.node import app
+from gpushare.node.nvidia import app as selling
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -39,13 +41,22 @@ def container(name: str, called: str = EXTENDER) -> Object:
 
 def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config:
     """What the command line makes of these words, on a node called gpu-a."""
-    seen: list[app.Config] = []
+    return cast(app.Config, _config(app, words, monkeypatch))
 
-    async def run(config: app.Config, access: login.Access, backend: Backend) -> signal.Signals:
+
+def selling_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> selling.Config:
+    """The same for `--sell=gpus`."""
+    return cast(selling.Config, _config(selling, words, monkeypatch))
+
+
+def _config(component: ModuleType, words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    seen: list[object] = []
+
+    async def run(config: object, access: login.Access, backend: Backend) -> signal.Signals:
         seen.append(config)
         return signal.SIGTERM
 
-    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(component, "run", run)
     monkeypatch.setattr(login, "load", lambda *_: login.Access(server="https://127.0.0.1:6443"))
     monkeypatch.setenv("NODE_NAME", "gpu-a")
     assert cli.main(words) == 0

@@ -76,7 +76,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--pin", default="auto")
     args = parser.parse(words)
     if args.sell not in SELLS:
-        raise unknown("thing to sell", args.sell, SELLS, "--sell {}")
+        raise unknown("--sell value", args.sell, SELLS, "--sell {}")
     if args.pin not in PINS:
         raise unknown("pin", args.pin, PINS, "--pin {}")
     return _run_node(args, args.pin)

@@ -102,7 +102,7 @@ usage: gpushare node [options]
 Publishes the GPUs of this node and keeps that up to date. Where containers get
 their GPUs from a device plugin, it serves that plugin, too.
   --node-name NAME    the node it runs on; default NODE_NAME
-  --sell WHAT         shares (default) of GPUs; or gpus: in the place of NVIDIA's
+  --sell WHAT         shares of GPUs (default), or gpus: in place of NVIDIA's
                       device plugin, with its flags (docs/sell-gpus.md)
   --pin HOW           how containers get their GPUs. direct: from the binding
                       (Kubernetes 1.36 or later); plugin: from a device plugin;

@@ -41,14 +41,18 @@ class Installation:
         self._restarts = 0  # of the component, before it was killed
 
     async def start(self, gpus: Sequence[int]) -> None:
-        await asyncio.to_thread(build.build, self._mock.path.parent)
-        self.show(gpus)
-        for name in self._policies:
-            await self._apply(shipped.documents(name))
+        await self.prepare(gpus)
         await self.until("policies are in force", self._policies_are_in_force)
         await self._apply([d for d in self._documents(EXTENDER) if d["kind"] not in shipped.RIGHTS])
         await self.install()
         await self._rolled_out(f"deployment/{shipped.EXTENDER}")
+
+    async def prepare(self, gpus: Sequence[int]) -> None:
+        """The GPUs, and the policies."""
+        await asyncio.to_thread(build.build, self._mock.path.parent)
+        self.show(gpus)
+        for name in self._policies:
+            await self._apply(shipped.documents(name))
 
     async def stop(self) -> None:
         """Removes everything. Rights go last, because a component that ends still writes something."""

@@ -11,6 +11,7 @@ from gpushare.gpu.device import Device
 from gpushare.node.nvidia import host
 from gpushare.node.nvidia.cdi_file import CdiFile
 from gpushare.node.nvidia.rules import cdi_spec
+from gpushare.node.nvidia.rules.devices import Gpu
 from gpushare.node.nvidia.rules.settings import Settings
 from gpushare.obs.errors import UserError
 from tests.node.nvidia import made
@@ -165,7 +166,7 @@ async def test_a_folder_that_is_not_mounted_is_named(machine: Machine) -> None:
 
 
 def test_a_gpu_whose_node_is_unknown_is_left_out_of_the_spec() -> None:
-    nameless = [made.gpus(1)[0], cdi_spec.Gpu("GPU-1", 1)]
+    nameless = [made.gpus(1)[0], Gpu("GPU-1", 1)]
     assert [device["name"] for device in cdi_spec.of_nodes(CDI, nameless, [])["devices"]] == ["GPU-0"]
 
 

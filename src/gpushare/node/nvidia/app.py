@@ -62,6 +62,7 @@ class Node(part.Part):
         self._patient = False  # with the driver, at the start
         self._used, self._refused = Found("", ""), ""  # the config in force, and what was said of the last bad one
         self._look = asyncio.Event()
+        self._settle(self._used)  # wrong flags and variables are told before anybody is asked
         self.this_node.listeners.append(self._look.set)
 
     def dead(self) -> str:
