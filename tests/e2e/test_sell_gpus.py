@@ -14,6 +14,7 @@ from gpushare.core.facts import names
 from tests.e2e.harness import events, selling
 from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.images import SMALL
+from tests.e2e.harness.installation import held
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.node_world import has_failed
 from tests.e2e.harness.selling import Selling, SellingWorld
@@ -61,7 +62,7 @@ REFUSED = (
 
 @pytest.fixture(scope="module")
 def installation(node: Node) -> Iterator[Selling]:
-    yield from selling.for_module(node, GPUS, dict(CONFIGS))
+    yield from held(selling.installed(node, GPUS, dict(CONFIGS)))
 
 
 @pytest.fixture

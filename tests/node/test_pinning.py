@@ -58,6 +58,12 @@ def test_beside_nvidias_plugin_it_refuses_and_says_how_to_switch_that_off(name: 
     assert caught.value.way.startswith(command)
 
 
+def test_beside_shared_gpus_of_another_name_it_refuses_too() -> None:
+    status = objects.NodeStatus(allocatable={"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "8"})
+    with pytest.raises(UserError, match="gives out the same GPUs"):
+        pinning.refuse_beside_nvidia(objects.Node(objects.Metadata(name="gpu-a"), status))
+
+
 @pytest.mark.parametrize("allocatable", [None, {}, {names.NVIDIA_GPU: "0"}, {names.GPU_MEM: "100"}])
 def test_a_node_that_nvidias_plugin_has_left_is_ours(allocatable: dict[str, objects.Quantity] | None) -> None:
     pinning.refuse_beside_nvidia(

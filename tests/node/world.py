@@ -119,14 +119,21 @@ async def running(
     """The component, without its process. What it raises is raised here."""
     async with client.connect(login.Access(server=url), timeout=timeout) as api:
         made = Node(config, api, backend)
-        work = asyncio.create_task(made.run())
-        try:
+        async with at_work(made):
             yield made
-        finally:
-            if not work.done():
-                work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
+
+
+@contextlib.asynccontextmanager
+async def at_work(made: part.Part) -> AsyncIterator[None]:
+    """A component that was made. What it raises is raised here."""
+    work = asyncio.create_task(made.run())
+    try:
+        yield
+    finally:
+        if not work.done():
+            work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
 
 
 async def refusal(url: str, backend: Simulated, config: Config = CONFIG, *, says: str = "") -> Exception:

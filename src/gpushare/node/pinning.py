@@ -47,8 +47,8 @@ async def _look(api: Api) -> tuple[Pin, str] | None:
 
 
 def refuse_beside_nvidia(node: objects.Node) -> None:
-    """Two plugins would give each GPU away twice."""
-    count = units.number(node.status.allocatable, names.NVIDIA_GPU)
+    """Two plugins would give each GPU away twice. Also if ours sells whole GPUs, in the place of NVIDIA's."""
+    count = sum(units.number(node.status.allocatable, name) for name in names.NVIDIA_GPUS)
     if count:
         name = node.metadata.name
         raise errors.UserError(

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -23,6 +23,7 @@ from tests.support.nvml import build, state
 from tests.support.objects import quantity
 
 Object = dict[str, Any]
+T = TypeVar("T")
 EXTENDER = "extender.yaml"
 PIN, GUARD, OWN_NODE = "admission.yaml", "guard.yaml", "node-guard.yaml"
 PATIENCE = 90.0  # a GPU is healthy again only after a minute
@@ -240,10 +241,15 @@ async def installed(
 
 
 def for_module(node: Node, gpus: Sequence[int], component: Sequence[str], **words: Any) -> Iterator[Installation]:
-    """`installed`, for a fixture of a whole file: tests come with an event loop each, it has one of its own."""
+    """`installed`, for a fixture of a whole file."""
+    return held(installed(node, gpus, component, **words))
+
+
+def held(context: contextlib.AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Open until the fixture of a whole file ends: tests come with an event loop each, it has one of its own."""
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
         try:
-            yield runner.run(stack.enter_async_context(installed(node, gpus, component, **words)))
+            yield runner.run(stack.enter_async_context(context))
         finally:
             runner.run(stack.aclose())

@@ -4,9 +4,8 @@ kube-scheduler runs with its own configuration and knows nothing of gpushare. Co
 there from the start; the node's label chooses one.
 """
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from gpushare.core.facts import names
 from gpushare.node.nvidia.rules import choice
@@ -71,17 +70,8 @@ class SellingWorld(NodeWorld):
         """Nobody counts here but kubelet, who forgets a pod when it asks for the next one."""
 
 
-def for_module(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> Iterator[Selling]:
-    with asyncio.Runner() as runner:
-        stack = contextlib.AsyncExitStack()
-        try:
-            yield runner.run(stack.enter_async_context(_installed(node, gpus, configs)))
-        finally:
-            runner.run(stack.aclose())
-
-
 @contextlib.asynccontextmanager
-async def _installed(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> AsyncIterator[Selling]:
+async def installed(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> AsyncIterator[Selling]:
     selling = Selling(node, configs)
     async with node.cluster.scheduler(extenders=[]):
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster.kubelet.device_manager import Rejected
 from gpushare.gpu.device import Xid
+from gpushare.kube.auth import login
 from gpushare.kubelet.pb import methods
 from gpushare.node import part
-from gpushare.obs import errors
+from gpushare.node.metrics import Metrics
+from gpushare.node.nvidia import app
+from gpushare.obs import errors, metrics
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.nvidia.world import GPU, SHARED, Machine, sliced
@@ -206,6 +210,31 @@ async def test_beside_another_plugins_socket_it_does_not_begin(machine: Machine,
             error = await machine.refused()
     assert error.what == f"kubelet's folder {machine.folder} is in use by another device plugin"
     assert error.why.startswith(f"by process {os.getpid()} (")
+
+
+# The end
+
+
+async def test_at_the_end_the_node_drains_and_nothing_of_it_is_left(machine: Machine) -> None:
+    config = machine.config({"device-list-strategy": "envvar,cdi-annotations"})
+    async with machine.kubelet():
+        work = asyncio.create_task(app.run(config, login.Access(server=machine.server.url), machine.gpus))
+        await machine.offers(gpu=2)
+        await until(machine.server, machine.sold)
+        assert len(list(machine.cdi.iterdir())) == 1
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await work is signal.SIGTERM
+        assert list(machine.cdi.iterdir()) == []
+        assert not (machine.folder / "nvidia-gpu.sock").exists()
+        assert (world.said(machine.server) or {})["state"] == "draining"
+
+
+async def test_metrics_tell_the_gpus_and_their_health(machine: Machine) -> None:
+    async with machine.kubelet(), machine.selling() as node:
+        await eventually(lambda: not node.not_ready())
+        shown = metrics.exposition(Metrics(node.sight).registry)[0].decode()
+        assert 'gpushare_gpu_healthy{gpu="0",uuid="GPU-0"} 1.0' in shown
+        assert 'gpushare_node_writes_total{of="node"} 1.0' in shown
 
 
 # The driver

@@ -59,14 +59,8 @@ class Machine:
     async def selling(self, config: app.Config | None = None) -> AsyncIterator[app.Node]:
         async with client.connect(login.Access(server=self.server.url)) as api:
             made = app.Node(config or self.config(), api, self.gpus)
-            work = asyncio.create_task(made.run())
-            try:
+            async with world.at_work(made):
                 yield made
-            finally:
-                if not work.done():
-                    work.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await work
 
     async def refused(self, config: app.Config | None = None) -> UserError:
         """Why it ends."""

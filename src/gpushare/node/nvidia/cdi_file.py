@@ -38,9 +38,14 @@ class CdiFile:
         self.uuids: frozenset[str] = frozenset()
         self._path, self._root, self._limit = folder / cdi_spec.FILE, root, limit
         self._made_of: object = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def keep(self, settings: Settings, gpus: Sequence[Gpu]) -> None:
         """Writes it, if it is needed and something has changed. Raises UserError."""
+        async with self._one_at_a_time:
+            await self._keep(settings, gpus)
+
+    async def _keep(self, settings: Settings, gpus: Sequence[Gpu]) -> None:
         made_of = (settings, [(gpu.uuid, gpu.index, gpu.minor) for gpu in gpus])
         if not settings.cdi or made_of == self._made_of:
             return

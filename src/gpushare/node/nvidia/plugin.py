@@ -58,10 +58,11 @@ class Plugin:
         await self._cdi.keep(new, there)
         await self._connect()
         old, self._settings = self._settings, new
-        if old is not None and (old.resource, old.kubelet_socket) != (new.resource, new.kubelet_socket):
+        if old is not None and old.resource != new.resource:
             self._service = None  # kubelet still asks the old one, until it is stopped
             self._renamed.set()
         self._sell()
+        self._loop.wake()  # GPUs may have changed while the CDI file was made
         return new.sold
 
     async def run(self) -> None:
