@@ -186,7 +186,7 @@ async def test_a_config_is_used_when_the_label_or_the_content_changes_and_a_bad_
     await installation.sells(8)
     await installation.choose("renamed")
     await installation.sells(4, resource=SHARED)
-    await installation.sells(0, resource=names.NVIDIA_GPU)
+    await installation.sells(0, of=8, resource=names.NVIDIA_GPU)
     await installation.choose("no-such")
     assert 'there is no config "no-such"' in await events.until_event(world, NODE, "ConfigNotUsed", "no-such")
     await installation.sells(4, resource=SHARED)
