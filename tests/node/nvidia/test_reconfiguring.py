@@ -11,6 +11,7 @@ from gpushare.node.nvidia import app
 from gpushare.node.nvidia.config_source import Places
 from tests.node import world
 from tests.node.nvidia.world import GPU, SHARED, Machine, sliced
+from tests.support import embedded_objects
 from tests.support.wait import eventually, until
 
 LABEL = "nvidia.com/device-plugin.config"
@@ -42,6 +43,9 @@ async def test_a_changed_content_is_used_and_kubelet_is_not_told_anew_for_it(mac
         assert node.plugin is not None
         assert node.plugin.endpoint is not None
         assert node.plugin.endpoint.registrations == 1
+        await asyncio.sleep(0.1)  # it is read several times meanwhile
+        told = [text for _, reason, _, text in embedded_objects.events(machine.server) if reason == "ConfigUsed"]
+        assert told == ["config default: 3 × nvidia.com/gpu for each GPU"]
 
 
 async def test_another_name_is_another_resource_and_the_old_one_ends(machine: Machine) -> None:

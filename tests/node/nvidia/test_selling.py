@@ -18,6 +18,7 @@ from gpushare.kubelet.pb import methods
 from gpushare.node import part
 from gpushare.node.metrics import Metrics
 from gpushare.node.nvidia import app
+from gpushare.node.nvidia.cdi_file import CdiFile
 from gpushare.obs import errors, metrics
 from gpushare.obs.errors import UserError
 from tests.node import world
@@ -116,6 +117,16 @@ async def test_a_lost_gpu_is_not_sold_and_a_new_one_is(machine: Machine) -> None
         await machine.offers(gpu=2)
         assert "GPU-2" in spec.read_text()
     assert not spec.exists()
+
+
+async def test_a_gpu_is_withdrawn_at_once_while_its_cdi_spec_is_made(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine.kubelet(), machine.selling(machine.config({"device-list-strategy": "cdi-cri"})):
+        await machine.offers(gpu=2)
+        monkeypatch.setattr(CdiFile, "keep", lambda *_: asyncio.Event().wait())  # nvidia-ctk hangs in the driver
+        machine.gpus.report(Xid("GPU-1", 79))
+        await machine.offers(gpu=1)
 
 
 async def test_a_gpu_with_mig_is_sold_as_a_whole_as_nvidias_plugin_does(machine: Machine) -> None:
