@@ -4,6 +4,8 @@ import pytest
 
 from gpushare.demo import env_check
 from gpushare.demo.env_check import ContainerGpus, Table
+from gpushare.view import snapshot
+from tests.ctl import worlds
 
 
 def container(env: str, annotated: str, granted: str | None = None) -> ContainerGpus:
@@ -34,3 +36,19 @@ def test_a_plugin_whose_table_differs_is_named() -> None:
 
 def test_no_containers_is_no_success() -> None:
     assert not env_check.check([], [TABLE]).ok
+
+
+@pytest.mark.parametrize(
+    ("pods", "env", "line"),
+    [
+        (1, "NVIDIA_VISIBLE_DEVICES=GPU-n-0", "ok    sold by count: 1 of 1          p-0: env names a GPU of its node"),
+        (1, "NVIDIA_VISIBLE_DEVICES=GPU-m-0", "FAIL  sold by count: 1 of 1          wrong: p-0/main"),
+        (1, "NVIDIA_VISIBLE_DEVICES=", "FAIL  sold by count: 1 of 1          wrong: p-0/main"),
+        (2, "NVIDIA_VISIBLE_DEVICES=GPU-n-0", "FAIL  sold by count: 2 of 1          over-committed: n"),
+        (0, "", "FAIL  sold by count: 0 of 1          nobody has any"),
+    ],
+)
+def test_what_is_sold_by_count_is_checked_too(pods: int, env: str, line: str) -> None:
+    asking = [worlds.pod(f"p-{i}", counted={"nvidia.com/gpu": 1}, on="n") for i in range(pods)]
+    cluster = worlds.Cluster(([worlds.seller("n", 8)], asking))
+    assert env_check.check_sold(snapshot.read(cluster, 0.0), lambda *container: env).line() == line

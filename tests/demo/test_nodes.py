@@ -20,12 +20,14 @@ from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.auth import login
 from gpushare.node.app import Node
+from gpushare.node.part import Part
 from tests.support import api_client
 from tests.support.api_client import Api, Object
 from tests.support.embedded_cluster import in_phase
 from tests.support.wait import until
 
-PLUGIN_NODE, SIZES = "gpu-d", objects.NODES["gpu-d"].gpus
+PLUGIN_NODE, SIZES, SELLER = "gpu-d", objects.NODES["gpu-d"].gpus, "gpu-e"
+SHARING = {name: machine for name, machine in objects.NODES.items() if name != SELLER}
 UUIDS = [gpu_uuid(PLUGIN_NODE, i) for i in range(len(SIZES))]
 
 
@@ -43,12 +45,21 @@ async def machines(folder: Path) -> AsyncIterator[tuple[DevCluster, Api, dict[st
 
 
 @contextlib.asynccontextmanager
-async def running(dev: DevCluster, kubelets: dict[str, Path]) -> AsyncIterator[dict[str, Node]]:
+async def running(dev: DevCluster, kubelets: dict[str, Path]) -> AsyncIterator[dict[str, Part]]:
     """What runs on its nodes, once all GPUs are to be had."""
     async with nodes.running(login.Access(server=dev.url), kubelets) as components:
-        for name, machine in objects.NODES.items():
+        for name, machine in SHARING.items():
             await until(dev.server, has(dev, name, sum(machine.gpus), 2))
+        await until(dev.server, lambda: _node(dev, SELLER)["status"]["allocatable"].get(names.NVIDIA_GPU) == "4")
         yield components
+
+
+def held(components: dict[str, Part]) -> dict[str, int]:
+    """By the table of the plugin."""
+    node = components[PLUGIN_NODE]
+    assert isinstance(node, Node)
+    assert node.plugin is not None
+    return node.plugin.held()
 
 
 def has(dev: DevCluster, node: str, memory: int, count: int) -> Callable[[], bool]:
@@ -92,7 +103,7 @@ async def test_the_real_component_says_what_each_node_has(folder: Path) -> None:
             assert "annotations" not in _node(dev, name)["metadata"]
             assert names.GPU_MEM not in _node(dev, name)["status"]["capacity"]
         async with running(dev, kubelets):
-            for name, machine in objects.NODES.items():
+            for name, machine in SHARING.items():
                 said = json.loads(_node(dev, name)["metadata"]["annotations"][names.NODE_GPUS])
                 assert (said["pin"], [gpu["total"] for gpu in said["gpus"]]) == (machine.pin, machine.gpus)
                 assert all("simulated" in gpu["model"] for gpu in said["gpus"])
@@ -114,9 +125,21 @@ async def test_a_container_of_the_plugin_node_is_told_what_allocate_answered(fol
             names.ALIYUN_DEV: str(SIZES[1]),
             "ALIYUN_COM_GPU_MEM_CONTAINER": "9000",
         }
-        plugin = components[PLUGIN_NODE].plugin
-        assert plugin is not None
-        assert plugin.held() == {UUIDS[1]: 9000}
+        assert held(components) == {UUIDS[1]: 9000}
+
+
+async def test_the_node_that_sells_by_count_says_so_and_gives_its_gpu_to_four_pods(folder: Path) -> None:
+    (uuid,) = (gpu_uuid(SELLER, i) for i in range(len(objects.NODES[SELLER].gpus)))
+    async with machines(folder) as (dev, api, kubelets), running(dev, kubelets):
+        said = json.loads(_node(dev, SELLER)["metadata"]["annotations"][names.NODE_GPUS])
+        assert (said["pin"], said["sold"]) == (
+            "nvidia", [{"resource": names.NVIDIA_GPU, "replicas": 4, "sharing": "time-slicing"}]
+        )  # fmt: skip
+        for name in ("a", "b", "c", "d"):
+            body = objects.pod(name, objects.container("main", names.NVIDIA_GPU, 1))
+            await api.create("/api/v1/namespaces/default/pods", {**body, "spec": {**body["spec"], "nodeName": SELLER}})
+            await until(dev.server, in_phase(dev.server, "default", name, "Running"))
+            assert env_check.environment(dev.kubelet.logs("default", name, "main")) == {names.VISIBLE_DEVICES: uuid}
 
 
 async def test_what_the_plugin_cannot_serve_fails_for_good_with_its_sentence(folder: Path) -> None:
@@ -133,9 +156,7 @@ async def test_a_component_that_is_restarted_registers_anew_and_knows_what_is_he
             await bound(dev, api, pod("first", 9000), gpu=0)
         await until(dev.server, has(dev, PLUGIN_NODE, 0, 0))
         async with running(dev, kubelets) as components:
-            plugin = components[PLUGIN_NODE].plugin
-            assert plugin is not None
-            assert plugin.held() == {UUIDS[0]: 9000}
+            assert held(components) == {UUIDS[0]: 9000}
             await bound(dev, api, pod("second", 9000))  # bound by somebody who says nothing: there is one place left
             assert environment(dev, "second")[names.VISIBLE_DEVICES] == UUIDS[1]
 
@@ -176,7 +197,7 @@ async def test_an_error_of_the_block_itself_stays_as_it_is(folder: Path) -> None
 
 def test_sockets_are_in_the_demos_folder_if_their_paths_are_short_enough(folder: Path) -> None:
     with nodes.folders(folder) as found:
-        assert found == {PLUGIN_NODE: folder / PLUGIN_NODE}
+        assert found == {name: folder / name for name in (PLUGIN_NODE, SELLER)}
 
 
 def test_else_they_are_in_a_shorter_one_that_is_removed_as_well(tmp_path: Path) -> None:
@@ -211,4 +232,4 @@ async def test_each_line_of_the_log_says_of_which_node_it_is(folder: Path) -> No
         logging.root.setLevel(level)
     lines: list[dict[str, Any]] = [json.loads(line) for line in (folder / "nodes.log").read_text().splitlines()]
     assert {line["node"] for line in lines if line["msg"] == "published"} == set(objects.NODES)
-    assert {line["node"] for line in lines if line["msg"] == "registered"} == {PLUGIN_NODE}
+    assert {line["node"] for line in lines if line["msg"] == "registered"} == {PLUGIN_NODE, SELLER}

@@ -32,8 +32,8 @@ from gpushare.obs.errors import INTERRUPTED
 FAILED = 1
 OPENING = (
     "gpushare demo: {nodes} simulated nodes, {gpus} simulated GPUs; the real extender, the real",
-    "gpushare node on each, one with its device plugin. A small stand-in plays",
-    "Kubernetes on 127.0.0.1; nothing else here is touched.",
+    "gpushare node on each: one with its device plugin, one selling nvidia.com/gpu.",
+    "A small stand-in plays Kubernetes on 127.0.0.1; nothing else here is touched.",
 )
 
 
@@ -108,8 +108,10 @@ async def prepared(
 async def _checks(world: World, story: Story) -> list[Check]:
     snapshot = world.look()
     results = checks.checks(snapshot, world.fullest, world.cluster.server.audit, story.expected, story.staying)
-    containers = await env_check.containers(snapshot, world.cluster.kubelet.logs, world.components)
-    return [*results, env_check.check(containers, env_check.tables(snapshot, world.components))]
+    logs = world.cluster.kubelet.logs
+    containers = await env_check.containers(snapshot, logs, world.components)
+    by_memory = env_check.check(containers, env_check.tables(snapshot, world.components))
+    return [*results, by_memory, env_check.check_sold(snapshot, logs)]
 
 
 async def _until_interrupted(say: Callable[[], None]) -> None:

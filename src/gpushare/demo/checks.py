@@ -78,6 +78,7 @@ def checks(
 
 
 def _gpus(snapshot: Snapshot) -> tuple[int, int]:
-    """GPUs in use, and all GPUs."""
-    amounts = [used for state in snapshot.ledger.nodes() if state.facts is not None for used in state.effective()]
+    """GPUs in use, and all that are shared by memory."""
+    sharing = [state for state in snapshot.ledger.nodes() if state.facts is not None and not state.facts.sold]
+    amounts = [used for state in sharing for used in state.effective()]
     return sum(amount > 0 for amount in amounts), len(amounts)

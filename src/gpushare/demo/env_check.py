@@ -16,6 +16,8 @@ from gpushare.kubelet.podresources import NoAnswer
 from gpushare.kubelet.unit_ids import Ids
 from gpushare.node.app import Node
 from gpushare.node.deviceplugin.plugin import Plugin
+from gpushare.node.part import Part
+from gpushare.view import sold
 from gpushare.view.snapshot import Snapshot
 
 Container = tuple[str, str, str]  # namespace, pod, name
@@ -53,10 +55,27 @@ def check(all_gpus: Collection[ContainerGpus], tables: Iterable[Table]) -> Check
     return Check(not wrong and bool(all_gpus), claim, wrong[0] if wrong else detail)
 
 
-async def containers(snapshot: Snapshot, logs: Logs, nodes: Mapping[str, Node]) -> list[ContainerGpus]:
+def check_sold(snapshot: Snapshot, logs: Logs) -> Check:
+    """Each pod that asks by count sees GPUs of its node, and no more is given out than there is."""
+    uses = sold.uses(snapshot)
+    used, total = sum(use.used for use in uses), sum(use.total for use in uses)
+    pods = [(use.node, buyer.pod) for use in uses for buyer in use.buyers]
+    wrong = [f"over-committed: {use.node}" for use in uses if use.used > use.total]
+    for node, pod in pods:
+        facts = snapshot.ledger.facts(node)
+        uuids = {gpu.uuid for gpu in facts.gpus} if facts is not None else set()
+        for container in pod.spec.containers or ():
+            seen = _visible(logs, (pod.metadata.namespace, pod.metadata.name, container.name))
+            wrong += [] if seen and seen <= uuids else [f"wrong: {pod.metadata.name}/{container.name}"]
+    wrong += [] if pods else ["nobody has any"]
+    right = f"{', '.join(sorted({pod.metadata.name for _, pod in pods}))}: env names a GPU of its node"
+    return Check(not wrong, f"sold by count: {used} of {total}", wrong[0] if wrong else right)
+
+
+async def containers(snapshot: Snapshot, logs: Logs, nodes: Mapping[str, Part]) -> list[ContainerGpus]:
     """Of all containers that have GPUs."""
-    plugins = {name: node.plugin for name, node in nodes.items() if node.plugin is not None}
-    granted = {name: await _granted(nodes[name], plugin) for name, plugin in plugins.items()}
+    sharing = {name: node for name, node in nodes.items() if isinstance(node, Node)}
+    granted = {name: await _granted(node, node.plugin) for name, node in sharing.items() if node.plugin is not None}
     all_gpus = []
     for holding in snapshot.ledger.holdings():
         facts, pod = snapshot.ledger.facts(holding.node), holding.pod
@@ -70,11 +89,11 @@ async def containers(snapshot: Snapshot, logs: Logs, nodes: Mapping[str, Node]) 
     return all_gpus
 
 
-def tables(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Table]:
+def tables(snapshot: Snapshot, nodes: Mapping[str, Part]) -> list[Table]:
     result = []
     for name, node in nodes.items():
         state = snapshot.ledger.node(name)
-        if node.plugin is not None and state is not None and state.facts is not None:
+        if isinstance(node, Node) and node.plugin is not None and state is not None and state.facts is not None:
             used = zip(state.facts.gpus, state.effective(), strict=True)
             result.append(Table(name, node.plugin.held(), {gpu.uuid: units for gpu, units in used if units}))
     return result

@@ -1,7 +1,7 @@
 """The real `gpushare node` on every simulated node: all of it but the driver, the command line and its signals.
 
 They are tasks of this process, because the command line has no option that simulates GPUs (somebody could leave it on
-by mistake) and four processes would take 45 MB each. Each has its own connections to the API server and, on a plugin
+by mistake) and five processes would take 45 MB each. Each has its own connections to the API server and, on a plugin
 node, to kubelet's sockets. Each log line names its node.
 """
 
@@ -20,7 +20,11 @@ from gpushare.gpu import simulated
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
-from gpushare.node.app import Config, Node
+from gpushare.kubelet import paths
+from gpushare.node import app
+from gpushare.node.nvidia import app as nvidia_app
+from gpushare.node.nvidia.config_source import Places
+from gpushare.node.part import Part
 from gpushare.obs import log
 
 AGENT = "gpushare-node"  # their user agent at the API server
@@ -30,16 +34,13 @@ _node: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
 
 
 @contextlib.asynccontextmanager
-async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator[dict[str, Node]]:
-    """Runs them; the result is by name. A bug in one ends the block. `kubelets`: kubelet's folder on plugin nodes."""
-    nodes: dict[str, Node] = {}
+async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator[dict[str, Part]]:
+    """Runs them; the result is by name. A bug in one ends the block. `kubelets`: kubelet's folders, by `folders`."""
+    nodes: dict[str, Part] = {}
     async with contextlib.AsyncExitStack() as stack:
         for name, machine in objects.NODES.items():
             api = await stack.enter_async_context(client.connect(access, agent=AGENT))
-            config = Config(name, "MiB", machine.pin)
-            if name in kubelets:
-                config = config._replace(kubelet=str(kubelets[name]))
-            nodes[name] = Node(config, api, _gpus(name, machine))
+            nodes[name] = _made(name, machine, api, kubelets.get(name))
         group = await asyncio.TaskGroup().__aenter__()
         tasks = [group.create_task(_run(name, node)) for name, node in nodes.items()]
         try:
@@ -50,11 +51,29 @@ async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator
             await group.__aexit__(None, None, None)  # an error of the block itself is raised unchanged
 
 
+def _made(name: str, machine: Machine, api: client.Api, kubelet: Path | None) -> Part:
+    gpus = _gpus(name, machine)
+    if machine.pin == "nvidia":
+        assert kubelet is not None
+        return nvidia_app.Node(_selling(name, kubelet), api, gpus)
+    config = app.Config(name, "MiB", machine.pin)
+    return app.Node(config if kubelet is None else config._replace(kubelet=str(kubelet)), api, gpus)
+
+
+def _selling(name: str, kubelet: Path) -> nvidia_app.Config:
+    """Of a node that sells GPUs by count. Its file system begins with kubelet's folder."""
+    kubelet.mkdir(exist_ok=True)
+    file = kubelet / "config.yaml"
+    file.write_text(objects.TIME_SLICED)
+    socket = f"/{paths.DEVICE_PLUGINS}/{paths.KUBELET_SOCKET}"
+    return nvidia_app.Config(name, {"kubelet-socket": socket}, places=Places(file=str(file)), root=str(kubelet))
+
+
 def _gpus(name: str, machine: Machine) -> Simulated:
     return Simulated(simulated.device(i, gpu_uuid(name, i), mib) for i, mib in enumerate(machine.gpus))
 
 
-async def _run(name: str, node: Node) -> None:
+async def _run(name: str, node: Part) -> None:
     _node.set(name)  # for this task and those it starts
     await node.run()
 
@@ -76,8 +95,9 @@ def _named(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def folders(folder: Path) -> Iterator[dict[str, Path]]:
-    """kubelet's folder on each plugin node: in `folder`, or in a shorter one if socket paths would be too long."""
-    plugin = [name for name, machine in objects.NODES.items() if machine.pin == "plugin"]
+    """kubelet's folder on each node with a device plugin: in `folder`, or in a shorter one if socket paths would be too
+    long."""
+    plugin = [name for name, machine in objects.NODES.items() if machine.pin != "direct"]
     longest = max((len(str(folder / name / LONGEST_SOCKET).encode()) for name in plugin), default=0)
     with contextlib.ExitStack() as stack:
         if longest > LONGEST_PATH:

@@ -9,11 +9,12 @@ Object = dict[str, Any]
 
 
 class Machine(NamedTuple):
-    """`gpus`: the memory of each in MiB. `pin`: who makes a container see its GPU. `kubelet`: its version."""
+    """`gpus`: the memory of each in MiB. `pin`: who makes a container see its GPU; `nvidia`: it sells replicas of its
+    GPUs, as NVIDIA's plugin does. `kubelet`: its version."""
 
     ip: str
     gpus: list[int]
-    pin: Literal["direct", "plugin"] = "direct"
+    pin: Literal["direct", "plugin", "nvidia"] = "direct"
     kubelet: str = VERSION
 
 
@@ -23,7 +24,9 @@ NODES = {
     "gpu-c": Machine("10.0.0.13", [40536, 40536]),
     # An older kubelet: from 1.36 on a device plugin that counts in MiB costs kubelet much, and is not needed.
     "gpu-d": Machine("10.0.0.14", [11441, 11441], "plugin", "v1.35.0-simulated"),
+    "gpu-e": Machine("10.0.0.15", [16276], "nvidia"),
 }
+TIME_SLICED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}"  # NVIDIA's config of such a node
 BY_PLUGIN = "by-plugin"  # the admission policy does not change pods of this namespace: they go to plugin nodes
 IMAGE = "example/cuda"
 FOR_EVER = ["sleep", "infinity"]

@@ -1,7 +1,7 @@
-"""The story in nine steps, one line each. What a line says is read from the cluster, never assumed.
+"""The story in ten steps, one line each. What a line says is read from the cluster, never assumed.
 
-Each step shows one thing: tight packing, several containers, several GPUs, a whole GPU, a device plugin, a burst, a
-refusal with its reason, a wake-up, and a crash in the middle.
+Each step shows one thing: tight packing, several containers, several GPUs, a whole GPU, a device plugin, a node that
+sells by count, a burst, a refusal with its reason, a wake-up, and a crash in the middle.
 """
 
 import asyncio
@@ -17,11 +17,12 @@ from gpushare.demo import env_check, objects
 from gpushare.demo.extender import Extender
 from gpushare.demo.terminal import Terminal
 from gpushare.demo.world import World
+from gpushare.view import sold
 
 BURST = 40
 KILLED_AFTER = 12  # of the second burst
 READING = 2.5  # seconds to read a step before the next one
-STEPS = 9
+STEPS = 10
 
 
 class Story:
@@ -34,7 +35,7 @@ class Story:
     async def tell(self, steps: int = STEPS) -> None:
         """The first steps, by default all."""
         whole = (
-            self._web, self._vision, self._train, self._solo, self._plugin,
+            self._web, self._vision, self._train, self._solo, self._plugin, self._sold,
             self._burst, self._waits, self._wakes, self._crash,
         )  # fmt: skip
         for step in whole[:steps]:
@@ -76,6 +77,14 @@ class Story:
         has = f"main has GPU {main}, helper GPU {helper}"
         self._terminal.say(f"     {node} pins by device plugin: kubelet asked it, {has}")
         await self._terminal.pause(READING)
+
+    async def _sold(self) -> None:
+        """gpushare's scheduling has no part in it: kube-scheduler counts what the node sells."""
+        await self._world.create(objects.pod("cuda", objects.container("main", names.NVIDIA_GPU, 1)))
+        await self._world.until_running("cuda", 1)
+        self.staying.add("cuda")
+        (use,) = (use for use in sold.uses(self._world.look()) if use.buyers)
+        await self._report(f"Pod cuda: 1 {use.resource}", f"{use.node}, {use.used} of {use.total}, {use.sharing}")
 
     async def _burst(self) -> None:
         await self._world.create(objects.batch("batch", BURST, 1000))
@@ -152,7 +161,7 @@ class Story:
 
     async def _report(self, what: str, outcome: str, *, read: bool = True) -> None:
         self._step += 1
-        self._terminal.say(f"{self._step}  {what:<46}{outcome}")
+        self._terminal.say(f"{self._step:<3}{what:<46}{outcome}")
         if read:
             await self._terminal.pause(READING)
 

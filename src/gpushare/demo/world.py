@@ -11,13 +11,13 @@ import aiohttp
 import msgspec
 
 from gpushare.core.facts import intree
-from gpushare.ctl.inspect import command
+from gpushare.ctl.inspect import command, sold_table
 from gpushare.demo import checks
 from gpushare.demo.objects import Object
 from gpushare.demo.terminal import Terminal
 from gpushare.devcluster.cluster import DevCluster
-from gpushare.node.app import Node
-from gpushare.view import snapshot
+from gpushare.node.part import Part
+from gpushare.view import snapshot, sold
 from gpushare.view.snapshot import Snapshot
 
 DEFAULT = "default"
@@ -40,7 +40,7 @@ class World:
     """`components`: the real `gpushare node` of each node, by name. `fullest`: over all snapshots taken."""
 
     def __init__(
-        self, cluster: DevCluster, components: Mapping[str, Node], session: aiohttp.ClientSession, terminal: Terminal
+        self, cluster: DevCluster, components: Mapping[str, Part], session: aiohttp.ClientSession, terminal: Terminal
     ) -> None:
         self.cluster, self.components, self.fullest = cluster, components, checks.Fullest()
         self._session, self._terminal = session, terminal
@@ -62,8 +62,10 @@ class World:
         return current
 
     def table(self) -> list[str]:
-        """As `gpushare inspect` draws it."""
-        return command.page(self.look(), command.Options(), self._terminal.screen).table.lines()
+        """As `gpushare inspect` draws it: GPU memory, and what is sold by count."""
+        current = self.look()
+        drawn = command.page(current, command.Options(), self._terminal.screen).table.lines()
+        return [*drawn, "", *sold_table.lines(sold.uses(current), current.now, details=False, wide=False)]
 
     async def keep_drawing(self) -> None:
         while True:
@@ -99,9 +101,11 @@ class World:
 
     def offered(self, node: str) -> bool:
         """Whether the node's component is ready and its GPUs can be used."""
-        facts = self.look().ledger.facts(node)
+        current = self.look()
+        facts = current.ledger.facts(node)
         offers = facts is not None and facts.blocked is None
-        return offers and not self.components[node].not_ready()
+        sells = any(use.total for use in sold.uses(current) if use.node == node)
+        return (offers or sells) and not self.components[node].not_ready()
 
     def places(self, pods: Sequence[intree.Pod]) -> dict[str, list[tuple[int, int]]]:
         """Where pods are: by node, pairs of a GPU and the units held on it."""

@@ -107,6 +107,7 @@ async def test_sighup_reads_the_config_at_once(machine: Machine, monkeypatch: py
     monkeypatch.setattr(app, "LOOK_SECONDS", 3600.0)
     (machine.configs / "default").write_text(sliced(2))
     async with machine.kubelet(), machine.selling() as node:
+        app.look_at_sighup(node)
         await machine.offers(gpu=4)
         await eventually(lambda: not node.not_ready())
         await asyncio.sleep(0.05)  # the writes to the node have woken it

@@ -65,6 +65,10 @@ class Node(part.Part):
         self._settle(self._used)  # wrong flags and variables are told before anybody is asked
         self.this_node.listeners.append(self._look.set)
 
+    def look(self) -> None:
+        """Reads the config again, at once."""
+        self._look.set()
+
     def dead(self) -> str:
         return "" if self._patient else super().dead()
 
@@ -85,7 +89,6 @@ class Node(part.Part):
         publish_config = PublishConfig(self.config.node, "MiB", Pin.NVIDIA, sold=(sold,))
         publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
         self.sight.wants, self.sight.done = lambda: publisher.wants, lambda: {"node": publisher.writes}
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._look.set)
         for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher)):
             tasks.create_task(work)
 
@@ -162,8 +165,15 @@ class Node(part.Part):
         )  # fmt: skip
 
 
+def look_at_sighup(node: Node) -> None:
+    """Only a process of its own does so: who runs a node as a task may mean something else by that signal."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.look)
+
+
 async def run(config: Config, access: Access, backend: Backend) -> signal.Signals:
     """Runs until a signal comes, and returns it."""
     async with client.connect(access) as api:
         settings = config._asdict() | {"places": config.places._asdict()}
-        return await part.run(Node(config, api, backend), backend, config.host, config.port, settings)
+        node = Node(config, api, backend)
+        look_at_sighup(node)
+        return await part.run(node, backend, config.host, config.port, settings)
