@@ -44,15 +44,8 @@ def _device(name: str) -> dict[str, object]:
 
 
 def answer(devices: Iterable[str]) -> messages.ContainerAllocateResponse:
-    """The names of the devices, in the field of kubelet's message that gpushare does not use."""
-    named = b"".join(_field(5, _field(1, f"{KIND}={device}".encode())) for device in devices)
-    return messages.ContainerAllocateResponse.FromString(named)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """As protobuf writes it, if it is short."""
-    assert len(content) < 128
-    return bytes([number << 3 | 2, len(content)]) + content
+    named = [messages.CDIDevice(name=f"{KIND}={device}") for device in devices]
+    return messages.ContainerAllocateResponse(cdi_devices=named)
 
 
 if __name__ == "__main__":
