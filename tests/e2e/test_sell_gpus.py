@@ -5,6 +5,8 @@ GPU withdraws all its replicas and returns, and a config is used when its conten
 """
 
 import json
+import os
+import stat
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
@@ -31,7 +33,10 @@ CONFIGS = {
     "sliced": SLICED.format(n=4, more=""),
     "strict": SLICED.format(n=4, more="failRequestsGreaterThanOne: true, "),
     "renamed": SLICED.format(n=2, more="renameByDefault: true, "),
+    "cdi": "flags: {nvidiaDevRoot: /run/nvidia/driver, plugin: {deviceListStrategy: [cdi-cri]}}",
 }
+DRIVER_NODES = "/run/nvidia/driver/dev"  # of the machine; its /dev is this machine's own
+SPEC = "/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 TAINT = "nvidia.com/gpu=present:NoSchedule"
 # As people write it, with an image that is there.
 POD = f"""
@@ -199,6 +204,27 @@ async def test_a_config_is_used_when_the_label_or_the_content_changes_and_a_bad_
     await installation.configure(sliced=CONFIGS["sliced"])
     await installation.sells(8)
     await world.run(pod("again"))
+
+
+async def test_a_cdi_spec_brings_its_gpus_device_node_into_a_container_and_no_other(
+    world: SellingWorld, installation: Selling
+) -> None:
+    folder = world.node.machine.inside(DRIVER_NODES)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(len(GPUS)):
+        os.mknod(folder / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 5))  # what it is does not matter
+    await installation.choose("cdi")
+    await installation.until("the config is used", lambda: _in_force(world, "cdi"))
+    await installation.sells(2)
+    spec = json.loads(world.node.machine.inside(SPEC).read_text())
+    assert [device["name"] for device in spec["devices"]] == await installation.uuids()
+    none: Object = {"name": "none", "containers": {"main": None}}
+    await world.run(pod("one"), pod("two"), none)
+    where, look = ("--namespace", world.api.namespace), ("--", "sh", "-c", "ls /dev | grep nvidia || true")
+    seen = {name: await world.cluster.kubectl("exec", *where, name, *look) for name in ("one", "two", "none")}
+    assert sorted([seen["one"], seen["two"]]) == ["nvidia0\n", "nvidia1\n"]
+    assert seen["none"] == ""
+    assert await world.sees("one") == ["void"]  # the runtime of NVIDIA has nothing to add
 
 
 async def _in_force(world: SellingWorld, config: str) -> bool:
