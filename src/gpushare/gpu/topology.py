@@ -15,9 +15,7 @@ from gpushare.gpu.session import UNREADABLE, Session, reason
 
 def links(session: Session) -> list[Link]:
     handles, _, _ = session.handles()
-    to: dict[str, Counter[str]] = {}
-    for _, uuid, handle in handles:
-        to[uuid] = _nvlinks(session, handle)
+    to = {uuid: _nvlinks(session, handle) for _, uuid, handle in handles}
     bus = {uuid: _asked(session, pynvml.nvmlDeviceGetPciInfo, handle) for _, uuid, handle in handles}
     return [
         Link(

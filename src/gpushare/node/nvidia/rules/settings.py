@@ -6,7 +6,7 @@ that nobody believes in a setting that has no effect.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +17,6 @@ from gpushare.node.nvidia.rules import flags, schema
 from gpushare.node.nvidia.rules.schema import File, Replicated, Shared
 from gpushare.obs.errors import UserError
 
-Strategy = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
 STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 CDI: Final = STRATEGIES[2:]
 POSSIBLE: Final = {
@@ -122,9 +121,8 @@ def _check(value: Mapping[str, Any]) -> None:
         raise schema.unknown("--device-list-strategy", "", STRATEGIES)
     for name, what in CANNOT.items():
         if value[name]:
-            raise UserError(
-                f"--{name} cannot be served", f"gpushare does not give containers {what}", f"without {name}"
-            )
+            way = f"leave out --{name}, its variable and its key in the config"
+            raise UserError(f"--{name} cannot be served", f"gpushare has nothing for {what}", way)
     if value["device-discovery-strategy"] == "tegra":
         way = "--device-discovery-strategy=nvml, or NVIDIA's plugin on this node"
         raise UserError("--device-discovery-strategy=tegra cannot be served", "gpushare asks NVML for GPUs", way)
