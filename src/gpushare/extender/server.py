@@ -4,14 +4,10 @@ aiohttp underneath. Every answer is 200 with the protocol's own `Error`, because
 any other status. A slow sender, a huge body or a flood of connections harms only its own connection.
 """
 
-import asyncio
-import logging
-import time
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 
 from aiohttp import web
-from prometheus_client import Histogram
 
 import gpushare
 from gpushare.core.steps import Steps
@@ -20,12 +16,11 @@ from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.slices import in_slices
 from gpushare.extender.verbs import Verbs
-from gpushare.obs import http, log
+from gpushare.obs import http, log, metrics
 
 PREFIX = "/gpushare-scheduler"
 LARGEST_BODY = 256 << 20  # 5,000 whole nodes of 30 KB are 150 MB
 BODY_SECONDS = 10.0
-KEEP_ALIVE = 150.0  # longer than Go's 90 s, so that we never close a connection the scheduler is about to use
 JSON = "application/json"
 OTHER_PORT = "--port N (and change urlPrefix in the scheduler's configuration)"
 OUR_FAULT = "an error inside gpushare; see its log"
@@ -67,7 +62,7 @@ class Handlers:
                 body = await _body(req)
             except wire.BadRequest as error:
                 return _closing(failed(str(error)))
-            with _Timed(latency):
+            with metrics.Timed(latency):
                 return web.Response(body=_safely(verb, answer, failed, body), content_type=JSON)
 
         return handle
@@ -77,7 +72,7 @@ class Handlers:
             body = await _body(req)
         except wire.BadRequest as error:
             return _closing(_failed_bind(str(error)))
-        with _Timed(self._metrics.latency["bind"]):
+        with metrics.Timed(self._metrics.latency["bind"]):
             try:
                 args = wire.read_bind(body)
                 problem = self._not_ready() or await self._binder.bind(args)
@@ -104,7 +99,7 @@ class Handlers:
 
     async def _answer_in_slices(self, steps: Steps[tuple[int, bytes]]) -> web.Response:
         """An answer for people that takes long: schedulers are answered in between."""
-        with _Timed(self._metrics.latency["explain"]):
+        with metrics.Timed(self._metrics.latency["explain"]):
             try:
                 status, body = await in_slices(steps)
             except Exception as error:  # noqa: BLE001 - as above
@@ -113,7 +108,7 @@ class Handlers:
 
     def _answer(self, verb: str, answer: Callable[[], tuple[int, bytes]]) -> web.Response:
         """An answer for people."""
-        with _Timed(self._metrics.latency[verb]):
+        with metrics.Timed(self._metrics.latency[verb]):
             try:
                 status, body = answer()
             except Exception as error:  # noqa: BLE001 - as above
@@ -126,35 +121,14 @@ class Handlers:
 
 async def serve(app: web.Application, host: str, ports: list[int], tls: SSLContext | None) -> web.AppRunner:
     """Starts listening. Stop with `cleanup()`, which lets running requests finish."""
-    logging.getLogger("aiohttp.server").addFilter(_without_content)
-    runner = web.AppRunner(
-        app,
-        keepalive_timeout=KEEP_ALIVE,
-        access_log=None,
-        shutdown_timeout=4.5,
-        auto_decompress=False,  # no scheduler compresses, and a small body may decompress to any size
-    )
-    await http.listen(runner, host, ports, tls=tls, other_port=OTHER_PORT)
-    return runner
+    return await http.serve(app, host, ports, tls=tls, other_port=OTHER_PORT)
 
 
 async def _body(req: web.Request) -> bytes:
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await req.read()
-    except TimeoutError:
-        raise wire.BadRequest(f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
-    except web.HTTPRequestEntityTooLarge:
-        raise wire.BadRequest(f"the body is larger than {LARGEST_BODY >> 20} MiB") from None
-    except (web.RequestPayloadError, OSError):
-        raise wire.BadRequest("the body was cut off") from None
-
-
-def _without_content(record: logging.LogRecord) -> bool:
-    """aiohttp's log quotes what it could not read. That may be a header with a secret."""
-    if record.exc_info and record.exc_info[0]:
-        record.msg, record.args, record.exc_info = "cannot read a request: %s", (record.exc_info[0].__name__,), None
-    return True
+        return await http.body(req, LARGEST_BODY, BODY_SECONDS)
+    except http.BadBody as error:
+        raise wire.BadRequest(str(error)) from None
 
 
 def _safely(verb: str, answer: Answer, failed: Callable[[str], bytes], body: bytes) -> bytes:
@@ -183,18 +157,3 @@ def _failed_filter(why: str) -> bytes:
 
 def _failed_bind(why: str) -> bytes:
     return wire.encode({"Error": why})
-
-
-class _Timed:
-    """Observes how long its block took, in seconds."""
-
-    __slots__ = ("_begun", "_histogram")
-
-    def __init__(self, histogram: Histogram) -> None:
-        self._histogram = histogram
-
-    def __enter__(self) -> None:
-        self._begun = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._histogram.observe(time.perf_counter() - self._begun)

@@ -4,8 +4,10 @@ Asked by kubelet and Prometheus; what else a component answers is its own. Who h
 where the system tells (Linux, and processes we may look at): usually it is a component that was forgotten.
 """
 
+import asyncio
 import contextlib
 import errno
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,9 +21,48 @@ from gpushare.obs import errors, metrics
 LISTENS: Final = "0A"  # a socket's state in /proc/net/tcp
 OTHER_PORT: Final = "--port N"
 BACKLOG: Final = 1024  # connections that wait to be accepted
+KEEP_ALIVE: Final = 150.0  # longer than Go's 90 s, so that we never close a connection that is about to be used
 
 Problem = Callable[[], str]  # empty: none
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class BadBody(Exception):
+    """A body that could not be read; the text says why."""
+
+
+async def serve(
+    app: web.Application,
+    host: str,
+    ports: Sequence[int],
+    *,
+    tls: ssl.SSLContext | None = None,
+    other_port: str = OTHER_PORT,
+) -> web.AppRunner:
+    """For callers that are programs of Kubernetes. `cleanup()` lets running requests finish."""
+    logging.getLogger("aiohttp.server").addFilter(_without_content)
+    runner = web.AppRunner(
+        app,
+        keepalive_timeout=KEEP_ALIVE,
+        access_log=None,
+        shutdown_timeout=4.5,
+        auto_decompress=False,  # none of them compresses, and a small body may decompress to any size
+    )
+    await listen(runner, host, ports, tls=tls, other_port=other_port)
+    return runner
+
+
+async def body(req: web.Request, largest: int, seconds: float) -> bytes:
+    """The whole body, or `BadBody`. `largest`: in bytes, as the application was told."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await req.read()
+    except TimeoutError:
+        raise BadBody(f"the body did not arrive within {seconds:.0f} s") from None
+    except web.HTTPRequestEntityTooLarge:
+        raise BadBody(f"the body is larger than {largest >> 20} MiB") from None
+    except (web.RequestPayloadError, OSError):
+        raise BadBody("the body was cut off") from None
 
 
 async def listen(
@@ -80,6 +121,13 @@ def certificates(cert: str | None, key: str | None, client_ca: str | None) -> ss
         way = "check --tls-cert, --tls-key and --client-ca: PEM, and a matching pair"
         raise errors.UserError("the TLS files cannot be used", str(error), way) from error
     return context
+
+
+def _without_content(record: logging.LogRecord) -> bool:
+    """aiohttp's log quotes what it could not read. That may be a header with a secret."""
+    if record.exc_info and record.exc_info[0]:
+        record.msg, record.args, record.exc_info = "cannot read a request: %s", (record.exc_info[0].__name__,), None
+    return True
 
 
 def _probe(problem: Problem) -> Handler:

@@ -4,6 +4,7 @@ Each component makes its own `CollectorRegistry` and its own metrics; the global
 instances in one test process would need the same names.
 """
 
+import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,6 +21,21 @@ def latencies(
     """A histogram of seconds for each value of one label, made at once: looking up a label takes a lock per call."""
     family = Histogram(name, documentation, (label,), registry=registry, buckets=LATENCY_BUCKETS)
     return {value: family.labels(value) for value in values}
+
+
+class Timed:
+    """Observes how long its block took, in seconds."""
+
+    __slots__ = ("_begun", "_histogram")
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._histogram.observe(time.perf_counter() - self._begun)
 
 
 def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
