@@ -1,4 +1,5 @@
-"""Direct where the admission policy is there, through the device plugin elsewhere; and never beside NVIDIA's own."""
+"""Direct where the admission policy or the webhook is there, through the device plugin elsewhere; and never beside
+NVIDIA's own."""
 
 import shlex
 
@@ -6,7 +7,7 @@ import pytest
 
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Pin
-from gpushare.kube.resources import MUTATING_POLICIES
+from gpushare.kube.resources import MUTATING_POLICIES, MUTATING_WEBHOOKS
 from gpushare.node import pinning
 from gpushare.node.pinning import Choice
 from gpushare.obs.errors import BAD_INPUT, UserError
@@ -14,26 +15,33 @@ from tests.support import manifests
 from tests.support.scripted_api import FakeTime, answer, cut, refuse, serve_api
 
 POLICY = f"GET {MUTATING_POLICIES.item('', pinning.POLICY)}"
+WEBHOOK = f"GET {MUTATING_WEBHOOKS.item('', pinning.POLICY)}"
 THERE = answer({"kind": "MutatingAdmissionPolicy", "metadata": {"name": pinning.POLICY}})
 
 
 @pytest.mark.parametrize(
-    ("answers", "pin"),
+    ("policy", "webhook", "pin"),
     [
-        ([THERE], Pin.DIRECT),
-        ([refuse(404, "NotFound")], Pin.PLUGIN),
-        ([refuse(403, "Forbidden")], Pin.PLUGIN),
-        ([refuse(503), cut, refuse(500), THERE], Pin.DIRECT),
-        ([refuse(429), refuse(404)], Pin.PLUGIN),
+        ([THERE], [], Pin.DIRECT),
+        ([refuse(404, "NotFound")], [refuse(404, "NotFound")], Pin.PLUGIN),
+        ([refuse(403, "Forbidden")], [refuse(403, "Forbidden")], Pin.PLUGIN),
+        ([refuse(404, "NotFound")], [THERE], Pin.DIRECT),
+        ([refuse(403, "Forbidden")], [THERE], Pin.DIRECT),
+        ([refuse(503), cut, refuse(500), THERE], [], Pin.DIRECT),
+        ([refuse(429), refuse(404), refuse(404)], [refuse(503), THERE], Pin.DIRECT),
     ],
 )
-async def test_the_policy_decides_and_is_asked_for_until_there_is_an_answer(answers: list[object], pin: Pin) -> None:
+async def test_policy_or_webhook_decide_and_are_asked_for_until_there_is_an_answer(
+    policy: list[object], webhook: list[object], pin: Pin
+) -> None:
     time = FakeTime()
     async with serve_api() as (server, api_):
-        server.on(POLICY, *answers)  # type: ignore[arg-type]
+        server.on(POLICY, *policy)  # type: ignore[arg-type]
+        if webhook:
+            server.on(WEBHOOK, *webhook)  # type: ignore[arg-type]
         assert await pinning.decide("auto", api_, time.sleep) is pin
-        assert server.count(POLICY) == len(answers)
-        assert bool(time.slept) is (len(answers) > 1)
+        assert (server.count(POLICY), server.count(WEBHOOK)) == (len(policy), len(webhook))
+        assert bool(time.slept) is (len(policy) > 1)
 
 
 @pytest.mark.parametrize(("choice", "pin"), [("direct", Pin.DIRECT), ("plugin", Pin.PLUGIN)])
@@ -43,8 +51,9 @@ async def test_an_explicit_choice_asks_nobody(choice: Choice, pin: Pin) -> None:
         assert server.asked == []
 
 
-def test_the_policy_looked_for_is_the_one_that_is_shipped() -> None:
+def test_what_is_looked_for_is_what_is_shipped() -> None:
     assert manifests.one("admission.yaml", "MutatingAdmissionPolicy")["metadata"]["name"] == pinning.POLICY
+    assert manifests.one("webhook.yaml", "MutatingWebhookConfiguration")["metadata"]["name"] == pinning.POLICY
 
 
 @pytest.mark.parametrize("name", ["gpu-a", "odd name"])

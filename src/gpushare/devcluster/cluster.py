@@ -13,9 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gpushare.core.admission import pinning
 from gpushare.devcluster import nodes
 from gpushare.devcluster.apiserver import patches
-from gpushare.devcluster.apiserver.kinds import admission, table
+from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.devcluster.apiserver.status import Object
 from gpushare.devcluster.controllers import controllers
@@ -45,7 +46,7 @@ class DevCluster:
         kubelets: Mapping[str, Path] | None = None,
         dice: random.Random | None = None,
     ) -> None:
-        self._labels = admission.NAMESPACES if kubelets else {}
+        self._labels = pinning.NAMESPACES if kubelets else {}
         self.server = ApiServer(
             port=port, token=token, pin_directly=True, pin_namespaces=self._labels, nodes_copy_capacity=True, dice=dice
         )

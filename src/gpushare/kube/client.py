@@ -45,6 +45,7 @@ class Api:
         self._session = session
         self._timeout = timeout
         self._version: tuple[int, int] | None = None
+        self.date = ""  # the API server's clock at its last answer, as HTTP writes it; empty: no answer yet
 
     async def send(self, request: Request) -> bytes:
         """The body of the answer."""
@@ -156,6 +157,7 @@ class Api:
                 self.access.refresh()
             headers = await self.access.headers()
             response = await self._send(request, data, headers, endless)
+        self.date = response.headers.get("Date", "")
         if 200 <= response.status < 300:
             return response
         async with response:

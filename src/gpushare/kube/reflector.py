@@ -63,6 +63,7 @@ class Reflector(Generic[T]):
         key: Callable[[T], str],
         namespace: str = "",
         query: Query | None = None,
+        page: int = PAGE,
         silence: float = client.SILENCE,
         patience: float = client.PATIENCE,
         clock: Callable[[], float] = time.monotonic,
@@ -87,7 +88,7 @@ class Reflector(Generic[T]):
         self._retry = Backoff(chance=chance)
         self._relist = Backoff(chance=chance)
         self._resume = ""  # where to watch from; empty: list first
-        self._limit = PAGE
+        self._limit = self._page = page
         self._floor = 0  # the revision of the last list
         self._newest = 0  # the highest revision seen
         self._just_listed = False
@@ -141,7 +142,7 @@ class Reflector(Generic[T]):
         self._applied, self._deleted = listed, {}
         self._floor, self._resume = models.number(version), version
         self._newest, self._just_listed = self._floor, True
-        self._limit = PAGE
+        self._limit = self._page
         self._sink.relisted(listed.keys())
         self._synced.set()
 

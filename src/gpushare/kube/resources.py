@@ -37,6 +37,13 @@ PODS: Final = Resource("", "v1", "pods")
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 EVENTS: Final = Resource("", "v1", "events")
+SECRETS: Final = Resource("", "v1", "secrets")
+MUTATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
+)  # fmt: skip
+VALIDATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
+)  # fmt: skip
 MUTATING_POLICIES: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", namespaced=False
 )  # fmt: skip

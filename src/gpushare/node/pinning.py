@@ -1,7 +1,8 @@
 """How containers of this node learn their GPUs, decided once at the start; and that NVIDIA's plugin is not there, too.
 
-`auto` is `direct` if the cluster has the admission policy of deploy/admission.yaml, because then every pod that asks
-for GPUs is prepared for it. Without the policy, or without the right to read it, `auto` is `plugin`.
+`auto` is `direct` if the cluster has the admission policy of deploy/admission.yaml, or the webhook of
+deploy/webhook.yaml, because then every pod that asks for GPUs is prepared for it. Without both, or without the right to
+look, `auto` is `plugin`.
 """
 
 import asyncio
@@ -11,13 +12,13 @@ from typing import Literal
 
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import Pin
-from gpushare.kube import loop, models, requests, resources
+from gpushare.kube import loop, requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.obs import errors, log
 
-POLICY = "gpushare-pin"
-FORBIDDEN = 403
+POLICY = "gpushare-pin"  # the webhook's configuration has the same name
+GONE = (403, 404)  # not there, or not to be seen; 404 also where API servers know no such policies
 
 Choice = Literal["auto", "direct", "plugin"]
 
@@ -34,16 +35,21 @@ async def decide(choice: Choice, api: Api, sleep: Callable[[float], Awaitable[ob
 
 async def _look(api: Api) -> tuple[Pin, str] | None:
     """How to pin, and the reason; None if the API server could not be asked."""
-    try:
-        policy = requests.read(resources.MUTATING_POLICIES, "", POLICY)
-        if await api.find(policy, models.Versioned) is not None:
-            return Pin.DIRECT, f"admission policy {POLICY} is there"
-        return Pin.PLUGIN, f"admission policy {POLICY} is not there"
-    except KubeError as error:
-        if isinstance(error, ApiError) and error.status == FORBIDDEN:
-            return Pin.PLUGIN, f"no right to read admission policy {POLICY}"
-        logger.warn("cannot read the admission policy, trying again", why=str(error))
-        return None
+    asked = {
+        "admission policy": requests.read(resources.MUTATING_POLICIES, "", POLICY),
+        "webhook configuration": requests.read(resources.MUTATING_WEBHOOKS, "", POLICY),
+    }
+    reasons = []
+    for what, request in asked.items():
+        try:
+            await api.send(request)
+            return Pin.DIRECT, f"{what} {POLICY} is there"
+        except KubeError as error:
+            if not (isinstance(error, ApiError) and error.status in GONE):
+                logger.warn("cannot read the admission policy, trying again", why=str(error))
+                return None
+            reasons.append(f"{what} {POLICY}: {error.reason}")
+    return Pin.PLUGIN, ", ".join(reasons)
 
 
 def refuse_beside_nvidia(node: objects.Node) -> None:

@@ -13,11 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from gpushare.core.admission import containers, pinning
 from gpushare.core.facts import names
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import command
 from gpushare.ctl.why.files import admission_policy
-from gpushare.devcluster.apiserver.kinds import admission
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
 from gpushare.view.source import Forbidden, NotFound
@@ -75,7 +75,7 @@ class Cluster:
         if labels is None:
             raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
         if self.policy is not None and self.policy.items() <= labels.items():
-            admission.pin(pod)
+            containers.add(pod, pinning.pin(pod))
         if (name := pod["spec"].get("priorityClassName")) is not None:
             if name not in self.classes:
                 words = f"no PriorityClass with name {name} was found"
@@ -122,7 +122,9 @@ class Cluster:
         return self.pods.get((steps[3], steps[5]))
 
     def _policy(self, path: str) -> Object | None:
-        """As deploy/admission.yaml has it."""
+        """As deploy/admission.yaml has it; there is no webhook."""
+        if path == admission_policy.WEBHOOK:
+            return None
         if self.policy is None:
             return None if path == admission_policy.POLICY else {"items": []}
         shipped, binding = copy.deepcopy(SHIPPED)

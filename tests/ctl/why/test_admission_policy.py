@@ -126,4 +126,21 @@ def test_everything_is_read_once() -> None:
     asked = Policy(found, {})
     for _ in range(3):
         asked.changes(POD)
-    assert len(found.asked) == len(set(found.asked)) == 3
+    assert len(found.asked) == len(set(found.asked)) == 4
+
+
+@pytest.mark.parametrize(
+    ("selector", "changes"),
+    [({}, True), ({"matchLabels": {"team": "a"}}, True), ({"matchLabels": {"team": "b"}}, False)],
+)
+def test_the_webhook_changes_pods_as_the_policy_does(selector: Object, changes: bool) -> None:
+    webhooks = [{"name": admission_policy.PINS, "namespaceSelector": selector}, {"name": "unasked.gpushare.io"}]
+    found = source()
+    found.objects[admission_policy.WEBHOOK] = {"webhooks": webhooks}
+    assert Policy(found, {}).changes(POD) is changes
+
+
+def test_a_configuration_that_is_not_filled_yet_changes_nothing() -> None:
+    found = source()
+    found.objects[admission_policy.WEBHOOK] = {"metadata": {}}
+    assert Policy(found, {}).changes(POD) is False

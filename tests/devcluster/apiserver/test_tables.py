@@ -62,6 +62,7 @@ def cells(resource: str, obj: Object) -> dict[str, Any]:
     [
         ("nodes", {}, {"Status": "Unknown", "Roles": "<none>", "Internal-IP": "<none>", "OS-Image": "<unknown>"}),
         ("nodes", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, {"Status": "NotReady"}),
+        ("secrets", {"data": {"a": "MQ=="}}, {"Name": "x", "Type": "Opaque", "Data": 1, "Age": "<unknown>"}),
         ("configmaps", {"data": {"a": "1"}, "binaryData": {"b": ""}}, {"Name": "x", "Data": 2, "Age": "<unknown>"}),
         ("namespaces", {"status": {"phase": "Active"}}, {"Status": "Active"}),
         (

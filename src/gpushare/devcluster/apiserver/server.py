@@ -22,12 +22,15 @@ from typing import Final, Self
 import msgspec
 from aiohttp import web
 
+from gpushare.core.admission import containers, pinning, unasked
+from gpushare.core.facts import names
 from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver import answers, discovery, listing, paths, registry, status, watching, writing
-from gpushare.devcluster.apiserver.kinds import admission, table
+from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.status import Object
 from gpushare.devcluster.apiserver.store import Store
 
+UNASKED_DENIES: Final = "ValidatingAdmissionPolicy 'gpushare-unasked' with binding 'gpushare-unasked' denied request"
 WRITES: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NO_INITIAL_EVENTS: Final = (
     "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
@@ -50,7 +53,8 @@ class ApiServer:
     """Public attributes may be changed while it runs: `audit_on`, `expired_as_status`, `bookmark_seconds`, `token`.
 
     `pin_directly`: new pods are changed as deploy/admission.yaml does, in namespaces with the labels
-    `pin_namespaces`. `void_unasked`: and as deploy/unasked.yaml does. `logs`: reads the log of a container.
+    `pin_namespaces`. `pin_nvidia`: and as deploy/admission-nvidia.yaml does. `void_unasked`: and as deploy/unasked.yaml
+    does. `logs`: reads the log of a container.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class ApiServer:
         nodes_copy_capacity: bool = False,
         pin_directly: bool = False,
         pin_namespaces: Mapping[str, str] | None = None,
+        pin_nvidia: bool = False,
         void_unasked: bool = False,
         clock: Callable[[], float] = time.time,
         dice: random.Random | None = None,
@@ -78,12 +83,12 @@ class ApiServer:
             clock=clock,
             ignore_binding_uid=ignore_binding_uid,
             nodes_copy_capacity=nodes_copy_capacity,
-            admit=self._admit if pin_directly or void_unasked else None,
+            admit=self._admit if pin_directly or pin_nvidia or void_unasked else None,
             dice=dice,
         )
         self.token = token
         self._pin_directly, self._pin_namespaces = pin_directly, pin_namespaces or {}
-        self._void_unasked = void_unasked
+        self._pin_nvidia, self._void_unasked = pin_nvidia, void_unasked
         self.version = version
         self.bookmark_seconds = bookmark_seconds
         self.slow_watch_seconds = slow_watch_seconds
@@ -125,9 +130,15 @@ class ApiServer:
     def _admit(self, pod: Object) -> None:
         namespace = self.registry.get(registry.NAMESPACES, "", pod["metadata"]["namespace"])
         if self._pin_directly and self._pin_namespaces.items() <= namespace.labels.items():
-            admission.pin(pod)
-        if self._void_unasked and (why := admission.void(pod, namespace.key, namespace.labels)):
-            raise status.forbidden("pods", pod["metadata"].get("name", ""), why)
+            containers.add(pod, pinning.pin(pod))
+        key, left = pinning.NVIDIA_LEFT
+        if self._pin_nvidia and namespace.labels.get(key) != left:
+            containers.add(pod, pinning.pin(pod, [names.NVIDIA_GPU]))
+        if self._void_unasked and namespace.labels.get(unasked.LABEL) != unasked.LEFT_ALONE:
+            if why := unasked.too_many(pod):
+                raise status.forbidden("pods", pod["metadata"].get("name", ""), f"{UNASKED_DENIES}: {why}")
+            if unasked.applies(namespace.key, namespace.labels):
+                containers.add(pod, unasked.void(pod))
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

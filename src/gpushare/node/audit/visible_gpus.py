@@ -7,6 +7,7 @@ itself, and an annotation that the variable refers to may change later: both are
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gpushare.core.admission.unasked import SYSTEM
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.explain import event_texts, inspected
 from gpushare.core.facts import names, objects, request, units
@@ -27,8 +28,6 @@ NOT_ASKED: Final = (
     "Ask for GPU memory, or remove the variable."
 )
 ELSEWHERE: Final = "taken from elsewhere"  # a ConfigMap, a Secret: its value is not known here
-TOOLING: Final = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator")
-"""Namespaces whose pods see all GPUs on purpose, ours among them; deploy/unasked.yaml has the same list."""
 MOST_NAMED: Final = 3  # GPUs in one sentence
 LONGEST_VALUE: Final = 24  # characters of a pod's own value
 ALL_GPUS: Final = "all"
@@ -69,7 +68,7 @@ def unasked(node: objects.Node, pods: Iterable[NodePod]) -> list[Finding]:
     named = (
         (node_pod, _unasked(node_pod, counted))
         for node_pod in pods
-        if node_pod.facts.namespace not in TOOLING and node_pod.pod.status.phase not in request.FINISHED
+        if node_pod.facts.namespace not in SYSTEM and node_pod.pod.status.phase not in request.FINISHED
     )
     return [Finding(UNASKED_GPU, event_texts.cut(message), node_pod.facts) for node_pod, message in named if message]
 

@@ -1,7 +1,8 @@
-"""Does gpushare's admission policy change a pod? For users who may not make a dry run.
+"""Does gpushare's admission policy, or its webhook, change a pod? For users who may not make a dry run.
 
-`Policy` reads the policy of deploy/admission.yaml, its bindings and the labels of a namespace, each once. If somebody
-added other conditions to it, or rules for single resources, the answer is "not known".
+`Policy` reads the policy of deploy/admission.yaml and its bindings, the configuration of deploy/webhook.yaml, and the
+labels of a namespace, each once. If somebody added other conditions to the policy, or rules for single resources, the
+answer is "not known".
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ NAME = "gpushare-pin"
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICY = f"{GROUP}/mutatingadmissionpolicies/{NAME}"
 BINDINGS = f"{GROUP}/mutatingadmissionpolicybindings"
+WEBHOOK = f"{GROUP}/mutatingwebhookconfigurations/{NAME}"
+PINS = "pin.gpushare.io"  # the one of its webhooks that pins
 OWN_NAME = "kubernetes.io/metadata.name"  # every namespace has this label
 SHIPPED_CONDITIONS = ("has-a-sensible-number-of-containers",)
 
@@ -69,6 +72,14 @@ class Bindings(objects.Struct):
     items: list[Binding] | None = None
 
 
+class Webhook(Scope):
+    name: str = ""
+
+
+class Webhooks(objects.Struct):
+    webhooks: list[Webhook] | None = None
+
+
 class Namespace(objects.Struct):
     metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
 
@@ -79,17 +90,26 @@ class Policy:
     def __init__(self, source: Source, coming: Mapping[str, Labels]) -> None:
         self._source, self._coming = source, coming
         self._policy: tuple[PolicySpec, list[Scope]] | None = None
+        self._webhooks: list[Webhook] | None = None
         self._labels: dict[str, Labels | None] = {}
         self.lacking: Forbidden | None = None  # what could not be read
 
     def changes(self, pod: objects.Pod) -> bool | None:
-        """Whether the policy changes the pod; None if that is not known."""
+        """Whether one of them changes the pod; None if that is not known."""
         try:
-            spec, bindings = self._policy = self._policy or self._read()
             labels = self._labels_of(pod.metadata.namespace)
+            self._webhooks = self._read_webhooks() if self._webhooks is None else self._webhooks
+            by_webhook = [_includes(one, labels, pod) for one in self._webhooks]
+            if True in by_webhook:
+                return True
+            by_policy = self._by_policy(labels, pod)
         except Forbidden as lacking:
             self.lacking = lacking
             return None
+        return None if by_policy is False and None in by_webhook else by_policy
+
+    def _by_policy(self, labels: Labels | None, pod: objects.Pod) -> bool | None:
+        spec, bindings = self._policy = self._policy or self._read()
         applies = _includes(spec.match_constraints, labels, pod)
         bound = [_includes(scope, labels, pod) for scope in bindings]
         if applies is False or all(one is False for one in bound):
@@ -105,6 +125,13 @@ class Policy:
             return PolicySpec(), []
         spec.match_constraints.resource_rules = None  # pods, as shipped
         return spec, [one.spec.match_resources for one in bindings if one.spec.policy_name == NAME]
+
+    def _read_webhooks(self) -> list[Webhook]:
+        try:
+            found = snapshot.decode(self._source.get(WEBHOOK), Webhooks, WEBHOOK).webhooks or []
+        except NotFound:
+            return []
+        return [one for one in found if one.name == PINS]
 
     def _labels_of(self, namespace: str) -> Labels | None:
         """None if it does not exist yet and the file does not say its labels."""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from gpushare.core.admission import containers
 from gpushare.core.explain import report
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Pin, Request
@@ -32,7 +33,6 @@ NO_RIGHT = 'user "{user}" may not create pods there'
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses/"
 NO_CLASS = "there is no PriorityClass {name}: counted as priority 0, and the API server will refuse the pod."
 UNREADABLE_CLASS = "PriorityClass {name} may not be read: counted as priority 0."
-MOST_CONTAINERS = 500  # of each list; the policy leaves a pod with more as it is
 LONGEST_START = 57  # of a generated name, which may have 63 characters
 _ABOUT_ITSELF = re.compile(r'^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): (?:: )?')
 _INVALID = (400, 413, 422)  # something in the pod is wrong; 403 may be about the pod as well
@@ -138,7 +138,7 @@ class Admission:
 def pinned(pod: pod_details.Pod) -> pod_details.Pod:
     """The pod with the env that the policy of deploy/admission.yaml adds: the part that decisions read."""
     apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
-    if max(len(apps), len(inits)) > MOST_CONTAINERS:
+    if max(len(apps), len(inits)) > containers.MOST:
         return pod
     spec = msgspec.structs.replace(
         pod.spec,
@@ -150,7 +150,7 @@ def pinned(pod: pod_details.Pod) -> pod_details.Pod:
 
 def _with_env(container: objects.Container, annotation: str) -> objects.Container:
     limits = (container.resources.limits if container.resources else None) or {}
-    if names.GPU_MEM not in limits and names.GPU_COUNT not in limits:
+    if limits.keys().isdisjoint(names.PINNED):
         return container
     reference = objects.FieldRef(f"metadata.annotations['{annotation}']")
     entry = objects.EnvVar(names.VISIBLE_DEVICES, objects.EnvSource(reference))

@@ -109,6 +109,12 @@ KINDS: Final = (
         update=lambda new, old: small_kinds.config_map(new),
     ),
     Kind(
+        resource="secrets",
+        kind="Secret",
+        create=small_kinds.config_map,
+        update=lambda new, old: small_kinds.config_map(new),
+    ),
+    Kind(
         resource="events",
         kind="Event",
         short=("ev",),

@@ -93,6 +93,11 @@ def _config_map(config_map: Object, now: float) -> list[Any]:
     return [config_map["metadata"].get("name"), data, _age(config_map["metadata"], now)]
 
 
+def _secret(secret: Object, now: float) -> list[Any]:
+    name, data, age = _config_map(secret, now)
+    return [name, secret.get("type") or "Opaque", data, age]
+
+
 def _event(event: Object, now: float) -> list[Any]:
     about, source, series = (event.get(field) or {} for field in ("involvedObject", "source", "series"))
     first = event.get("firstTimestamp") or event.get("eventTime")
@@ -154,6 +159,7 @@ _TABLES: Final[Mapping[str, tuple[tuple[str, ...], Cells]]] = {
         _node,
     ),
     "configmaps": (("Name", "Data", "Age"), _config_map),
+    "secrets": (("Name", "Type", "Data", "Age"), _secret),
     "events": (
         ("Last Seen", "Type", "Reason", "Object", "*Subobject", "*Source", "Message", "*First Seen", "*Count", "*Name"),
         _event,

@@ -1,0 +1,45 @@
+"""Which of the annotations that only gpushare writes does a write set, change or remove?
+
+deploy/guard.yaml is the same in CEL, and has the reasons: what a forged annotation could do.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpushare.core.facts import names
+
+ACCOUNTS: Final = tuple(
+    f"system:serviceaccount:kube-system:{name}"
+    for name in ("gpushare-schd-extender", "gpushare-node", "gpushare-device-plugin", "gpushare-nvidia")
+)
+OF_PODS: Final = (
+    names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.ALIYUN_ASSUME_TIME,
+    names.ALLOCATION, names.EXTENDER, names.WOKEN, names.KEPT,
+)  # fmt: skip
+MOST: Final = 1000  # annotations that are looked through: the policy needs n² steps for n of them
+TOO_MANY: Final = f"more than {MOST} annotations cannot be looked through for those that only gpushare writes"
+POD: Final = "only gpushare writes {keys}: leave it out of the pod, or of the template it is made from"
+NODE: Final = f"only gpushare writes {names.NODE_GPUS}: it says what the node has"
+
+Annotations = Mapping[str, str]
+
+
+def pod(user: str, before: Annotations, after: Annotations) -> str:
+    """Why this user may not write these annotations of a pod, or of a binding; empty if allowed."""
+    if user in ACCOUNTS or before == after:
+        return ""
+    if max(len(before), len(after)) > MOST:
+        return TOO_MANY
+    keys = [key for key in OF_PODS if before.get(key) != after.get(key)]
+    keys += [key for key in after if _visible(key) and before.get(key) != after[key]]
+    keys += [key for key in before if _visible(key) and key not in after]
+    return POD.format(keys=", ".join(keys)) if keys else ""
+
+
+def node(user: str, before: Annotations, after: Annotations) -> str:
+    """The same for a node."""
+    return NODE if user not in ACCOUNTS and before.get(names.NODE_GPUS) != after.get(names.NODE_GPUS) else ""
+
+
+def _visible(key: str) -> bool:
+    return key.startswith(names.VISIBLE_PREFIX)
