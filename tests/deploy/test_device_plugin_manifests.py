@@ -14,7 +14,8 @@ FOLDERS = (paths.DEVICE_PLUGINS, Path(paths.POD_RESOURCES).parent)
 LABELS = {"app": "gpushare", "component": ACCOUNT}
 OF_POD = ("hostNetwork", "nodeSelector", "priorityClassName", "securityContext", "tolerations")
 OF_CONTAINER = ("image", "imagePullPolicy", "env", "ports", "livenessProbe", "readinessProbe", "securityContext")
-OF_DIRECT_NODES = ("nodes/status", "mutatingadmissionpolicies")  # capacity and policy are not its business
+# Capacity, policy and webhook are not its business.
+OF_DIRECT_NODES = ("nodes/status", "mutatingadmissionpolicies", "mutatingwebhookconfigurations")
 
 
 def pod() -> manifests.Object:

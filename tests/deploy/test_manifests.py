@@ -15,7 +15,10 @@ from tests.support import manifests
 from tools import render_scheduler
 
 ALIYUN = {"app": "gpushare", "component": "gpushare-schd-extender"}
-NAMESPACED = ("ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "ConfigMap")
+NAMESPACED = (
+    "ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "ConfigMap", "Secret",
+    "PodDisruptionBudget",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", manifests.NAMES)

@@ -7,18 +7,18 @@ import re
 
 import pytest
 
+from gpushare.core.admission import containers, guard, pinning, unasked
 from gpushare.core.facts import names
-from gpushare.devcluster.apiserver.kinds import admission
-from gpushare.node.audit import visible_gpus
 from tests.support import manifests
+from tools import render_admission
 
 KEYS = {
     value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)
 }
 PEOPLES = {names.MEMORY_UNIT, names.POLICY}
 ON_NODES = {manifests.NODE, "gpushare-device-plugin"}
-SELLS_GPUS = "gpushare-nvidia"  # it writes to no pod, so the guard of pods need not know it
-OURS = KEYS - PEOPLES - {names.NODE_GPUS} | {names.ALLOCATION}
+SELLS_GPUS = "gpushare-nvidia"  # it writes to no pod, but to its node
+OURS = KEYS - PEOPLES | {names.ALLOCATION}
 
 
 def _text(kind: str, name: str) -> str:
@@ -48,6 +48,8 @@ def test_the_guard_sees_every_way_to_write_an_annotation() -> None:
         ("UPDATE", "pods/status"),
         ("CREATE", "pods/binding"),
         ("CREATE", "bindings"),
+        ("UPDATE", "nodes"),
+        ("UPDATE", "nodes/status"),
     }
 
 
@@ -59,7 +61,36 @@ def _accounts(file: str, condition: str) -> set[str]:
 
 
 def test_the_guard_trusts_our_accounts_and_nobody_else() -> None:
-    assert _accounts("guard.yaml", "not-by-gpushare") == {manifests.EXTENDER, *ON_NODES}
+    trusted = {manifests.EXTENDER, *ON_NODES, SELLS_GPUS}
+    assert _accounts("guard.yaml", "not-by-gpushare") == trusted
+    assert set(guard.ACCOUNTS) == {f"system:serviceaccount:kube-system:{name}" for name in trusted}
+
+
+def test_policy_and_webhook_guard_the_same_with_the_same_words() -> None:
+    policy = manifests.one("guard.yaml", "ValidatingAdmissionPolicy")["spec"]
+    says = {variable["name"]: variable["expression"] for variable in policy["variables"]}
+    assert re.findall("'([^']+)'", says["ours"]) == [names.NODE_GPUS, *guard.OF_PODS]
+    assert set(re.findall(r"<= (\d+)", says["few"])) == {str(guard.MOST)}
+    many, _ = policy["validations"]
+    assert many["message"] == guard.TOO_MANY
+    words = "".join(re.findall("'([^']+)'", policy["validations"][1]["messageExpression"]))
+    assert guard.POD.partition("{keys}")[2] in words
+    assert guard.NODE.partition(names.NODE_GPUS)[2] in words
+
+
+@pytest.mark.parametrize("path", sorted(render_admission.rendered()))
+def test_policies_that_pin_are_as_their_description_says(path: str) -> None:
+    written = (manifests.ROOT / path).read_text("utf-8")
+    assert written == render_admission.rendered()[path], ".venv/bin/python -m tools.render_admission"
+
+
+def test_who_pins_nvidias_resource_leaves_the_namespaces_that_say_so() -> None:
+    policy, binding = manifests.documents("admission-nvidia.yaml")
+    assert f"'{names.NVIDIA_GPU}'" in _text("MutatingAdmissionPolicy", "admission-nvidia.yaml")
+    key, left = pinning.NVIDIA_LEFT
+    (expression,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert expression == {"key": key, "operator": "NotIn", "values": [left]}
+    assert policy["metadata"]["name"] != manifests.one("admission.yaml", "MutatingAdmissionPolicy")["metadata"]["name"]
 
 
 def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
@@ -78,8 +109,7 @@ def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes(
     spec = _text("MutatingAdmissionPolicy", "admission.yaml")
     assert f"'{names.VISIBLE_PREFIX}'" in spec
     assert f"'{names.VISIBLE_PREFIX}init-'" in spec
-    for resource in (names.GPU_MEM, names.GPU_COUNT):
-        assert f"'{resource}'" in spec
+    assert all(f"'{resource}'" in spec for resource in names.PINNED)
     for env in (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, "ALIYUN_COM_GPU_MEM_CONTAINER"):
         assert f"'{env}'" in spec
 
@@ -90,7 +120,7 @@ def test_the_pin_comes_after_everything_else_in_the_env() -> None:
     assert named[-1] == names.VISIBLE_DEVICES
 
 
-@pytest.mark.parametrize("name", ["admission.yaml", "guard.yaml", "node-guard.yaml"])
+@pytest.mark.parametrize("name", ["admission.yaml", "admission-nvidia.yaml", "guard.yaml", "node-guard.yaml"])
 def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> None:
     policy, binding = manifests.documents(name)
     assert policy["spec"]["failurePolicy"] == "Fail"
@@ -108,14 +138,14 @@ def test_who_asks_nothing_gets_nothing_everywhere_but_where_gpu_tools_run() -> N
     assert _selectors("MutatingAdmissionPolicyBinding") == {
         "gpushare-unasked": {
             "matchExpressions": [
-                {"key": admission.UNASKED, "operator": "NotIn", "values": ["void", "leave"]},
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(admission.LEFT)},
+                {"key": unasked.LABEL, "operator": "NotIn", "values": ["void", "leave"]},
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(unasked.SYSTEM)},
             ]
         },
-        "gpushare-unasked-labelled": {"matchLabels": {admission.UNASKED: "void"}},
+        "gpushare-unasked-labelled": {"matchLabels": {unasked.LABEL: "void"}},
     }
     assert _selectors("ValidatingAdmissionPolicyBinding") == {
-        "gpushare-unasked": {"matchExpressions": [{"key": admission.UNASKED, "operator": "NotIn", "values": ["leave"]}]}
+        "gpushare-unasked": {"matchExpressions": [{"key": unasked.LABEL, "operator": "NotIn", "values": ["leave"]}]}
     }
 
 
@@ -123,11 +153,7 @@ def test_every_pod_of_ours_that_sees_all_gpus_is_where_gpu_tools_run() -> None:
     for name in manifests.NAMES:
         for document in manifests.documents(name):
             if document["kind"] == "DaemonSet":
-                assert document["metadata"]["namespace"] in admission.LEFT
-
-
-def test_the_policy_and_the_audit_exempt_the_same_namespaces() -> None:
-    assert set(visible_gpus.TOOLING) == set(admission.LEFT)
+                assert document["metadata"]["namespace"] in unasked.SYSTEM
 
 
 def test_whatever_is_not_looked_at_because_of_its_size_is_refused() -> None:
@@ -139,17 +165,17 @@ def test_whatever_is_not_looked_at_because_of_its_size_is_refused() -> None:
     sizes = r"size\((object\.spec\.[^)]*\)?)\) <= (\d+)"
     assert re.findall(sizes, looks["expression"]) == re.findall(sizes, allows["expression"])
     assert len(re.findall(sizes, looks["expression"])) == 3
-    assert f"more than {admission.MOST_CONTAINERS} containers" in allows["message"]
-    assert admission.TOO_MANY.endswith(allows["message"])
+    assert f"more than {containers.MOST} containers" in allows["message"]
+    assert allows["message"] == unasked.TOO_MANY
 
 
 def test_policy_stand_in_audit_and_guide_mean_the_same_by_asking() -> None:
     policy = manifests.one("unasked.yaml", "MutatingAdmissionPolicy")
     says = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
-    assert re.findall("'([^']+)'", says["ours"]) == list(admission.ASKS)
+    assert re.findall("'([^']+)'", says["ours"]) == list(names.PINNED)
     assert re.findall("'([^']+)'", says["theirs"]) == list(names.NVIDIA_GPUS)
     assert re.findall(r"resource\.startsWith\('([^']+)'\)", says["asks"]) == [names.NVIDIA_SLICES]
     guide = (manifests.ROOT / "docs" / "security.md").read_text("utf-8")
     (listed,) = re.findall(r"\*\*A container asks\*\* if it has a limit above 0 of (.*?)\. ", guide, re.DOTALL)
-    every = (*admission.ASKS, *names.NVIDIA_GPUS, f"{names.NVIDIA_SLICES}…")
+    every = (*names.PINNED, *names.NVIDIA_GPUS, f"{names.NVIDIA_SLICES}…")
     assert re.findall("`([^`]+)`", listed) == list(every)

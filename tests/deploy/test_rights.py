@@ -26,6 +26,8 @@ from gpushare.kube.requests import Request
 from gpushare.kube.resources import Resource
 from gpushare.node import app as node_app
 from gpushare.node import pinning
+from gpushare.webhook import app as webhook_app
+from gpushare.webhook import reviews, rules
 from tests.support import manifests
 
 GUIDE = manifests.ROOT / "docs" / "device-plugin.md"
@@ -40,6 +42,7 @@ USED_TO_SELL_GPUS = (
     *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
+USED_BY_THE_WEBHOOK = sorted((SOURCES / "webhook").rglob("*.py"))
 PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v\w+(?:/namespaces/(?P<namespace>[^/]+))?"
     r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
@@ -169,6 +172,11 @@ def _node(api: client.Api) -> dict[str, Reflector[Any]]:
     return node_app.Node(node_app.Config("node"), api, Simulated([])).watches.reflectors
 
 
+def _webhook(api: client.Api) -> dict[str, Reflector[Any]]:
+    config = webhook_app.Config("127.0.0.1", 9443, rules.Choices(), reviews.On())
+    return {"nodes": webhook_app.Webhook(config, api).watch}
+
+
 def test_every_request_the_client_can_make_is_known_here() -> None:
     def public(names: Mapping[str, Any], module: str) -> set[str]:
         made_there = {name for name, value in names.items() if getattr(value, "__module__", "") == module}
@@ -192,7 +200,7 @@ async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
     *_, policies = manifests.one("node-ds.yaml", "ClusterRole")["rules"]
     assert policies == {
         "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingadmissionpolicies"],
+        "resources": ["mutatingadmissionpolicies", "mutatingwebhookconfigurations"],
         "resourceNames": [pinning.POLICY],
         "verbs": ["get"],
     }
@@ -203,6 +211,20 @@ async def test_the_node_part_that_sells_gpus_may_do_what_it_does_and_nothing_els
     asked = await _rights(sorted({*USED_TO_SELL_GPUS} - OF_SHARES), _node)
     assert _granted("nvidia-ds.yaml") == asked.rights
     assert not asked.others
+
+
+async def test_the_webhook_may_do_what_it_does_and_nothing_else() -> None:
+    asked = await _rights(USED_BY_THE_WEBHOOK, _webhook)
+    # A single object may be in any namespace for the reader of paths; the role for the Secret is of its own one.
+    granted = {("" if what == "secrets" else where, group, what, verb) for where, group, what, verb in
+               _granted("webhook.yaml")}  # fmt: skip
+    assert granted == asked.rights
+    assert not asked.others
+    named = [rule for kind in ("ClusterRole", "Role") for rule in manifests.one("webhook.yaml", kind)["rules"]]
+    assert [rule["resourceNames"] for rule in named if "patch" in rule["verbs"]] == [
+        [rules.PIN, rules.GUARD, rules.VALIDATE],
+        [rules.SERVICE],
+    ]
 
 
 async def test_the_role_for_the_list_of_unhealthy_gpus_grants_what_is_asked() -> None:
@@ -271,7 +293,7 @@ def test_the_second_scheduler_has_what_a_kube_scheduler_has() -> None:
 def test_people_who_look_change_nothing() -> None:
     rules = manifests.one("view-rbac.yaml", "ClusterRole")["rules"]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
-    policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}
+    policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"}
     read = {resource for rule in rules for resource in rule["resources"]}
     assert read == {"nodes", "pods", "events", "namespaces", *policies}
 

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "extender": (help.EXTENDER, components.extender),
     "node": (help.NODE, components.node),
     "device-plugin": (help.DEVICE_PLUGIN, components.device_plugin),
+    "webhook": (help.WEBHOOK, components.webhook),
 }
 OF_PLUGIN = ("inspect", "why")
 

@@ -1,4 +1,4 @@
-"""What runs in a cluster: the extender, and the node part under its two names.
+"""What runs in a cluster: the extender, the node part under its two names, and the webhook.
 
 As in `commands`, a component is imported when it runs.
 """
@@ -33,6 +33,13 @@ MOST_RESERVED = 1 << 20  # MiB
 ALIYUN_FLAGS = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "mps-pipe", "v",
                "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")  # fmt: skip
 ALIYUN_SWITCHES = ("health-check", "mps", "query-kubelet", "logtostderr", "alsologtostderr")
+WEBHOOK_CHOICES = {  # the first is the default
+    "pin-namespaces": ("all", "labelled"),
+    "nvidia-gpu": ("off", "whole"),
+    "unasked": ("off", "void"),
+    "on-invalid": ("deny", "warn"),
+    "on-unplaceable": ("warn", "deny", "off"),
+}
 IGNORED = "note: these flags of Aliyun's plugin have no effect here: {flags}"
 
 
@@ -137,6 +144,44 @@ def _sell_gpus(words: list[str], program: str) -> int:
         port,
     )
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
+
+
+def webhook(words: list[str], program: str, plugin: bool) -> int:
+    parser = Parser(program)
+    parser.add_argument("--port", default="9443")
+    parser.add_argument("--listen", default="0.0.0.0")
+    for name, choices in WEBHOOK_CHOICES.items():
+        parser.add_argument(f"--{name}", default=choices[0])
+    for name in ("tls-cert", "tls-key", "ca-file"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--log-level", default="info")
+    args = parser.parse(words)
+    given = {name: getattr(args, name.replace("-", "_")) for name in WEBHOOK_CHOICES}
+    for name, choices in WEBHOOK_CHOICES.items():
+        if given[name] not in choices:
+            raise unknown(f"choice for --{name}", given[name], choices, f"--{name} {{}}")
+    if bool(args.tls_cert) != bool(args.tls_key) or (args.ca_file and not args.tls_cert):
+        why = "--tls-cert and --tls-key go together, and --ca-file with them"
+        raise errors.UserError("half a certificate", why, "give both, or none: then it makes its own")
+
+    import asyncio
+
+    from gpushare.kube.auth import login
+    from gpushare.obs import log
+    from gpushare.webhook import app, reviews, rules
+
+    log.setup((os.environ.get("LOG_LEVEL") or args.log_level).lower())
+    chosen = rules.Choices(
+        labelled=given["pin-namespaces"] == "labelled",
+        nvidia=given["nvidia-gpu"] == "whole",
+        void=given["unasked"] == "void",
+    )
+    (port,) = _port_numbers([args.port], "--port 9443")
+    on = reviews.On(given["on-invalid"], given["on-unplaceable"])
+    config = app.Config(_address(args.listen), port, chosen, on, args.tls_cert, args.tls_key, args.ca_file)
+    access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
+    ended = asyncio.run(app.run(config, access))
+    return errors.INTERRUPTED if ended is signal.SIGINT else 0
 
 
 def _flag(word: str) -> str:

@@ -17,6 +17,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
   node                publishes a node's GPUs, and pins containers to them
   device-plugin       the same, as a replacement for Aliyun's device plugin
+  webhook             admission: pins new pods, and refuses what can never run
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version
@@ -105,9 +106,9 @@ their GPUs from a device plugin, it serves that plugin, too.
   --sell WHAT         shares of GPUs (default), or gpus: in place of NVIDIA's
                       device plugin, with its flags (docs/sell-gpus.md)
   --pin HOW           how containers get their GPUs. direct: from the binding
-                      (Kubernetes 1.36 or later); plugin: from a device plugin;
-                      auto (default): direct if the admission policy of
-                      deploy/admission.yaml is installed
+                      that chose them; plugin: from a device plugin; auto
+                      (default): direct if deploy/admission.yaml (Kubernetes
+                      1.36 or later) or deploy/webhook.yaml is installed
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --listen ADDRESS, --port N
@@ -139,3 +140,25 @@ These flags of Aliyun's plugin are accepted and have no effect:
 Examples
   gpushare device-plugin -logtostderr --v=5 --memory-unit=MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
+
+WEBHOOK: Final = """\
+usage: gpushare webhook [options]
+Admission where there are no admission policies: pins new pods that ask for
+GPUs, guards gpushare's annotations, and refuses what can never run.
+  --port N, --listen ADDRESS
+                        HTTPS (9443, 0.0.0.0); /healthz, /readyz, /metrics too
+  --pin-namespaces WHICH
+                        all, or labelled: those with gpushare.io/pin=direct
+                        (default all; before Kubernetes 1.28 always labelled)
+  --nvidia-gpu WHAT     whole: pin pods that ask for nvidia.com/gpu (off)
+  --unasked WHAT        void: containers that ask for no GPU see none (off)
+  --on-invalid WHAT     pods that can never run: deny (default) or warn
+  --on-unplaceable WHAT pods no node here can run: warn (default), deny or off
+  --tls-cert FILE --tls-key FILE [--ca-file FILE]
+                        a certificate of yours instead of its own; the CA is
+                        told to API servers
+  --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  gpushare webhook --kubeconfig ~/.kube/config
+Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""

@@ -60,13 +60,13 @@ CASES: dict[str, tuple[list[Object], list[Object], dict[str, list[str]]]] = {
         [],
         {"main": ["NVIDIA_VISIBLE_DEVICES=all", *told(1, "visible-0")]},
     ),
-    "who is pinned already stays so, and the others get numbers of a second run": (
-        [container("main", [reference("gpushare.io/visible-0")], mem=1), container("late", mem=2)],
+    "who is pinned already stays so, and a number that is in use is not given again": (
+        [container("late", mem=2), container("main", [reference("gpushare.io/visible-0")], mem=1)],
         [container("fetch", mem=3)],
         {
+            "late": told(2, "visible-10000"),
             "main": ["NVIDIA_VISIBLE_DEVICES<gpushare.io/visible-0"],
-            "late": told(2, "visible-10001"),
-            "fetch": told(3, "visible-init-10000"),
+            "fetch": told(3, "visible-init-0"),
         },
     ),
     "a reference that is not last does not count": (

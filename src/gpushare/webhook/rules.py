@@ -1,0 +1,183 @@
+"""Which requests the API server sends to the webhook, as the `webhooks` of its three configurations.
+
+Pure. Only pods that ask for GPUs, and writes of annotations that are ours, may depend on the webhook: from Kubernetes
+1.28 on conditions say so. Before that an API server cannot look into a pod, so namespaces say it by label. Everything
+is written out, defaults too, so that what is there can be compared with what should be.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from gpushare.core.admission import guard, pinning, unasked
+from gpushare.core.facts import names
+
+Object = dict[str, Any]
+
+CONDITIONS_SINCE: Final = (1, 28)  # API servers that evaluate matchConditions
+NAMESPACE, SERVICE, PORT = "kube-system", "gpushare-webhook", 443
+HOST: Final = f"{SERVICE}.{NAMESPACE}.svc"  # what API servers expect in the certificate
+PIN, GUARD, VALIDATE = "gpushare-pin", "gpushare-guard", "gpushare-validate"  # configurations
+MUTATE_PATH, NVIDIA_PATH, UNASKED_PATH = "/mutate", "/mutate-nvidia", "/unasked"
+GUARD_PATH, VALIDATE_PATH = "/guard", "/validate"
+TIMEOUT: Final = 5  # seconds
+SHORT_TIMEOUT: Final = 2  # for what may be let through unseen
+OWN_NAME: Final = "kubernetes.io/metadata.name"  # every namespace has this label, from 1.21 on
+
+_PODS: Final = (("", "v1", ["CREATE"], ["pods"]),)
+_TEMPLATES: Final = (
+    ("apps", "v1", ["CREATE", "UPDATE"], ["daemonsets", "deployments", "replicasets", "statefulsets"]),
+    ("batch", "v1", ["CREATE", "UPDATE"], ["cronjobs", "jobs"]),
+)
+_EVERY: Final = "({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
+_LIMITS: Final = "has(one.resources) && has(one.resources.limits)"
+_LIMITED: Final = _LIMITS + " && {resources}.exists(name, name in one.resources.limits)"
+_TEMPLATE: Final = "(has(object.spec.jobTemplate) ? object.spec.jobTemplate : object).spec.template.spec"
+_BEFORE: Final = "(oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {})"
+_AFTER: Final = "(has(object.metadata.annotations) ? object.metadata.annotations : {})"
+
+Rule = tuple[str, str, list[str], list[str]]
+
+
+class Choices(NamedTuple):
+    """What an admin chose on the command line."""
+
+    labelled: bool = False  # pin only in namespaces with the label
+    nvidia: bool = False  # pin nvidia.com/gpu, too
+    void: bool = False  # hide GPUs from containers that ask for none
+
+
+def mutating(version: tuple[int, int], choices: Choices) -> list[Object]:
+    """Of gpushare-pin. In this order: who is pinned is not hidden from its GPUs."""
+    new = version >= CONDITIONS_SINCE
+    labelled = pinning.NAMESPACES if choices.labelled or not new else {}
+    found = [_pin("pin", MUTATE_PATH, names.PINNED, _selector(labelled), new)]
+    if choices.nvidia:
+        key, left = pinning.NVIDIA_LEFT
+        found.append(_pin("nvidia.pin", NVIDIA_PATH, [names.NVIDIA_GPU], _selector(labelled, (key, [left])), new))
+    if choices.void:
+        selectors = {"labelled.unasked": _selector({unasked.LABEL: unasked.VOIDED})}
+        if new:  # before, the names of system namespaces may not be known, and the cluster could not start itself
+            chosen = (unasked.LABEL, [unasked.VOIDED, unasked.LEFT_ALONE])
+            selectors["unasked"] = _selector({}, chosen, (OWN_NAME, list(unasked.SYSTEM)))
+        rules: Sequence[Rule] = (*_PODS, ("", "v1", ["UPDATE"], ["pods/ephemeralcontainers"]))
+        found += [_webhook(name, UNASKED_PATH, rules, namespaces=selector) for name, selector in selectors.items()]
+    return [one | {"reinvocationPolicy": "IfNeeded"} for one in found]  # others may add containers after us
+
+
+def guarding(version: tuple[int, int]) -> list[Object]:
+    """Of gpushare-guard. Conditions send only what will be refused, so nothing else depends on the webhook."""
+    written: Sequence[Rule] = (
+        ("", "v1", ["CREATE", "UPDATE"], ["pods", "pods/status"]),
+        ("", "v1", ["CREATE"], ["pods/binding", "bindings"]),
+    )
+    if version < CONDITIONS_SINCE:
+        # Without conditions kubelets' reports come here too. They must not wait for a webhook that is away.
+        selector = _selector(pinning.NAMESPACES)
+        return [_webhook("guard", GUARD_PATH, written, selector, fails=False, seconds=SHORT_TIMEOUT)]
+    others = f"!(request.userInfo.username in {_list(guard.ACCOUNTS)})"
+    pods = {"not-by-gpushare": others, "annotations-of-gpushare-change": _annotations_change()}
+    nodes = {"not-by-gpushare": others, "annotations-of-gpushare-change": _changes(f"'{names.NODE_GPUS}'")}
+    of_nodes: Sequence[Rule] = (("", "v1", ["UPDATE"], ["nodes", "nodes/status"]),)
+    return [
+        _webhook("guard", GUARD_PATH, written, conditions=pods),
+        _webhook("nodes.guard", GUARD_PATH, of_nodes, conditions=nodes),
+    ]
+
+
+def validating(version: tuple[int, int]) -> list[Object]:
+    """Of gpushare-validate. Nothing here keeps a promise to others: what it lets through, the extender refuses."""
+    new = version >= CONDITIONS_SINCE
+    selector = _selector({} if new else pinning.NAMESPACES)
+    found = []
+    for name, rules, spec in (("validate", _PODS, "object.spec"), ("templates.validate", _TEMPLATES, _TEMPLATE)):
+        conditions = _asks(spec, (*names.PINNED, names.NVIDIA_GPU)) if new else {}
+        found.append(_webhook(name, VALIDATE_PATH, rules, selector, conditions, fails=False, seconds=SHORT_TIMEOUT))
+    return found
+
+
+def with_bundles(webhooks: Iterable[Object], bundle: str | None, there: Iterable[Object]) -> list[Object]:
+    """Each with the authorities that its API servers trust, in base64. `bundle` is None: somebody else writes them, and
+    those that are `there` stay."""
+    known = {one.get("name"): (one.get("clientConfig") or {}).get("caBundle") for one in there}
+    found = []
+    for one in webhooks:
+        trusted = known.get(one["name"]) if bundle is None else bundle
+        config = one["clientConfig"] | ({"caBundle": trusted} if trusted else {})
+        found.append(one | {"clientConfig": config})
+    return found
+
+
+def covers(there: object, wanted: object) -> bool:
+    """Whether everything that is wanted is there; API servers add fields of their own."""
+    if isinstance(wanted, dict):
+        return isinstance(there, dict) and all(covers(there.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(there, list) and len(there) == len(wanted) and all(map(covers, there, wanted))
+    return there == wanted
+
+
+def _pin(name: str, path: str, resources: Sequence[str], namespaces: Object, new: bool) -> Object:
+    return _webhook(name, path, _PODS, namespaces, _asks("object.spec", resources) if new else {})
+
+
+def _webhook(
+    name: str,
+    path: str,
+    rules: Iterable[Rule],
+    namespaces: Object | None = None,
+    conditions: Mapping[str, str] | None = None,
+    *,
+    fails: bool = True,
+    seconds: int = TIMEOUT,
+) -> Object:
+    made: Object = {
+        "name": f"{name}.gpushare.io",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"namespace": NAMESPACE, "name": SERVICE, "path": path, "port": PORT}},
+        "failurePolicy": "Fail" if fails else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": namespaces or {},
+        "objectSelector": {},
+        "rules": [
+            {"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": resources,
+             "scope": "*"}
+            for group, version, operations, resources in rules
+        ],
+        "sideEffects": "None",
+        "timeoutSeconds": seconds,
+    }  # fmt: skip
+    if conditions:
+        made["matchConditions"] = [{"name": key, "expression": text} for key, text in conditions.items()]
+    return made
+
+
+def _selector(labels: Mapping[str, str], *without: tuple[str, list[str]]) -> Object:
+    selector: Object = {"matchLabels": dict(labels)} if labels else {}
+    if without:
+        selector["matchExpressions"] = [{"key": key, "operator": "NotIn", "values": them} for key, them in without]
+    return selector
+
+
+def _asks(spec: str, resources: Sequence[str]) -> dict[str, str]:
+    limited = _LIMITED.format(resources=_list(resources))
+    return {"asks-for-gpus": f"{spec}.containers != null && {_EVERY.format(spec=spec)}.exists(one, {limited})"}
+
+
+def _annotations_change() -> str:
+    many = f"size({_BEFORE}) > {guard.MOST} || size({_AFTER}) > {guard.MOST}"
+    visible = f"key.startsWith('{names.VISIBLE_PREFIX}')"
+    return (
+        f"{_BEFORE} != {_AFTER} && ({many} || {_list(guard.OF_PODS)}.exists(key, {_changes('key')})"
+        f" || {_AFTER}.exists(key, {visible} && {_changes('key')})"
+        f" || {_BEFORE}.exists(key, {visible} && !(key in {_AFTER})))"
+    )
+
+
+def _changes(key: str) -> str:
+    """Set, removed or another value."""
+    here, there = f"{key} in {_BEFORE}", f"{key} in {_AFTER}"
+    return f"(({here}) != ({there}) || (({here}) && ({there}) && {_BEFORE}[{key}] != {_AFTER}[{key}]))"
+
+
+def _list(words: Sequence[str]) -> str:
+    return "[" + ", ".join(f"'{word}'" for word in words) + "]"

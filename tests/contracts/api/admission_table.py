@@ -1,0 +1,80 @@
+"""The pods of admission_pods.yaml and refused_pods.yaml as objects, and what is compared of what comes of them."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from gpushare.core.facts import names
+from tests.support.api_client import Object
+
+RESOURCES = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "mps": names.MPS_GPU, "nvidia": names.NVIDIA_GPU}
+TABLE, REFUSED = (
+    yaml.safe_load((Path(__file__).parent / file).read_text("utf-8"))
+    for file in ("admission_pods.yaml", "refused_pods.yaml")
+)
+
+
+class Mode(NamedTuple):
+    """What is in force beside the pin of our own resources."""
+
+    nvidia: bool = False
+    void: bool = False
+
+
+MODES = {"pin": Mode(), "pin nvidia.com/gpu, too": Mode(nvidia=True), "void": Mode(nvidia=True, void=True)}
+
+
+def pod(row: Object, name: str) -> Object:
+    spec: Object = {"schedulerName": "nobody", "containers": _containers(row, "asks")}
+    if "init" in row:
+        spec["initContainers"] = _containers(row, "init")
+    if "node" in row:
+        spec["nodeName"] = row["node"]
+    metadata = {"name": name, "annotations": row.get("annotations", {}), "labels": row.get("pod_labels", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def name(row: Object) -> str:
+    return re.sub("[^a-z0-9]+", "-", row["name"].lower()).strip("-")
+
+
+def environments(pod: Object) -> Object:
+    """By container, its env to the letter."""
+    spec = pod["spec"]
+    return {one["name"]: one.get("env") or [] for one in (*spec["containers"], *(spec.get("initContainers") or ()))}
+
+
+def without_order(spec: Object) -> Object:
+    """A container that asks for 0 is pinned by one policy and hidden from GPUs by the other, and which of two policies
+    comes first is not defined. What counts is its last entry."""
+    for one in (*spec["containers"], *(spec.get("initContainers") or ())):
+        limits = (one.get("resources") or {}).get("limits") or {}
+        if limits and all(amount == "0" for amount in limits.values()):
+            one["env"] = (one.get("env") or [])[-1:]
+    return spec
+
+
+def _containers(row: Object, which: str) -> list[Object]:
+    return [_container(row, called, limits) for called, limits in row[which].items()]
+
+
+def _container(row: Object, called: str, limits: Object) -> Object:
+    made: Object = {"name": called, "image": "busybox"}
+    if limits:
+        made["resources"] = {"limits": {RESOURCES.get(what, what): amount for what, amount in limits.items()}}
+    if called in row.get("env", {}):
+        made["env"] = [_entry(text) for text in row["env"][called]]
+    if called in row.get("sidecars", ()):
+        made["restartPolicy"] = "Always"
+    return made
+
+
+def _entry(text: str) -> Object:
+    if "<" in text:
+        variable, annotation = text.split("<")
+        path = f"metadata.annotations['{annotation}']"
+        return {"name": variable, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+    variable, value = text.split("=")
+    return {"name": variable, "value": value}

@@ -1,0 +1,75 @@
+"""Which requests reach the webhook, and what else may depend on it: nothing."""
+
+import copy
+
+import pytest
+
+from gpushare.core.admission import unasked
+from gpushare.webhook import rules
+from gpushare.webhook.rules import Choices, Object
+
+OLD, NEW = (1, 27), (1, 28)
+
+
+def every(version: tuple[int, int], choices: Choices = Choices()) -> list[Object]:  # noqa: B008 - a tuple
+    return [*rules.mutating(version, choices), *rules.guarding(version), *rules.validating(version)]
+
+
+def names(webhooks: list[Object]) -> list[str]:
+    return [one["name"] for one in webhooks]
+
+
+def test_where_there_are_conditions_everything_but_void_has_some() -> None:
+    for one in every(NEW, Choices(nvidia=True, void=True)):
+        assert ("matchConditions" in one) is not one["name"].endswith("unasked.gpushare.io")
+
+
+def test_before_that_namespaces_say_it_by_label_and_nothing_reaches_system_namespaces() -> None:
+    for one in every(OLD, Choices(nvidia=True, void=True)):
+        assert "matchConditions" not in one
+        assert one["namespaceSelector"]["matchLabels"] in ({"gpushare.io/pin": "direct"}, {unasked.LABEL: "void"})
+
+
+def test_kubelets_never_wait_for_a_webhook_that_is_away() -> None:
+    (guard,) = rules.guarding(OLD)
+    assert guard["failurePolicy"] == "Ignore"
+    assert not any("nodes" in rule["resources"] for rule in guard["rules"])
+    assert all(one["failurePolicy"] == "Fail" for one in rules.guarding(NEW))
+
+
+def test_pin_fails_closed_and_advice_fails_open() -> None:
+    assert {one["failurePolicy"] for one in rules.mutating(NEW, Choices(nvidia=True, void=True))} == {"Fail"}
+    assert {one["failurePolicy"] for one in rules.validating(NEW)} == {"Ignore"}
+
+
+def test_what_is_not_chosen_is_not_registered() -> None:
+    assert names(rules.mutating(NEW, Choices())) == ["pin.gpushare.io"]
+    chosen = names(rules.mutating(NEW, Choices(nvidia=True, void=True)))
+    assert chosen[:2] == ["pin.gpushare.io", "nvidia.pin.gpushare.io"]  # the order in which policies run, too
+    assert sorted(chosen[2:]) == ["labelled.unasked.gpushare.io", "unasked.gpushare.io"]
+
+
+def test_the_pin_can_be_limited_to_labelled_namespaces() -> None:
+    (pin,) = rules.mutating(NEW, Choices(labelled=True))
+    assert pin["namespaceSelector"] == {"matchLabels": {"gpushare.io/pin": "direct"}}
+
+
+def test_an_authority_that_somebody_else_writes_is_kept() -> None:
+    wanted = rules.mutating(NEW, Choices())
+    theirs = rules.with_bundles(wanted, "dGhlaXJz", [])
+    assert rules.with_bundles(wanted, None, theirs) == theirs
+    assert "caBundle" not in rules.with_bundles(wanted, None, [])[0]["clientConfig"]
+    assert rules.with_bundles(wanted, "b3Vycw==", theirs)[0]["clientConfig"]["caBundle"] == "b3Vycw=="
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_what_is_there_is_compared_whatever_api_servers_add(version: tuple[int, int]) -> None:
+    wanted = every(version)
+    there = copy.deepcopy(wanted)
+    for one in there:
+        one["somethingNew"] = {"a": 1}
+    assert rules.covers(there, wanted)
+    there[0]["failurePolicy"] = "Ignore"
+    assert not rules.covers(there, wanted)
+    assert not rules.covers(wanted[:-1], wanted)
+    assert not rules.covers(None, wanted)
