@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 import pytest
 
+from gpushare.core.admission import guard
 from gpushare.core.facts import names
 from tests.e2e.harness import objects, shipped, users
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
 from tests.support import pod_watch, wait
 from tests.support.api_client import Answer, Api
+from tests.support.manifests import NODE
 from tests.support.objects import Object
 
 TENANT = "tenant"
@@ -69,8 +71,8 @@ async def until(file: str, world: World, condition: InForce, wanted: bool) -> No
     await wait.eventually_asked(as_wanted, f"{file} is {'' if wanted else 'no longer '}in force", PATIENCE)
 
 
-@pytest.fixture
-async def guard(world: World) -> AsyncIterator[None]:
+@pytest.fixture(name="guard")
+async def guard_in_force(world: World) -> AsyncIterator[None]:
     async with in_force(world, "guard.yaml", guards):
         yield
 
@@ -134,6 +136,15 @@ async def test_every_container_that_asks_is_told_its_gpus_and_a_tenants_own_word
 
 @pytest.mark.usefixtures("guard")
 async def test_nobody_but_gpushare_writes_its_annotations(world: World, tenant: Api, figures: Figures) -> None:
+    tried = await forge_everything(world, tenant)
+    figures.say(
+        "annotations forged by a tenant, with the guard",
+        f"{tried} writes of {len(OURS)} keys (create, patch, status, binding; set and removed), all refused",
+    )
+
+
+async def forge_everything(world: World, tenant: Api) -> int:
+    """Tries every write of every annotation of ours, and returns how many were refused: all. A guard is in force."""
     (node,) = await world.make_nodes(1, gpus=GPUS)
     for name in ("bound", "waits"):
         await tenant.create(tenant.pods, objects.pod(scheduler="nobody", name=name, containers={"main": 1000}))
@@ -167,10 +178,29 @@ async def test_nobody_but_gpushare_writes_its_annotations(world: World, tenant: 
     assert (await tenant.call("POST", tenant.pods, objects.pod(name="other", annotations=peoples))).code == 201
     kept = (await world.api.get(bound)).body["metadata"]["annotations"]
     assert {key: kept[key] for key in OURS} == dict.fromkeys(OURS, "ours")
-    figures.say(
-        "annotations forged by a tenant, with the guard",
-        f"{tried} writes of {len(OURS)} keys (create, patch, status, binding; set and removed), all refused",
-    )
+    return tried
+
+
+async def test_nobody_but_gpushare_writes_what_a_node_has(world: World) -> None:
+    (node,) = await world.make_nodes(1, gpus=GPUS)
+    async with in_force(world, "guard.yaml", guards):
+        await check_node_guard(world, node)
+
+
+async def check_node_guard(world: World, node: str) -> None:
+    """Not even an admin, by mistake; and everything else of a node stays open to all who may."""
+    path = f"/api/v1/nodes/{node}"
+    for value in ("{}", None):
+        for where in (path, f"{path}/status"):
+            attempt = await world.api.patch(where, _notes({names.NODE_GPUS: value}))
+            assert attempt.code == 403, attempt.body
+            assert attempt.message.endswith(guard.NODE)
+    assert (await world.api.patch(path, _notes({"example.com/note": "mine"}))).code == 200
+    assert (await world.api.patch(f"{path}/status", {"status": {"capacity": {"example.com/x": "1"}}})).code == 200
+    before = (await world.api.get(path)).body["metadata"]["annotations"][names.NODE_GPUS]
+    async with users.acting_as(world, f"system:serviceaccount:{shipped.NAMESPACE}:{NODE}") as node_part:
+        await world.cluster.apply(*shipped.rights("node-ds.yaml"))
+        assert (await node_part.patch(path, _notes({names.NODE_GPUS: before + " "}))).code == 200
 
 
 def _notes(annotations: Object) -> Object:

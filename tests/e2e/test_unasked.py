@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpushare.devcluster.apiserver.kinds import admission
+from gpushare.core.admission import unasked as core
+from gpushare.devcluster.apiserver.server import UNASKED_DENIES
 from tests.contracts.api import test_unasked_effect as effect
 from tests.contracts.api.test_admission_effect import container, environments, pod
 from tests.e2e.harness import users
@@ -44,7 +45,7 @@ async def unasked(world: World) -> AsyncIterator[None]:
 async def namespace(world: World, name: str, label: str = "") -> AsyncIterator[str]:
     """The path of its pods."""
     path = f"/api/v1/namespaces/{name}"
-    metadata = {"name": name, "labels": {admission.UNASKED: label} if label else {}}
+    metadata = {"name": name, "labels": {core.LABEL: label} if label else {}}
     await world.api.create("/api/v1/namespaces", {"metadata": metadata})
     account = {"metadata": {"name": "default"}}
     assert (await world.api.call("POST", f"{path}/serviceaccounts", account)).code in (201, 409)
@@ -83,7 +84,7 @@ async def test_the_namespace_says_where_and_a_tenant_cannot(world: World) -> Non
     await _let_be_admin(world, "bob")
     async with users.acting_as(world, "bob") as bob:
         assert environments(await bob.create(bob.pods, silent)) == {"main": [effect.OWN, effect.VOID]}
-        label: Object = {"metadata": {"labels": {admission.UNASKED: "leave"}}}
+        label: Object = {"metadata": {"labels": {core.LABEL: "leave"}}}
         assert (await bob.patch(f"/api/v1/namespaces/{bob.namespace}", label)).code == 403
 
 
@@ -134,7 +135,7 @@ async def test_very_many_containers_are_no_way_around_it(world: World) -> None:
     for apps, inits in ((many, []), (many[:1], [*many[1:], container("more")])):
         refused = await world.api.call("POST", world.api.pods, pod(apps, inits, name="many"))
         assert refused.code == 403
-        assert refused.message == f'pods "many" is forbidden: {admission.TOO_MANY}'
+        assert refused.message == f'pods "many" is forbidden: {UNASKED_DENIES}: {core.TOO_MANY}'
     both = pod(many[:500], [container(f"i{i}", [effect.own()]) for i in range(500)], name="just")
     made = environments(await world.api.create(world.api.pods, both))
     assert all(env[-1] == effect.VOID for env in made.values())

@@ -121,7 +121,7 @@ class Cluster:
             f"--audit-policy-file={self.work / 'audit-policy.json'}", f"--audit-log-path={self.logs / 'audit.jsonl'}",
             "--audit-log-maxsize=100000",  # MB: a log that is turned over could not be read from a mark on
         )  # fmt: skip
-        await until("kube-apiserver", lambda: self._answers(f"{URL}/readyz", self.tokens[ADMIN]), apiserver)
+        await until("kube-apiserver", lambda: self.answers(f"{URL}/readyz", self.tokens[ADMIN]), apiserver)
 
     def _start_controllers(self) -> None:
         config = self.kubeconfig(CONTROLLERS, self.tokens[CONTROLLERS])
@@ -269,11 +269,11 @@ class Cluster:
 
     # Asking
 
-    async def kubectl(self, *arguments: str | Path, given: str | None = None) -> str:
-        """As admin. Returns its output; raises if its exit code is not 0."""
+    async def kubectl(self, *arguments: str | Path, given: str | None = None, with_stderr: bool = False) -> str:
+        """As admin. Returns its output; raises if its exit code is not 0. `with_stderr`: warnings come first."""
         config = self.kubeconfig(ADMIN, self.tokens[ADMIN])
         command = [str(binaries.program("kubectl")), f"--kubeconfig={config}", *map(str, arguments)]
-        return await run(command, given)
+        return await run(command, given, with_stderr=with_stderr)
 
     async def apply(self, *objects: dict[str, Any]) -> None:
         await self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
@@ -296,9 +296,9 @@ class Cluster:
     # Waiting
 
     async def _until_ok(self, url: str, process: Process) -> None:
-        await until(process.name, lambda: self._answers(url), process)
+        await until(process.name, lambda: self.answers(url), process)
 
-    async def _answers(self, url: str, token: str = "") -> bool:
+    async def answers(self, url: str, token: str = "") -> bool:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with (
@@ -327,11 +327,11 @@ async def until(what: str, condition: Callable[[], Awaitable[bool]], process: Pr
         raise NotReady(f"{late}; {process.log}:\n{process.tail()}") from None
 
 
-async def run(command: list[str], given: str | None = None) -> str:
+async def run(command: list[str], given: str | None = None, *, with_stderr: bool = False) -> str:
     done = await asyncio.to_thread(subprocess.run, command, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Failed(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return str(done.stdout)
+    return f"{done.stderr}{done.stdout}" if with_stderr else str(done.stdout)
 
 
 def say(text: str) -> None:

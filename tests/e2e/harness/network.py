@@ -23,8 +23,14 @@ def enter() -> None:
         raise OSError(ctypes.get_errno(), f"no network of our own: {os.strerror(ctypes.get_errno())}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _UP))
-        fcntl.ioctl(control, _SIOCSIFADDR, _with_address(b"lo:1", ADDRESS))
-        fcntl.ioctl(control, _SIOCSIFNETMASK, _with_address(b"lo:1", "255.255.255.255"))
+    add(ADDRESS, b"lo:1")
+
+
+def add(address: str, alias: bytes) -> None:
+    """One more address of loopback, such as that of a Service: there is no kube-proxy."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFADDR, _with_address(alias, address))
+        fcntl.ioctl(control, _SIOCSIFNETMASK, _with_address(alias, "255.255.255.255"))
 
 
 def _with_address(interface: bytes, address: str) -> bytes:
