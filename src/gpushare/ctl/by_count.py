@@ -30,7 +30,7 @@ def offers(uses: Sequence[SoldUse]) -> dict[str, dict[str, SoldUse]]:
 
 def short(asks: Asks, offer: Offer) -> dict[str, int]:
     """How many of each resource a node lacks; empty: the pod fits."""
-    missing = {name: amount - (offer[name].free if name in offer else 0) for name, amount in asks.items()}
+    missing = {name: amount - (offer[name].left if name in offer else 0) for name, amount in asks.items()}
     return {name: amount for name, amount in missing.items() if amount > 0}
 
 

@@ -43,8 +43,13 @@ class SoldUse(msgspec.Struct):
         return sum(buyer.amount for buyer in self.buyers)
 
     @property
+    def left(self) -> int:
+        """Negative where pods hold more than may be given out now: the GPUs of some became unhealthy."""
+        return self.total - self.used
+
+    @property
     def free(self) -> int:
-        return max(self.total - self.used, 0)
+        return max(self.left, 0)
 
 
 def is_sold(resource: str) -> bool:

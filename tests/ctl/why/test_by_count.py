@@ -153,6 +153,14 @@ def test_verdict_owner_and_exit_code_are_those_of_plain_arithmetic(cluster: Clus
     assert {node["name"] for node in said["nodes"] if node["fits"]} == set(room)
 
 
+def test_a_healthy_gpu_that_is_given_out_already_helps_nobody() -> None:
+    nodes = {"gpu-a": {"counted": {GPU: (1, 1)}}}
+    cluster = Cluster(
+        nodes, [{"name": "old", "node": "gpu-a", "counted": {GPU: 2}}, {"name": "x", "counted": {GPU: 1}}]
+    )
+    assert [way["way"] for way in ask(cluster, "x", output="json").json["ways"]] == ["end"]
+
+
 @given(clusters())
 def test_what_is_said_to_help_helps(cluster: Cluster) -> None:
     for way in ask(cluster, "x", output="json").json["ways"]:

@@ -73,7 +73,6 @@ class Node(part.Part):
         return "" if self._patient else super().dead()
 
     async def _run(self, tasks: asyncio.TaskGroup, at_the_end: contextlib.ExitStack) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._look.set)
         await self.watches.synced(part.START_SECONDS)
         found = config_source.read(self.config.places, self._label())
         settings = self._settle(found)
