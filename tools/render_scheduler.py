@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from gpushare.core.facts import names
+from gpushare.core.facts import kinds
 from gpushare.extender import server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,10 +32,7 @@ EXTENDER: dict[str, Any] = {
     "httpTimeout": f"{TIMEOUT_SECONDS}s",
     "nodeCacheCapable": True,
     "ignorable": False,
-    "managedResources": [
-        {"name": names.GPU_MEM, "ignoredByScheduler": False},
-        {"name": names.GPU_COUNT, "ignoredByScheduler": False},
-    ],
+    "managedResources": [{"name": resource, "ignoredByScheduler": False} for resource in kinds.BY_RESOURCE],
 }
 OVER_TLS: dict[str, Any] = {
     "urlPrefix": f"https://127.0.0.1:32766{server.PREFIX}",

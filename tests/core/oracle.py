@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
-from gpushare.core.facts.kinds import WHOLE
 from gpushare.core.facts.model import Kind, Pin, Places, Request, Role, Share
 from gpushare.core.placement.room import Room
 
@@ -20,20 +19,29 @@ class Spot(NamedTuple):
     free: int
     empty: bool
     healthy: bool
+    slots: int  # free
+    part: int  # what an MPS share takes that names no memory
+    unit: int  # bytes
 
 
 def spots(room: Room) -> tuple[Spot, ...]:
-    pairs = zip(room.facts.gpus, room.free, room.empty, strict=True)
-    return tuple(Spot(gpu.total, free, empty, gpu.healthy) for gpu, free, empty in pairs)
+    facts, unit = room.facts, 1 << (20 if room.facts.unit == "MiB" else 30)
+    return tuple(
+        Spot(gpu.total, free, empty, gpu.healthy, slots, max(gpu.total // max(facts.slots, 1), 1), unit)
+        for gpu, free, slots, empty in zip(facts.gpus, room.free, room.free_slots, room.empty, strict=True)
+    )
 
 
 def fits(request: Request, pin: Pin, on: tuple[Spot, ...]) -> bool:
-    return _fits(tuple((s.role, s.kind, s.units, s.gpus) for s in request.shares), pin, on)
+    return _fits(tuple((s.role, s.kind, s.units, s.gpus, s.slot_bytes) for s in request.shares), pin, on)
 
 
 @lru_cache(maxsize=100_000)
-def _fits(shape: tuple[tuple[Role, Kind, int, int], ...], pin: Pin, on: tuple[Spot, ...]) -> bool:
-    shares = [Share("c", i, role, kind, units, gpus) for i, (role, kind, units, gpus) in enumerate(shape)]
+def _fits(shape: tuple[tuple[Role, Kind, int, int, int], ...], pin: Pin, on: tuple[Spot, ...]) -> bool:
+    shares = [
+        Share("c", i, role, kind, units, gpus, "", slot_bytes)
+        for i, (role, kind, units, gpus, slot_bytes) in enumerate(shape)
+    ]
     return next(placements(shares, pin, on), None) is not None
 
 
@@ -46,29 +54,38 @@ def placements(shares: Sequence[Share], pin: Pin, on: Sequence[Spot]) -> Iterato
 
 
 def allowed(shares: Sequence[Share], pin: Pin, on: Sequence[Spot], places: Places) -> bool:
-    if any(amount > on[gpu].free for gpu, amount in peak(shares, on, places).items()):
+    most = peak(shares, on, places)
+    if any(units > on[gpu].free or slots > on[gpu].slots for gpu, (units, slots) in most.items()):
         return False
     if pin is not Pin.DIRECT and not (_pool_on_one_gpu(shares, places) and _whole_pool_drawn_first(shares, places)):
         return False
     return all(
-        _alone(i, gpu, shares, pin, on, places) for i, s in enumerate(shares) if s.kind is WHOLE for gpu in places[i]
+        _alone(i, gpu, shares, pin, on, places) for i, s in enumerate(shares) if s.kind.exclusive for gpu in places[i]
     )
 
 
-def peak(shares: Sequence[Share], on: Sequence[Spot], places: Places) -> dict[int, int]:
-    """The most that is in use on each GPU, over all moments of the pod's life."""
-    most: dict[int, int] = {}
+def peak(shares: Sequence[Share], on: Sequence[Spot], places: Places) -> dict[int, tuple[int, int]]:
+    """The most units and slots that are in use on each GPU, over all moments of the pod's life."""
+    most: dict[int, tuple[int, int]] = {}
     for moment in range(len(shares)):
-        there: dict[int, int] = {}
+        there: dict[int, tuple[int, int]] = {}
         for i, share in enumerate(shares[: moment + 1]):
             if i == moment or share.role is not Role.INIT:
                 for gpu in places[i]:
-                    there[gpu] = there.get(gpu, 0) + (
-                        on[gpu].total if share.kind is WHOLE else share.units // share.gpus
-                    )
-        for gpu, amount in there.items():
-            most[gpu] = max(most.get(gpu, 0), amount)
+                    units, slots = there.get(gpu, (0, 0))
+                    there[gpu] = units + _units(share, on[gpu]), slots + (share.kind.slots > 0)
+        for gpu, (units, slots) in there.items():
+            before = most.get(gpu, (0, 0))
+            most[gpu] = max(before[0], units), max(before[1], slots)
     return most
+
+
+def _units(share: Share, spot: Spot) -> int:
+    if share.kind.exclusive:
+        return spot.total
+    if share.kind.slots:
+        return -(-share.slot_bytes // spot.unit) or spot.part
+    return share.units // share.gpus
 
 
 def _alone(whole: int, gpu: int, shares: Sequence[Share], pin: Pin, on: Sequence[Spot], places: Places) -> bool:
@@ -76,7 +93,7 @@ def _alone(whole: int, gpu: int, shares: Sequence[Share], pin: Pin, on: Sequence
     have the whole GPU before its pod keeps a piece of it, and use what its pod will have wholly."""
     if not on[gpu].empty or not on[gpu].total:
         return False
-    pieces = [s for s, chosen in zip(shares, places, strict=True) if s.kind is not WHOLE and gpu in chosen]
+    pieces = [s for s, chosen in zip(shares, places, strict=True) if not s.kind.exclusive and gpu in chosen]
     if pin is not Pin.DIRECT:
         return not pieces
     return shares[whole].role is Role.INIT or all(s.role is Role.INIT for s in pieces)
@@ -86,7 +103,7 @@ def drawers(shares: Sequence[Share]) -> list[int]:
     """Init containers, and those that get units which init containers left behind: kubelet's own bookkeeping."""
     pool, found = 0, []
     for i, share in enumerate(shares):
-        if share.kind is WHOLE:
+        if share.kind.exclusive:
             continue
         if share.role is Role.INIT:
             found.append(i)
@@ -109,7 +126,7 @@ def _whole_pool_drawn_first(shares: Sequence[Share], places: Places) -> bool:
     """Whole GPUs that init containers had are used before any other."""
     pool: set[int] = set()
     for share, chosen in zip(shares, places, strict=True):
-        if share.kind is WHOLE:
+        if share.kind.exclusive:
             if not (pool <= set(chosen) or set(chosen) <= pool):
                 return False
             pool = pool | set(chosen) if share.role is Role.INIT else pool - set(chosen)

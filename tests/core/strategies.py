@@ -16,15 +16,17 @@ def api_requests(draw: st.DrawFn, *, pin: Pin | None = None, most: int = 3) -> R
     """What a pod of up to `most` GPU containers asks, through the front door."""
     direct = draw(st.booleans()) if pin is None else pin is Pin.DIRECT
     split = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    slot_memory = draw(st.sampled_from([None, None, "1Mi", "2500Ki", "5Mi"]))
     kinds = draw(st.lists(st.sampled_from(list(Role)), min_size=1, max_size=most))
     apps: list[objects.Container] = []
     inits: list[objects.Container] = []
     for i, role in enumerate(kinds):
-        whole = draw(st.sampled_from([0, 0, 0, 1, 2]))
-        memory = None if whole else draw(AMOUNTS) * split
-        made = builders.container(f"c{i}", memory, whole=whole or None, sidecar=role is Role.SIDECAR)
+        kind = draw(st.sampled_from(["memory", "memory", "memory", "whole", *(["nvidia", "mps", "mps"] * direct)]))
+        amount = draw(AMOUNTS) * split if kind == "memory" else draw(st.integers(1, 2))
+        made = builders.asking(f"c{i}", kind, amount, sidecar=role is Role.SIDECAR)
         (apps if role is Role.APP else inits).append(made)
-    return builders.asks(containers=apps, inits=inits, direct=direct, split=None if split == 1 else split)
+    more = {"split": None if split == 1 else split, "slot_memory": slot_memory}
+    return builders.asks(containers=apps, inits=inits, direct=direct, **more)
 
 
 @st.composite
@@ -39,7 +41,9 @@ def node_facts(
     gpus = tuple(
         Gpu(i, "" if pin is Pin.ALIYUN else f"GPU-{i}", total, i not in unhealthy) for i, total in enumerate(totals)
     )
-    return NodeFacts("n", "MiB", pin, gpus)
+    if pin is not Pin.DIRECT:
+        return NodeFacts("n", "MiB", pin, gpus)
+    return NodeFacts("n", "MiB", pin, gpus, slots=draw(st.integers(0, 4)), nvidia_whole=draw(st.booleans()))
 
 
 @st.composite
@@ -47,7 +51,8 @@ def rooms(draw: st.DrawFn, *, pins: tuple[Pin, ...] = tuple(Pin), most: int = 3)
     """A node in use; on some GPUs more is taken than they have."""
     facts = draw(node_facts(pins=pins, most=most))
     used = [draw(st.one_of(st.just(0), st.integers(0, gpu.total + 2))) for gpu in facts.gpus]
-    return Room.of(facts, used)
+    slots = [draw(st.integers(0, facts.slots + 1)) if taken else 0 for taken in used]
+    return Room.of(facts, used, slots)
 
 
 def shares_in_order(roles: st.SearchStrategy[Role]) -> st.SearchStrategy[list[Share]]:

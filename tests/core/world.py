@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import names, objects, request
-from gpushare.core.facts.kinds import WHOLE
-from gpushare.core.facts.model import Kind, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share, Unit
+from gpushare.core.facts.kinds import NVIDIA_WHOLE
+from gpushare.core.facts.model import Charges, Kind, NodeFacts, Pin, Places, PodFacts, Refusal, Request, Role, Share
 from gpushare.core.ledger import cool_down
 from gpushare.core.ledger.holding import ASSUME_SECONDS, SLOW_ASSUME_SECONDS
 from gpushare.core.ledger.node_record import MOVE_SECONDS
@@ -71,6 +71,14 @@ class Api:
         self.node_events.append(name)
 
 
+def added(one: "Amounts", other: "Amounts", sign: int = 1) -> "Amounts":
+    return one[0] + sign * other[0], one[1] + sign * other[1]
+
+
+def by_gpu(charges: Charges) -> dict[int, "Amounts"]:
+    return {charge.gpu: (charge.units, charge.slots) for charge in charges}
+
+
 def annotated(pod: objects.Pod, notes: Mapping[str, str | None]) -> objects.Pod:
     """The pod with these annotations; None takes one away."""
     merged = {**(pod.metadata.annotations or {}), **notes}
@@ -90,9 +98,10 @@ class Decision:
     """A hold, or a reservation whose binding may be under way."""
 
     def __init__(
-        self, pod: PodFacts, node: str, keys: tuple[tuple[str, ...], ...], since: float, held: bool, unit: Unit
+        self, pod: PodFacts, node: NodeFacts, keys: tuple[tuple[str, ...], ...], since: float, held: bool
     ) -> None:
-        self.pod, self.node, self.keys, self.since, self.held, self.unit = pod, node, keys, since, held, unit
+        self.pod, self.node, self.keys, self.since, self.held = pod, node.name, keys, since, held
+        self.unit, self.slots = node.unit, node.slots
 
     def ends(self) -> float:
         slow = self.pod.slow_volumes or self.pod.nominated == self.node
@@ -104,9 +113,12 @@ class CoolDown:
         self.until, self.length, self.active = until, length, True
 
 
+Amounts = tuple[int, int]  # units and slots
+
+
 class OldPlace(NamedTuple):
     node: str
-    amounts: dict[str, int]
+    amounts: dict[str, Amounts]
     until: float
 
 
@@ -159,7 +171,7 @@ class Mirror:
     def decide(self, pod: PodFacts, node: str, places: Places, now: float, *, held: bool) -> None:
         gpus = self.facts[node].gpus
         keys = tuple(tuple(gpus[gpu].key for gpu in chosen) for chosen in places)
-        self.decided[pod.uid] = Decision(pod, node, keys, now, held, self.facts[node].unit)
+        self.decided[pod.uid] = Decision(pod, self.facts[node], keys, now, held)
 
     def release(self, uid: str) -> None:
         if uid in self.decided and self.decided[uid].held:
@@ -196,8 +208,9 @@ class Mirror:
             return
         old_place = self.old_places.pop(after.uid, None)
         for key, amount in (old_place.amounts if old_place else {}).items():
-            had[key] = had.get(key, 0) + amount
-        left = {key: amount - has.get(key, 0) for key, amount in had.items() if amount > has.get(key, 0)}
+            had[key] = added(had.get(key, (0, 0)), amount)
+        less = {key: added(amount, has.get(key, (0, 0)), -1) for key, amount in had.items()}
+        left = {key: (max(units, 0), max(slots, 0)) for key, (units, slots) in less.items() if units > 0 or slots > 0}
         if left:
             self.old_places[after.uid] = OldPlace(after.node, left, now + MOVE_SECONDS)
 
@@ -227,30 +240,30 @@ class Mirror:
         there = {uid: pod for uid, pod in self.bound.items() if pod.node == node}
         return there | {uid: decision.pod for uid, decision in self.decided.items() if decision.node == node}
 
-    def amounts(self, uid: str) -> dict[int, int] | None:
+    def amounts(self, uid: str) -> dict[int, Amounts] | None:
         """What a pod holds by position of the GPU, or None: nobody knows where."""
         if uid in self.decided:
             return self._decided_charges(self.decided[uid])
         pod = self.bound[uid]
         facts = self.facts.get(pod.node)
         charges = pod_gpus.read(pod, facts) if facts is not None else None
-        return None if charges is None else dict(charges)
+        return None if charges is None else by_gpu(charges)
 
-    def used(self, node: str) -> list[int]:
+    def used(self, node: str) -> list[Amounts]:
         """Everything charged on each GPU of a node."""
         gpus = self.facts[node].gpus
-        used = [0] * len(gpus)
+        used: list[Amounts] = [(0, 0)] * len(gpus)
         for uid, pod in self.holders(node).items():
             amounts = self.amounts(uid)
             if amounts is None:
-                everywhere = ALL_OF_IT if pod.spec_exclusive else self._in_unit(pod.spec_units, uid, node)
-                used = [taken + everywhere for taken in used]
+                everywhere = ALL_OF_IT if pod.spec_unknown else self._in_unit(pod.spec_units, uid, node)
+                used = [added(taken, (everywhere, 0)) for taken in used]
             for gpu, amount in (amounts or {}).items():
-                used[gpu] += amount
+                used[gpu] = added(used[gpu], amount)
         for old_place in self.old_places.values():
             if old_place.node == node:
                 for i, one in enumerate(gpus):
-                    used[i] += old_place.amounts.get(one.key, 0)
+                    used[i] = added(used[i], old_place.amounts.get(one.key, (0, 0)))
         return used
 
     def _in_unit(self, amount: int, uid: str, node: str) -> int:
@@ -261,7 +274,8 @@ class Mirror:
         return amount * 1024 if unit == "MiB" else -(-amount // 1024)
 
     def room(self, node: str) -> Room:
-        return Room.of(self.facts[node], self.used(node))
+        used = self.used(node)
+        return Room.of(self.facts[node], [units for units, _ in used], [slots for _, slots in used])
 
     def can_take(self, asked: Request, uid: str, node: str, room: Room | None) -> bool:
         """Whether a pod fits a node, nominations aside, by trying everything."""
@@ -280,7 +294,7 @@ class Mirror:
             for uid, other in self.nominated.items()
         )
 
-    def _decided_charges(self, decision: Decision) -> dict[int, int] | None:
+    def _decided_charges(self, decision: Decision) -> dict[int, Amounts] | None:
         facts = self.facts.get(decision.node)
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus)} if facts is not None else {}
         asked = decision.pod.request
@@ -290,15 +304,18 @@ class Mirror:
             or any(k not in position for ks in decision.keys for k in ks)
         ):
             return None
-        if decision.held and decision.unit != facts.unit:
+        if decision.held and (decision.unit, decision.slots) != (facts.unit, facts.slots):
             return None
         places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
-        return dict(pod_gpus.charges(asked.shares, facts, places, decision.unit))
+        then = replace(facts, slots=decision.slots)  # its share of a GPU stays what it was
+        return by_gpu(pod_gpus.charges(asked.shares, then, places, decision.unit))
 
-    def _bound_amounts(self, pod: PodFacts) -> dict[str, int] | None:
+    def _bound_amounts(self, pod: PodFacts) -> dict[str, Amounts] | None:
         facts = self.facts.get(pod.node)
         charges = pod_gpus.read(pod, facts) if facts is not None else None
-        return None if facts is None or charges is None else {facts.gpus[gpu].key: n for gpu, n in charges}
+        return (
+            None if facts is None or charges is None else {facts.gpus[c.gpu].key: (c.units, c.slots) for c in charges}
+        )
 
     def _still_starting(self, asked: Request, uid: str, facts: NodeFacts) -> bool:
         if facts.pin is not Pin.PLUGIN:
@@ -328,23 +345,30 @@ def may_go(asked: Request, facts: NodeFacts) -> bool:
         return False
     if facts.limit and any(share.units > facts.limit for share in asked.shares):
         return False
-    one = len(asked.shares) == 1 and asked.shares[0].gpus == 1 and asked.shares[0].kind is not WHOLE
+    if any(s.kind.slots for s in asked.shares) and not facts.slots:
+        return False
+    if any(s.kind is NVIDIA_WHOLE for s in asked.shares) and not facts.nvidia_whole:
+        return False
+    one = len(asked.shares) == 1 and asked.shares[0].gpus == 1 and not asked.shares[0].kind.exclusive
     return facts.pin is not Pin.ALIYUN or (one and asked.shares[0].role == "app")
 
 
 def shape(asked: Request) -> object:
     """All that kubelet's refusal of such a pod says: the unit is the node's."""
-    return asked.pin, tuple((s.role, s.kind, s.units, s.gpus) for s in asked.shares)
+    return asked.pin, tuple((s.role, s.kind, s.units or s.slot_bytes, s.gpus) for s in asked.shares)
 
 
 def signature(facts: NodeFacts | None) -> object:
     """What a node publishes, health included."""
-    return None if facts is None else (facts.unit, facts.pin, facts.gpus, facts.limit)
+    if facts is None:
+        return None
+    return (facts.unit, facts.pin, facts.gpus, facts.limit, facts.slots, facts.nvidia_whole)
 
 
 def layout(facts: NodeFacts | None) -> object:
     """The same without health: while this stays, a decision of ours stays valid."""
-    return None if facts is None else (facts.unit, facts.pin, [(gpu.key, gpu.index, gpu.total) for gpu in facts.gpus])
+    gpus = [(gpu.key, gpu.index, gpu.total) for gpu in facts.gpus] if facts is not None else []
+    return None if facts is None else (facts.unit, facts.pin, facts.slots, gpus)
 
 
 def forged(pod: objects.Pod, node: NodeFacts, kind: str, places: Places) -> dict[str, str]:

@@ -69,7 +69,7 @@ def test_the_extender_decides_and_every_node_is_offered() -> None:
     assert entry["ignorable"] is False
     assert entry["nodeCacheCapable"] is True
     resources = {managed["name"]: managed["ignoredByScheduler"] for managed in entry["managedResources"]}
-    assert resources == {names.GPU_MEM: False, names.GPU_COUNT: False}
+    assert resources == dict.fromkeys((names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU, names.MPS_GPU), False)
 
 
 def test_every_verb_is_one_the_extender_answers() -> None:

@@ -132,7 +132,7 @@ class World:
         return request.facts(self.api.pods[name], None)
 
     def used(self, node: str = "a") -> list[int]:
-        return node_state(self.ledger, node).effective()
+        return node_state(self.ledger, node).effective().units
 
     def state(self, name: str = "train") -> State | None:
         holding = self.ledger.holding(f"uid-{name}")

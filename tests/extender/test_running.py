@@ -339,7 +339,10 @@ async def test_everything_that_is_promised_to_be_counted_is_counted(
         assert await extender.bind(p, "a") == ""  # and the hold was right
         await extender.prioritize(small, "a", "b")
         held = (await extender.metrics())['gpushare_pods{state="held"}']
-        assert await extender.bind(small, "b" if node_state(extender.ledger, "a").effective()[0] == 7000 else "a") == ""
+        assert (
+            await extender.bind(small, "b" if node_state(extender.ledger, "a").effective().units[0] == 7000 else "a")
+            == ""
+        )
         await extender.bind(q, "a")
         assert await extender.bind(r, "a") == "a: no single GPU has 6000 MiB free"
         await extender.filter(r, "a", "b")

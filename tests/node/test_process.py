@@ -17,7 +17,7 @@ from gpushare.core.facts import names
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.node.metrics import Metrics, Sight
-from gpushare.node.publishing.desired import Wanted
+from gpushare.node.publishing.desired import Held, Wanted
 from gpushare.obs import http
 from gpushare.obs.errors import UserError
 from tests.node import world
@@ -114,10 +114,12 @@ async def test_trouble_is_answered_with_its_sentence() -> None:
             assert await _get(session, f"{url}/healthz") == (503, "the driver has not answered for 301 s\n")
             assert await _get(session, f"{url}/readyz") == (200, "ok\n")
             gpu = Gpu(3, "GPU-3", 8000, False, "Xid 79")
-            facts = NodeFacts("n", "MiB", Pin.DIRECT, (gpu,))
-            sight.wants = lambda: Wanted(facts, "", {names.GPU_MEM: 500}, {"GPU-3": 500})
+            facts = NodeFacts("n", "MiB", Pin.DIRECT, (gpu,), slots=10)
+            sight.wants = lambda: Wanted(facts, "", {names.GPU_MEM: 500}, {"GPU-3": Held(500, 2)})
             page = (await _get(session, f"{url}/metrics"))[1]
             assert 'gpushare_gpu_memory_held{gpu="3",unit="MiB",uuid="GPU-3"} 500.0' in page
+            assert 'gpushare_gpu_slots_held{gpu="3",uuid="GPU-3"} 2.0' in page
+            assert 'gpushare_gpu_slots_total{gpu="3",uuid="GPU-3"} 10.0' in page
             assert 'gpushare_gpu_healthy{gpu="3",uuid="GPU-3"} 0.0' in page
     finally:
         await runner.cleanup()

@@ -215,11 +215,13 @@ class World:
         for state in self.ledger.nodes():
             if state.facts is None:
                 continue
-            held = [0] * len(state.facts.gpus)
+            held, held_slots = [0] * len(state.facts.gpus), [0] * len(state.facts.gpus)
             for holding in state.holdings():
                 assert self.ledger.holding(holding.pod.uid) is holding, f"{holding.pod.name} is held twice"
-                for gpu, amount in holding.charges or ():
+                for gpu, amount, slots in holding.charges or ():
                     held[gpu] += amount
+                    held_slots[gpu] += slots
+            assert all(one >= other for one, other in zip(state.used_slots, held_slots, strict=True)), state.name
             counted = f"{state.name}: {state.used} counted, {held} held"
             assert all(one >= other for one, other in zip(state.used, held, strict=True)), counted
             assert state._old_places or state.used == held, counted  # a pod that moved counts on both GPUs for a while

@@ -90,19 +90,24 @@ def container(
     memory: objects.Quantity | None = None,
     *,
     whole: objects.Quantity | None = None,
+    nvidia: objects.Quantity | None = None,
+    mps: objects.Quantity | None = None,
     sidecar: bool = False,
     visible: str = "",
 ) -> objects.Container:
     """A container. `visible`: the annotation that its env takes its GPUs from."""
-    limits: dict[str, objects.Quantity] = {}
-    if memory is not None:
-        limits[names.GPU_MEM] = memory
-    if whole is not None:
-        limits[names.GPU_COUNT] = whole
+    asked = {names.GPU_MEM: memory, names.GPU_COUNT: whole, names.NVIDIA_GPU: nvidia, names.MPS_GPU: mps}
+    limits = {resource: amount for resource, amount in asked.items() if amount is not None}
     env = [env_of(visible)] if visible else None
     return objects.Container(
         name, "Always" if sidecar else None, objects.ResourceNeeds(limits) if limits else None, env
     )
+
+
+def asking(name: str, kind: str, amount: objects.Quantity, *, sidecar: bool = False) -> objects.Container:
+    """A container that asks by one of the keywords of `container`: memory, whole, nvidia or mps."""
+    limits: dict[str, Any] = {kind: amount}
+    return container(name, **limits, sidecar=sidecar)
 
 
 def env_of(key: str, name: str = names.VISIBLE_DEVICES) -> objects.EnvVar:
@@ -125,6 +130,9 @@ def api_pod(
     init: Sequence[int] = (),
     sidecars: Sequence[int] = (),
     whole: int = 0,
+    nvidia: int = 0,
+    mps: int = 0,
+    slot_memory: str | None = None,
     containers: Sequence[objects.Container] | None = None,
     inits: Sequence[objects.Container] | None = None,
     direct: bool = True,
@@ -143,19 +151,25 @@ def api_pod(
     claim_volume: bool = False,
     created: str = "2026-11-15T12:00:00Z",
 ) -> objects.Pod:
-    """A pod whose containers ask `memory` each, plus one for `whole` GPUs. `direct`: the admission policy saw it.
+    """A pod whose containers ask `memory` each, plus one for `whole` GPUs, one for as many by NVIDIA's name (`nvidia`),
+    and one for `mps` shares of `slot_memory`. `direct`: the admission policy saw it.
 
     `init` and `sidecars` come in this order before the others; `containers` and `inits` say it all instead.
     """
     apps = list(containers) if containers is not None else [container(f"c{i}", n) for i, n in enumerate(memory)]
     if whole:
         apps.append(container("whole", whole=whole))
+    if nvidia:
+        apps.append(container("nvidia", nvidia=nvidia))
+    if mps:
+        apps.append(container("mps", mps=mps))
     before = list(inits) if inits is not None else [container(f"i{i}", n) for i, n in enumerate(init)]
     before += [container(f"s{i}", n, sidecar=True) for i, n in enumerate(sidecars)]
     if direct:
         admitted(apps, before)
     annotations = dict(notes or {})
-    for key, value in ((names.GPU_COUNT, split), (names.MEMORY_UNIT, unit), (names.POLICY, policy)):
+    slot = (names.SLOT_MEMORY[0], slot_memory)
+    for key, value in ((names.GPU_COUNT, split), (names.MEMORY_UNIT, unit), (names.POLICY, policy), slot):
         if value is not None:
             annotations[key] = str(value)
     number = next(_numbers)

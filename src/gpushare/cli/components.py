@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpushare.cli.words import Parser, unknown
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import policies
 from gpushare.ctl import streams
 from gpushare.obs import errors
@@ -29,6 +30,7 @@ VISIBLE = ("uuid", "index")
 SELLS = ("shares", "gpus")
 SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
 MOST_RESERVED = 1 << 20  # MiB
+NVIDIA_GPU = ("whole",)
 # Flags of Aliyun's plugin: for its queries to kubelet, and for its log. With a value, and without.
 ALIYUN_FLAGS = ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout", "mps-pipe", "v",
                "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")  # fmt: skip
@@ -81,12 +83,20 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser = _node_parser(program)
     parser.add_argument("--sell", default="shares")
     parser.add_argument("--pin", default="auto")
+    parser.add_argument("--mps-slots", default="0")
+    parser.add_argument("--nvidia-gpu")
     args = parser.parse(words)
     if args.sell not in SELLS:
         raise unknown("--sell value", args.sell, SELLS, "--sell {}")
     if args.pin not in PINS:
         raise unknown("pin", args.pin, PINS, "--pin {}")
-    return _run_node(args, args.pin)
+    slots = args.mps_slots
+    if not (slots.isascii() and slots.isdecimal() and len(slots) <= 2 and int(slots) <= node_gpus.MOST_SLOTS):
+        why = f"it is the number of MPS shares of each GPU, 0 to {node_gpus.MOST_SLOTS}"
+        raise errors.UserError(f'"{slots:.20}" is not a number of MPS slots', why, "--mps-slots 10")
+    if args.nvidia_gpu not in (None, *NVIDIA_GPU):
+        raise unknown("way to sell nvidia.com/gpu", args.nvidia_gpu, NVIDIA_GPU, "--nvidia-gpu={}")
+    return _run_node(args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None)
 
 
 def device_plugin(words: list[str], program: str, plugin: bool) -> int:
@@ -231,7 +241,13 @@ def _until_ended(args: argparse.Namespace, run: "Callable[[Access, Nvml], Corout
 
 
 def _run_node(
-    args: argparse.Namespace, pin: "Choice", visible: "Visible" = "uuid", unhealthy_configmap: bool = False
+    args: argparse.Namespace,
+    pin: "Choice",
+    visible: "Visible" = "uuid",
+    unhealthy_configmap: bool = False,
+    *,
+    slots: int = 0,
+    nvidia_whole: bool = False,
 ) -> int:
     from gpushare.node import app
 
@@ -242,7 +258,10 @@ def _run_node(
     digits = reserve.isascii() and reserve.isdecimal() and len(reserve) <= len(str(MOST_RESERVED))
     if not (digits and int(reserve) <= MOST_RESERVED):
         raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
-    config = app.Config(name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap)
+    config = app.Config(
+        name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap, slots=slots,
+        nvidia_whole=nvidia_whole,
+    )  # fmt: skip
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
 

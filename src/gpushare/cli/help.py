@@ -111,6 +111,10 @@ their GPUs from a device plugin, it serves that plugin, too.
                       1.36 or later) or deploy/webhook.yaml is installed
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
+  --mps-slots N       sell N MPS shares of each GPU as keti.com/mpsgpu, too
+                      (0 to 48, default 0); only with direct pinning
+  --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too (default: do not);
+                      only with direct pinning
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins

@@ -39,7 +39,7 @@ def fullest(snapshot: Snapshot, before: Fullest) -> Fullest:
     for state in snapshot.ledger.nodes():
         if state.facts is None:
             continue
-        for used, gpu in zip(state.effective(), state.facts.gpus, strict=True):
+        for used, gpu in zip(state.effective().units, state.facts.gpus, strict=True):
             over += used > gpu.total
             if used * worst.total > worst.used * gpu.total:
                 worst = Fullest(used, gpu.total, f"{state.name} GPU {gpu.index}")
@@ -80,5 +80,5 @@ def checks(
 def _gpus(snapshot: Snapshot) -> tuple[int, int]:
     """GPUs in use, and all that are shared by memory."""
     sharing = [state for state in snapshot.ledger.nodes() if state.facts is not None and not state.facts.sold]
-    amounts = [used for state in sharing for used in state.effective()]
+    amounts = [used for state in sharing for used in state.effective().units]
     return sum(amount > 0 for amount in amounts), len(amounts)

@@ -94,7 +94,7 @@ def tables(snapshot: Snapshot, nodes: Mapping[str, Part]) -> list[Table]:
     for name, node in nodes.items():
         state = snapshot.ledger.node(name)
         if isinstance(node, Node) and node.plugin is not None and state is not None and state.facts is not None:
-            used = zip(state.facts.gpus, state.effective(), strict=True)
+            used = zip(state.facts.gpus, state.effective().units, strict=True)
             result.append(Table(name, node.plugin.held(), {gpu.uuid: units for gpu, units in used if units}))
     return result
 

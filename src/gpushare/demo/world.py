@@ -116,6 +116,6 @@ class World:
             facts = ledger.facts(holding.node)
             assert facts is not None
             places.setdefault(holding.node, []).extend(
-                (facts.gpus[gpu].index, units) for gpu, units in holding.charges or ()
+                (facts.gpus[gpu].index, units) for gpu, units, _ in holding.charges or ()
             )
         return places

@@ -86,8 +86,6 @@ class Verbs:
         pod, victims = request.facts(args.pod, self._unit), args.victims()
         if isinstance(pod.request, Refusal) or self._cannot_answer(pod.uid):
             return b"{}"
-        if pod.request is None:
-            return wire.encode(PreemptResult(victims))
         chosen = {node: [victim.uid for victim in one.pods or ()] for node, one in victims.items()}
         answer = {}
         for node, added in self._life.preempt(pod, chosen).items():

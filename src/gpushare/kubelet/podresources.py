@@ -53,7 +53,7 @@ def read(body: bytes) -> list[Listed]:
     listed = []
     for pod in ListPodResourcesResponse.FromString(body).pod_resources:
         for container in pod.containers:
-            for resource, kind in kinds.BY_RESOURCE.items():
+            for resource, kind in kinds.BY_PLUGIN.items():
                 ids = [id for entry in container.devices if entry.resource_name == resource for id in entry.device_ids]
                 if ids:
                     listed.append(Listed(pod.namespace, pod.name, container.name, kind, ids))

@@ -41,6 +41,8 @@ class Config(NamedTuple):
     visible: "Visible" = "uuid"
     unhealthy_configmap: bool = False
     kubelet: str = paths.ROOT
+    slots: int = 0  # MPS slots of each GPU
+    nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
 
 
 class Node(part.Part):
@@ -54,12 +56,17 @@ class Node(part.Part):
 
     async def _run(self, tasks: asyncio.TaskGroup, at_the_end: contextlib.ExitStack) -> None:
         await self.gpus.begin(part.START_SECONDS)
-        pinning.refuse_beside_nvidia(await self.watches.synced(part.START_SECONDS))
+        node, slots = await self.watches.synced(part.START_SECONDS), self.config.slots
+        nvidia_whole = self.config.nvidia_whole
+        pinning.refuse_beside_nvidia(node)
         pin = await pinning.decide(self.config.pin, self.api)
-        if pin is Pin.PLUGIN:
+        pinning.refuse_to_sell(pin, slots=slots, nvidia_whole=nvidia_whole, node=node)
+        if pin is Pin.PLUGIN or nvidia_whole:  # another plugin for nvidia.com/gpu would win over the pin
             folder = Path(self.config.kubelet, paths.DEVICE_PLUGINS)
             tasks.create_task(await self._lock_kubelets_folder(folder, at_the_end))
-        publish_config = PublishConfig(self.config.node, self.config.unit, pin, self.config.reserve_mib)
+        publish_config = PublishConfig(
+            self.config.node, self.config.unit, pin, self.config.reserve_mib, slots=slots, nvidia_whole=nvidia_whole
+        )
         publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
         assigner = Assigner(self.api, self.pods)
         auditor = Auditor(self.recorder, self.pods, self.this_node, unit=self.config.unit)

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpushare.node.publishing.desired import Wanted
+from gpushare.node.publishing.desired import Held, Wanted
 
 
 class Sight:
@@ -47,15 +47,20 @@ def _gpus(wants: Wanted) -> Iterable[Metric]:
     labels = ["gpu", "uuid", "unit"]
     total = GaugeMetricFamily("gpushare_gpu_memory_total", "GPU memory that can be given out, in units.", labels=labels)
     held = GaugeMetricFamily("gpushare_gpu_memory_held", "GPU memory that pods hold, in units.", labels=labels)
+    slots = GaugeMetricFamily("gpushare_gpu_slots_total", "MPS slots that can be given out.", labels=labels[:2])
+    held_slots = GaugeMetricFamily("gpushare_gpu_slots_held", "MPS slots that pods hold.", labels=labels[:2])
     healthy = GaugeMetricFamily(
         "gpushare_gpu_healthy", "1 if the GPU is healthy and gets new pods, else 0.", labels=labels[:2]
     )
     for gpu in wants.facts.gpus:
         values = [str(gpu.index), gpu.uuid, wants.facts.unit]
         total.add_metric(values, gpu.total)
-        held.add_metric(values, wants.held.get(gpu.uuid, 0))
+        on = wants.held.get(gpu.uuid, Held())
+        held.add_metric(values, on.units)
+        slots.add_metric(values[:2], wants.facts.slots)
+        held_slots.add_metric(values[:2], on.slots)
         healthy.add_metric(values[:2], gpu.healthy)
-    return (total, held, healthy)
+    return (total, held, slots, held_slots, healthy)
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

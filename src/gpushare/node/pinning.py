@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import Pin
 from gpushare.kube import loop, requests, resources
@@ -53,13 +54,35 @@ async def _look(api: Api) -> tuple[Pin, str] | None:
 
 
 def refuse_beside_nvidia(node: objects.Node) -> None:
-    """Two plugins would give each GPU away twice. Also if ours sells whole GPUs, in the place of NVIDIA's."""
+    """Two plugins would give each GPU away twice. What we sold under NVIDIA's name before is not its plugin: then our
+    annotation says so, and there is one for each GPU at most."""
     count = sum(units.number(node.status.allocatable, name) for name in names.NVIDIA_GPUS)
-    if count:
+    published = node_gpus.read(node, frozenset())
+    if count > (len(published.gpus) if published is not None and published.nvidia_whole else 0):
         name = node.metadata.name
         raise errors.UserError(
             f"{name}: NVIDIA's device plugin gives out the same GPUs",
             f"allocatable {names.NVIDIA_GPU} is {count}: each GPU would be given away twice",
             f"kubectl label node {shlex.quote(name)} nvidia.com/gpu.deploy.device-plugin=false (GPU Operator), "
             "or keep its DaemonSet off this node",
+        )
+
+
+def refuse_to_sell(pin: Pin, *, slots: int, nvidia_whole: bool, node: objects.Node) -> None:
+    """Only the binding can pin MPS shares, and whole GPUs by NVIDIA's name: a device plugin serves neither."""
+    if pin is Pin.DIRECT:
+        return
+    flags = [f"--mps-slots={slots}"] * bool(slots) + ["--nvidia-gpu=whole"] * nvidia_whole
+    if flags:
+        raise errors.UserError(
+            f"{node.metadata.name}: {' and '.join(flags)} cannot be served by a device plugin",
+            "this node pins by device plugin: by --pin, or because the cluster has no admission policy of gpushare",
+            "apply deploy/admission.yaml and start with --pin=direct, or leave that out",
+        )
+    before = node_gpus.read(node, frozenset())
+    if before is not None and (before.slots or before.nvidia_whole):
+        raise errors.UserError(
+            f"{node.metadata.name}: it still sells MPS slots or {names.NVIDIA_GPU}, which a device plugin cannot serve",
+            "it pinned directly until now, and its capacity still says so",
+            "start it once with --pin=direct, without --mps-slots and --nvidia-gpu, until its pods are gone",
         )

@@ -115,7 +115,7 @@ def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
         chosen = pod.annotation(names.ALLOCATION) or pod.annotation(names.ALIYUN_IDX) or pod.annotation(names.EXTENDER)
         request = pod.request if isinstance(pod.request, Request) else None
         return PodUse(pod, {}, _unlocated(pod, request, facts.gpus), UNUSABLE if chosen else UNASKED)
-    return PodUse(pod, {facts.gpus[gpu].index: amount for gpu, amount in holding.charges})
+    return PodUse(pod, {facts.gpus[gpu].index: amount for gpu, amount, _ in holding.charges})
 
 
 def _unlocated(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> int:

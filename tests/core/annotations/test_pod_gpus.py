@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names
-from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Request, Role
+from gpushare.core.facts.model import Charges, NodeFacts, Pin, PodFacts, Request, Role
 from gpushare.core.placement import gpu_choice
 from tests.core import strategies
 from tests.support.builders import asks, bound, facts, pod
@@ -15,7 +15,7 @@ from tests.support.builders import asks, bound, facts, pod
 SERVED = (Pin.DIRECT, Pin.PLUGIN)
 
 
-def noted(*memory: int, where: NodeFacts, **notes: str) -> pod_gpus.Charges | None:
+def noted(*memory: int, where: NodeFacts, **notes: str) -> Charges | None:
     keys = {"idx": names.ALIYUN_IDX, "allocation": names.ALLOCATION}
     return pod_gpus.read(pod(*memory, direct=False, on=where.name, notes={keys[k]: v for k, v in notes.items()}), where)
 
@@ -28,13 +28,13 @@ def test_what_is_written_is_read_back_for_any_plan(data: st.DataObject, policy: 
     places = gpu_choice.plan(request, room, policy)
     if places is not None:
         seen = bound(PodFacts("u", "default", "p", request), room.facts, places)
-        assert pod_gpus.read(seen, room.facts) == gpu_choice.charges(request.shares, room.facts.gpus, places)
+        assert pod_gpus.read(seen, room.facts) == gpu_choice.charges(request.shares, room.facts, places)
 
 
 def test_what_is_written_for_a_node_of_aliyuns_plugin_is_read_back() -> None:
     where = facts(15, 15, pin="aliyun")
     seen = bound(pod(4, direct=False), where, ((1,),))
-    assert pod_gpus.read(seen, where) == ((1, 4),)
+    assert pod_gpus.read(seen, where) == ((1, 4, 0),)
 
 
 @given(st.data(), strategies.POLICIES)
@@ -48,8 +48,11 @@ def test_annotations_choose_gpus_and_never_amounts(data: st.DataObject, policy: 
         kept = data.draw(st.sets(st.sampled_from([key for key, _ in seen.annotations])))
         less = msgspec.structs.replace(seen, annotations=tuple(note for note in seen.annotations if note[0] in kept))
         charges = pod_gpus.read(less, room.facts)
-        stays = sum(share.units for share in request.shares if share.role is not Role.INIT)
-        assert charges is None or sum(amount for _, amount in charges) >= stays
+        stays = [share for share in request.shares if share.role is not Role.INIT]
+        assert charges is None or sum(charge.units for charge in charges) >= sum(share.units for share in stays)
+        assert charges is None or sum(charge.slots for charge in charges) >= sum(s.kind.slots * s.gpus for s in stays)
+        if any(share.kind.slots for share in request.shares) and names.ALLOCATION not in kept:
+            assert not charges, "what an MPS share holds is written nowhere else"
 
 
 def test_a_binding_carries_aliyuns_annotations_and_ours() -> None:
@@ -75,7 +78,7 @@ def test_init_containers_that_hold_nothing_more_are_left_out() -> None:
 @pytest.mark.parametrize("pin", ["aliyun", "plugin", "direct"])
 def test_aliyuns_index_alone_puts_all_containers_there(pin: str) -> None:
     where = facts(8000, 8000, pin=pin)
-    assert noted(3000, 2000, where=where, idx="1") == ((1, 5000),)
+    assert noted(3000, 2000, where=where, idx="1") == ((1, 5000, 0),)
 
 
 @pytest.mark.parametrize("idx", ["2", "-1", "", "one", "0x1", "99999999999", "１"])
@@ -108,20 +111,20 @@ def test_an_allocation_that_does_not_match_the_spec_means_nothing(allocation: st
 
 def test_annotations_that_contradict_each_other_mean_nothing() -> None:
     where = facts(8000, 8000, pin="plugin")
-    assert noted(3000, where=where, allocation='{"0":{"1":3000}}', idx="1") == ((1, 3000),)
+    assert noted(3000, where=where, allocation='{"0":{"1":3000}}', idx="1") == ((1, 3000, 0),)
     assert noted(3000, where=where, allocation='{"0":{"1":3000}}', idx="0") is None
 
 
 def test_a_directly_pinned_pod_is_where_its_uuids_say_even_if_indices_shift() -> None:
     before = facts(8000, 8000, uuids=["A", "B"])
     seen = bound(pod(3000), before, ((1,),))
-    assert pod_gpus.read(seen, facts(8000, uuids=["B"])) == ((0, 3000),)
+    assert pod_gpus.read(seen, facts(8000, uuids=["B"])) == ((0, 3000, 0),)
     assert pod_gpus.read(seen, facts(8000, uuids=["C"])) is None
 
 
 def test_a_whole_gpu_is_as_large_as_it_is_now() -> None:
     seen = bound(pod(whole=1, direct=False), facts(8000, 8000, pin="plugin"), ((1,),))
-    assert pod_gpus.read(seen, facts(8000, 7000, pin="plugin")) == ((1, 7000),)
+    assert pod_gpus.read(seen, facts(8000, 7000, pin="plugin")) == ((1, 7000, 0),)
 
 
 @given(st.text())

@@ -23,6 +23,8 @@ def world(*nodes: Any, pods: tuple[PodFacts, ...] = ()) -> ledger.Ledger:
 
 
 FULL = facts(8, name="n"), bound(pod(8, name="full"), facts(8, name="n"), ((0,),))
+SLOTS = facts(8, slots=1)
+SLOT_TAKEN = bound(pod(mps=1, slot_memory="1Mi", name="slot"), SLOTS, ((0,),))
 PLUGIN = facts(8, 8, pin="plugin")
 PLUGIN_FULL = tuple(bound(pod(8, name=f"f{i}", direct=False), PLUGIN, ((i,),)) for i in range(2))
 SPLIT_UNASSIGNED = bound(pod(4, split=2, direct=False, name="half"), PLUGIN, ((0, 1),))
@@ -47,6 +49,11 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
                    "no 2 GPUs have 4 MiB free each"),
     "NoGpusFor": (world(facts(8, 4)), pod(6, 5), "no GPUs for containers of 6 + 5 MiB"),
     "NoWholeGpu": (world(FULL[0], pods=FULL[1:]), pod(whole=1), "no GPU is wholly free"),
+    "NoSlot": (world(SLOTS, pods=(SLOT_TAKEN,)), pod(mps=1, slot_memory="1Mi"), "no single GPU has a free MPS slot"),
+    "NoMpsMemory": (world(facts(8, slots=2), pods=FULL[1:]), pod(mps=1, slot_memory="2Mi"),
+                    "no GPU with a free MPS slot has 2 MiB free"),
+    "NoMps": (world(facts(8)), pod(mps=1), "node(s) that sell no MPS slots"),
+    "NotNvidia": (world(facts(8)), pod(nvidia=1), "node(s) that do not sell nvidia.com/gpu through gpushare"),
     "NoInitGpu": (world(PLUGIN, pods=PLUGIN_FULL), pod(2, init=[6], direct=False),
                   "no single GPU for init and app containers (6 MiB)"),
     "OverLimit": (world(facts(80, pin="plugin", limit=50)), pod(60, direct=False),
@@ -74,9 +81,43 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NotDivisible": (world(), pod(5, split=2), "5 MiB cannot be split evenly over 2 GPUs"),
     "BothLimits": (world(), pod(containers=[container("a", 4, whole=1)]),
                    "aliyun.com/gpu-mem and aliyun.com/gpu-count on one container"),
+    "NotBytes": (world(), pod(mps=1, slot_memory="abc"), "GPUrequest is not a number of bytes up to 1Ti"),
     "UnknownPolicy": (world(), pod(4, policy="x"), "gpushare.io/policy is not binpack or spread"),
     "UnknownUnit": (world(), pod(4, unit="x"), "gpushare.io/memory-unit is not MiB or GiB"),
 }  # fmt: skip
+
+
+SLOT_SENTENCES: list[tuple[ledger.Ledger, PodFacts, str, str]] = [
+    (world(facts(8, 8, slots=1), pods=(bound(pod(mps=1), facts(8, 8, slots=1), ((0,),)),)), pod(mps=2), "NoSlot",
+     "no 2 GPUs have a free MPS slot each"),
+    (world(facts(8, 8, slots=1), pods=(bound(pod(8), facts(8, 8), ((0,),)),)), pod(mps=2, slot_memory="1Mi"),
+     "NoMpsMemory", "no 2 GPUs with a free MPS slot have 1 MiB free each"),
+    (world(facts(8, 8, slots=1), pods=(bound(pod(8), facts(8, 8), ((0,),)),)), pod(mps=2), "NoMpsMemory",
+     "no 2 GPUs with a free MPS slot have their part of the memory free"),
+    (world(facts(8, slots=1), pods=FULL[1:]), pod(mps=1), "NoMpsMemory",
+     "no GPU with a free MPS slot has its part of the memory free"),
+    (world(SLOTS, pods=(SLOT_TAKEN,)), pod(2, mps=1, slot_memory="1Mi"), "NoSlot",
+     "no GPUs with free MPS slots for containers of 2 MiB + an MPS share of 1 MiB"),
+    (world(SLOTS, pods=(SLOT_TAKEN,)), pod(2, mps=1), "NoGpusFor", "no GPUs for containers of 2 MiB + an MPS share"),
+    (world(facts(8, slots=3), pods=FULL[1:]), pod(2, mps=1, slot_memory="3Mi"), "NoGpusFor",
+     "no GPUs for containers of 2 MiB + an MPS share of 3 MiB"),
+    (world(facts(8, slots=1, unhealthy=[0])), pod(mps=1), "NoHealthyGpu", "no single healthy GPU has a free MPS slot"),
+    (world(facts(8, slots=2)), pod(mps=1, slot_memory="9Mi"), "TooLarge", "no GPU is as large as 9 MiB"),
+    (world(facts(8, slots=2)), pod(mps=1, direct=False), "NeedsPolicy",
+     "node(s) that need gpushare's admission policy"),
+    (world(facts(9, name="p", pin="plugin")), pod(mps=1, direct=False), "NoMps", "node(s) that sell no MPS slots"),
+    (world(facts(9, 9, name="p", pin="aliyun")), pod(mps=1, direct=False), "NoMps", "node(s) that sell no MPS slots"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "asked", "code", "message"), SLOT_SENTENCES)
+def test_a_refusal_says_whether_slots_or_memory_are_short(
+    state: ledger.Ledger, asked: PodFacts, code: str, message: str
+) -> None:
+    said = verdict.explain(state, asked)
+    assert (said.code, said.message) == (code, message)
+    assert condition.refusal_in(f"0/1 nodes are available: 1 {message}.") == message
+    assert not set(",.") & set(message.replace("nvidia.com", ""))
 
 
 @pytest.mark.parametrize("code", EXAMPLES)

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.annotations.pod_gpus import Charges
 from gpushare.core.facts import names, request
-from gpushare.core.facts.model import NodeFacts, Request
+from gpushare.core.facts.model import Charges, NodeFacts, Request
 from tests.support.builders import api_pod, bound, container, facts, free, ledger, pod
 
 GIB = facts(15, 15, unit="GiB", pin="plugin")
@@ -40,7 +39,7 @@ def test_what_a_user_writes_on_a_bound_pod_changes_nothing(direct: bool, later: 
     there = bound(pod(6, name="p", direct=direct), where, ((1,),))
     seen = request.facts(api_pod(6, name="p", direct=direct, on="n", notes=dict(there.annotations), **later), "MiB")
     assert seen.request == there.request
-    assert pod_gpus.read(seen, where) == ((1, 6),)
+    assert pod_gpus.read(seen, where) == ((1, 6, 0),)
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -51,7 +50,7 @@ def test_a_binding_reads_back_as_it_was_confirmed(direct: bool, wrote: dict[str,
     there = bound(pod(6, 2, name="p", direct=direct, **wrote), where, ((1, 2), (0, 1)))
     shown = api_pod(6, 2, name="p", direct=direct, on="n", notes=dict(there.annotations), **wrote)
     assert request.facts(shown, None) == there
-    assert pod_gpus.read(there, where) == ((0, 1), (1, 4), (2, 3))
+    assert pod_gpus.read(there, where) == ((0, 1, 0), (1, 4, 0), (2, 3, 0))
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -94,27 +93,27 @@ def test_a_pod_with_one_container_that_may_see_every_gpu_counts_on_every_gpu() -
 
 
 def test_gib_on_a_node_that_counts_mib_are_1024_times_as_much() -> None:
-    assert moved(GIB, MIB, 15, places=((1,),)) == ((1, 15360),)
-    assert moved(GIB, MIB, 8, split=2, places=((0, 1),)) == ((0, 4096), (1, 4096))
-    assert moved(GIB, MIB, 2, init=(5,), places=((0,), (0,))) == ((0, 5120),)
+    assert moved(GIB, MIB, 15, places=((1,),)) == ((1, 15360, 0),)
+    assert moved(GIB, MIB, 8, split=2, places=((0, 1),)) == ((0, 4096, 0), (1, 4096, 0))
+    assert moved(GIB, MIB, 2, init=(5,), places=((0,), (0,))) == ((0, 5120, 0),)
 
 
 def test_mib_on_a_node_that_counts_gib_are_rounded_up_once_for_each_gpu() -> None:
-    assert moved(MIB, GIB, 12000, places=((0,),)) == ((0, 12),)
-    assert moved(MIB, GIB, 7681, 7679, places=((0,), (0,))) == ((0, 15),)
-    assert moved(MIB, GIB, 7681, 7679, places=((0,), (1,))) == ((0, 8), (1, 8))
+    assert moved(MIB, GIB, 12000, places=((0,),)) == ((0, 12, 0),)
+    assert moved(MIB, GIB, 7681, 7679, places=((0,), (0,))) == ((0, 15, 0),)
+    assert moved(MIB, GIB, 7681, 7679, places=((0,), (1,))) == ((0, 8, 0), (1, 8, 0))
 
 
 def test_a_whole_gpu_is_whole_in_any_unit() -> None:
     odd = facts(16376, 16376, pin="plugin")
-    assert moved(GIB, odd, whole=1, places=((1,),)) == ((1, 16376),)
-    assert moved(odd, GIB, whole=1, places=((1,),)) == ((1, 15),)
+    assert moved(GIB, odd, whole=1, places=((1,),)) == ((1, 16376, 0),)
+    assert moved(odd, GIB, whole=1, places=((1,),)) == ((1, 15, 0),)
 
 
 def test_a_gpu_that_grew_or_shrank_counts_in_its_unit_all_the_same() -> None:
-    assert moved(MIB, facts(15000, 9000, pin="plugin"), 8000, places=((1,),)) == ((1, 8000),)
-    assert moved(MIB, facts(196608, pin="plugin"), 8000, places=((0,),)) == ((0, 8000),)
-    assert moved(GIB, facts(9, 3, unit="GiB", pin="plugin"), 8, places=((1,),)) == ((1, 8),)
+    assert moved(MIB, facts(15000, 9000, pin="plugin"), 8000, places=((1,),)) == ((1, 8000, 0),)
+    assert moved(MIB, facts(196608, pin="plugin"), 8000, places=((0,),)) == ((0, 8000, 0),)
+    assert moved(GIB, facts(9, 3, unit="GiB", pin="plugin"), 8, places=((1,),)) == ((1, 8, 0),)
 
 
 def test_who_is_on_no_known_gpu_is_converted_as_well() -> None:
@@ -135,14 +134,14 @@ def test_who_is_on_no_known_gpu_is_converted_as_well() -> None:
 
 def test_a_forged_size_of_its_gpu_never_makes_a_pod_count_as_less() -> None:
     forged = pod(15, direct=False, on="n", notes={names.ALIYUN_IDX: "1", names.ALIYUN_DEV: "15360"})
-    assert pod_gpus.read(forged, GIB) == ((1, 15),)
+    assert pod_gpus.read(forged, GIB) == ((1, 15, 0),)
 
 
 @pytest.mark.parametrize("said", ["", "0", "-15", "fifteen", "9" * 40, "１５"])
 def test_a_size_that_is_none_says_nothing_about_the_unit(said: str) -> None:
     there = pod(15, direct=False, on="n", notes={names.ALIYUN_IDX: "1", names.ALIYUN_DEV: said})
     assert pod_gpus.written_in(there, MIB) is None
-    assert pod_gpus.read(there, MIB) == ((1, 15),)
+    assert pod_gpus.read(there, MIB) == ((1, 15, 0),)
 
 
 def test_a_binding_under_way_never_counts_as_less_because_its_node_counts_anew() -> None:

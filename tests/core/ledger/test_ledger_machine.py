@@ -43,13 +43,18 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2,), {"whole": 1}),
     ((2,), {"init": (4,)}),
     ((2,), {"sidecars": (2,), "init": (3,)}),
+    ((), {"mps": 1}),
+    ((), {"mps": 2, "slot_memory": "3Mi"}),
+    ((2,), {"mps": 1, "whole": 1}),
+    ((), {"nvidia": 1}),
+    ((), {"mps": 1, "nvidia": 1, "slot_memory": "2Gi"}),
 ]
 
 
 def probes() -> Iterator[tuple[PodFacts, Question]]:
     """Pods that nobody creates: what would they be told?"""
     for i, (memory, more) in enumerate(SHAPES):
-        for direct in (True, False):
+        for direct in (True, False) if not more.get("nvidia") else (True,):
             uid, namespace = f"probe-{i}-{direct}", f"probes-{i % 2}"
             pod = builders.pod(*memory, uid=uid, namespace=namespace, priority=i % 3, direct=direct, **more)
             assert isinstance(pod.request, Request)
@@ -73,6 +78,8 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
         "backwards": draw(mostly(False, True)),
         "state": draw(mostly("ready", "draining")),
         "limit": draw(mostly(0, 2, 4)),
+        "slots": draw(st.sampled_from([0, 1, 2, 3])),
+        "nvidia_whole": draw(st.booleans()),
     }
 
 
@@ -88,11 +95,12 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
         split = draw(st.sampled_from([None, None, None, 2]))
         for i in range(draw(st.integers(1, 3))):
             place = draw(st.sampled_from(["app", "app", "app", "init", "sidecar"]))
-            whole = draw(mostly(0, 1))
-            asked = None if whole else draw(st.integers(1, 4)) * (split or 1)
-            made = container(f"c{i}", asked, whole=whole or None, sidecar=place == "sidecar")
+            kind = draw(st.sampled_from([*["memory"] * 6, "whole", "nvidia", "mps", "mps"]))
+            asked = draw(st.integers(1, 4)) * (split or 1) if kind == "memory" else 1
+            made = builders.asking(f"c{i}", kind, asked, sidecar=place == "sidecar")
             (apps if place == "app" else inits).append(made)
     return {
+        "slot_memory": draw(st.sampled_from([None, None, "2Mi", "1500Ki", "1Gi"])),
         "containers": apps,
         "inits": inits,
         "split": split,
@@ -117,6 +125,7 @@ TWEAKS: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
     "lose": lambda shape, gpu: {"totals": shape["totals"][:-1] or shape["totals"]},
     "pin": lambda shape, gpu: {"pin": ("direct", "plugin", "aliyun")[gpu]},
     "pin as ours": lambda shape, gpu: {"pin": "ours", "unit": "MiB"},
+    "sell": lambda shape, gpu: {"slots": gpu, "nvidia_whole": gpu > 0},
     "shrink": lambda shape, gpu: {"totals": resized(shape, gpu, -3)},
     "break": lambda shape, gpu: {"unhealthy": (gpu,)},
     "turn": lambda shape, gpu: {"backwards": not shape["backwards"]},
@@ -137,9 +146,9 @@ class Grant:
 
     def __init__(self, node: NodeFacts, pod: PodFacts, places: Places) -> None:
         assert isinstance(pod.request, Request)
-        charges = gpu_choice.charges(pod.request.shares, node.gpus, places)
+        charges = gpu_choice.charges(pod.request.shares, node, places)
         self.node, self.layout = node.name, world.layout(node)
-        self.amounts = {node.gpus[gpu].key: amount for gpu, amount in charges}
+        self.amounts = {node.gpus[charge.gpu].key: (charge.units, charge.slots) for charge in charges}
 
 
 def when(on_node: bool | None = None) -> Callable[[Any], Any]:
@@ -199,6 +208,8 @@ class LedgerMachine(RuleBasedStateMachine):
         pin = shape["pin"] if shape["pin"] != "ours" else "direct" if self.direct else "plugin"
         totals = [shape["totals"][0]] * len(uuids) if pin == "aliyun" else shape["totals"]
         more = {key: shape[key] for key in ("unit", "unhealthy", "state", "limit")}
+        if pin == "direct":
+            more |= {key: shape[key] for key in ("slots", "nvidia_whole")}
         self.api.put_node(builders.node(*totals, name=name, pin=pin, uuids=uuids, **more))
 
     @precondition(lambda self: self.api.node_events)
@@ -252,7 +263,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.api.delete(pod.metadata.uid)
         if what == "recreate":  # as a StatefulSet does: the same name at once, another uid
             self.api.made += 1
-            notes = {k: v for k, v in (pod.metadata.annotations or {}).items() if k in (names.GPU_COUNT, names.POLICY)}
+            kept = (names.GPU_COUNT, names.POLICY, *names.SLOT_MEMORY)
+            notes = {k: v for k, v in (pod.metadata.annotations or {}).items() if k in kept}
             again = replace(pod.metadata, uid=f"u{self.api.made}", annotations=notes, deletion_timestamp=None)
             self.api.put(objects.Pod(again, replace(pod.spec, node_name=None), objects.PodStatus("Pending")))
 
@@ -323,7 +335,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @when()
     @rule(
         number=NUMBERS,
-        key=st.sampled_from([names.GPU_COUNT, names.GPU_COUNT, names.POLICY, names.MEMORY_UNIT]),
+        key=st.sampled_from([names.GPU_COUNT, names.GPU_COUNT, names.POLICY, names.MEMORY_UNIT, *names.SLOT_MEMORY]),
         value=st.sampled_from([None, "1", "2", "many"]),
     )
     def ask_otherwise(self, number: int, key: str, value: str | None) -> None:
@@ -484,14 +496,16 @@ class LedgerMachine(RuleBasedStateMachine):
             self.grants.pop(pod.uid, None)
         if isinstance(answer, Refusal):
             return
+        assert isinstance(pod.request, Request)
         facts = self.mirror.facts[node]
         self.mirror.decide(pod, node, answer, self.now, held=held)
         self.grants[pod.uid] = Grant(facts, pod, answer)
         used = self.mirror.used(node)
         for gpu in {gpu for chosen in answer for gpu in chosen}:
-            assert used[gpu] <= facts.gpus[gpu].total
+            assert used[gpu][0] <= facts.gpus[gpu].total
+            holds_slots = any(s.kind.slots and gpu in at for s, at in zip(pod.request.shares, answer, strict=True))
+            assert not holds_slots or used[gpu][1] <= facts.slots
             assert facts.gpus[gpu].healthy
-        assert isinstance(pod.request, Request)
         assert world.may_go(pod.request, facts)
 
     @when(on_node=False)
@@ -590,6 +604,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert state.room is not None
             assert list(state.room.free) == [gpu.total for gpu in state.room.facts.gpus]
             assert all(state.room.empty)
+            assert set(state.room.free_slots) == {state.room.facts.slots}
             assert (state.unlocated, state._split, state._nominated, state._old_places) == (0, 0, {}, {})
 
     # What is always true
@@ -604,7 +619,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def nothing_is_given_out_twice(self) -> None:
         """Whether or not the ledger still knows of it: what we promised, and has not ended, fits."""
-        given: dict[tuple[str, str], int] = {}
+        given: dict[tuple[str, str], world.Amounts] = {}
         for uid, grant in list(self.grants.items()):
             pod = self.api.pods.get(uid)
             lives = pod is not None and pod.status.phase in ("Pending", "Running")
@@ -615,9 +630,11 @@ class LedgerMachine(RuleBasedStateMachine):
                 del self.grants[uid]
             elif world.layout(self.mirror.facts.get(grant.node)) == grant.layout:
                 for key, amount in grant.amounts.items():
-                    given[grant.node, key] = given.get((grant.node, key), 0) + amount
-        for (node, key), amount in given.items():
-            assert amount <= next(gpu.total for gpu in self.mirror.facts[node].gpus if gpu.key == key)
+                    given[grant.node, key] = world.added(given.get((grant.node, key), (0, 0)), amount)
+        for (node, key), (units, slots) in given.items():
+            facts = self.mirror.facts[node]
+            assert units <= next(gpu.total for gpu in facts.gpus if gpu.key == key)
+            assert slots <= facts.slots
 
     def every_sum_is_what_it_is_when_counted_again(self) -> None:
         assert {holding.pod.uid for holding in self.ledger.holdings()} == {*self.mirror.bound, *self.mirror.decided}
@@ -630,10 +647,12 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert (holding.state is State.BOUND) is (holding.pod.uid in self.mirror.bound)
             if state.facts is not None:
                 used = self.mirror.used(name)
-                assert state.effective() == used
+                taken, slots = state.effective(), state.facts.slots
+                assert list(zip(taken.units, taken.slots, strict=True)) == used
                 assert state.room is not None
                 totals = [gpu.total for gpu in state.facts.gpus]
-                assert list(state.room.free) == [max(t - u, 0) for t, u in zip(totals, used, strict=True)]
+                assert list(state.room.free) == [max(t - u, 0) for t, (u, _) in zip(totals, used, strict=True)]
+                assert list(state.room.free_slots) == [max(slots - taken, 0) for _, taken in used]
 
     def every_answer_is_what_trying_everything_finds(self) -> None:
         rooms = {node: self.mirror.room(node) for node in self.mirror.facts}
@@ -680,6 +699,7 @@ def picture(ledger: Ledger) -> dict[str, object]:
         seen[s.name] = (
             s.facts,
             s.used,
+            s.used_slots,
             s.unlocated,
             s._split,
             sorted(s._nominated),

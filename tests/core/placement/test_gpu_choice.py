@@ -13,7 +13,7 @@ from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.room import Room
 from tests.core import oracle, strategies
-from tests.support.builders import asks, container, facts, gpus, share
+from tests.support.builders import asks, container, facts, share
 
 SERVED = (Pin.DIRECT, Pin.PLUGIN)
 
@@ -74,7 +74,7 @@ def test_two_gpus_with_as_much_left_differ_if_a_sidecar_is_on_one_of_them() -> N
 @settings(max_examples=500)
 def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request, Room]) -> None:
     request, found = case
-    task = gpu_choice.task_of(request, found.facts.pin)
+    task = gpu_choice.task_of(request, found.facts.pin, found.facts.unit)
     exists = task is not None and gpu_choice.fits(task, found, Budget(cost.UNHURRIED_LOOKS))
     assert exists is oracle.fits(request, found.facts.pin, oracle.spots(found))
 
@@ -83,7 +83,7 @@ def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request
 def test_a_greedy_answer_is_what_the_plan_leaves_free(case: tuple[Request, Room], policy: str) -> None:
     """Where all pieces go to the next best GPU. Of GPUs with as much left either may be taken."""
     request, found = case
-    task, budget = gpu_choice.task_of(request, found.facts.pin), Budget(cost.UNHURRIED_LOOKS)
+    task, budget = gpu_choice.task_of(request, found.facts.pin, found.facts.unit), Budget(cost.UNHURRIED_LOOKS)
     if task is None or task.inits or request.one_share or task.cannot_fit(found, budget):
         return
     left, places = (
@@ -92,7 +92,7 @@ def test_a_greedy_answer_is_what_the_plan_leaves_free(case: tuple[Request, Room]
     )
     if left is not None:
         assert places is not None
-        total = sum(amount for _, amount in gpu_choice.charges(request.shares, found.facts.gpus, places))
+        total = sum(charge.units for charge in gpu_choice.charges(request.shares, found.facts, places))
         assert left <= found.sum_free - total
 
 
@@ -100,7 +100,7 @@ def test_a_greedy_answer_is_what_the_plan_leaves_free(case: tuple[Request, Room]
 @settings(max_examples=300)
 def test_a_pod_is_charged_what_kubelet_marks_for_it_in_the_end(shares: list[Share]) -> None:
     places: Places = ((0,),) * len(shares)
-    assert gpu_choice.charges(shares, gpus(100), places) == ((0, oracle.units_kubelet_holds(shares)),)
+    assert gpu_choice.charges(shares, facts(100), places) == ((0, oracle.units_kubelet_holds(shares), 0),)
 
 
 @given(cases())
@@ -108,8 +108,8 @@ def test_a_pod_is_charged_the_most_it_uses_at_any_moment(case: tuple[Request, Ro
     request, found = case
     spots = oracle.spots(found)
     for places in list(oracle.placements(request.shares, found.facts.pin, spots))[:20]:
-        charged = gpu_choice.charges(request.shares, found.facts.gpus, places)
-        assert dict(charged) == oracle.peak(request.shares, spots, places)
+        charged = gpu_choice.charges(request.shares, found.facts, places)
+        assert {gpu: (units, slots) for gpu, units, slots in charged} == oracle.peak(request.shares, spots, places)
         assert list(charged) == sorted(charged)
 
 
@@ -117,8 +117,8 @@ def test_init_containers_cost_only_what_they_need_beyond_the_others() -> None:
     before, stays, main = (
         share(6, role=Role.INIT, position=1), share(2, role=Role.SIDECAR, position=2), share(5),
     )  # fmt: skip
-    assert gpu_choice.charges([before, stays, main], gpus(8), ((0,), (0,), (0,))) == ((0, 7),)
-    assert gpu_choice.charges([before, main], gpus(8, 8), ((1,), (0,))) == ((0, 5), (1, 6))
+    assert gpu_choice.charges([before, stays, main], facts(8), ((0,), (0,), (0,))) == ((0, 7, 0),)
+    assert gpu_choice.charges([before, main], facts(8, 8), ((1,), (0,))) == ((0, 5, 0), (1, 6, 0))
 
 
 @pytest.mark.parametrize(("policy", "gpu"), [("binpack", 1), ("spread", 2)])
@@ -167,7 +167,7 @@ def test_on_plugin_nodes_a_pool_of_init_units_stays_on_one_gpu() -> None:
 def test_on_plugin_nodes_a_split_after_an_init_container_has_no_plan() -> None:
     """kubelet would hand the init container's units on at random."""
     asked = asks(4, init=[6], split=2, direct=False)
-    assert gpu_choice.pieces_of(asked, Pin.PLUGIN) is None
+    assert gpu_choice.pieces_of(asked, Pin.PLUGIN, "MiB") is None
     assert gpu_choice.plan(asked, room(8, 8, pin="plugin"), "binpack") is None
 
 

@@ -537,7 +537,7 @@ def test_what_is_left_to_whom_is_worked_out_again_whenever_something_changes() -
         for asker in (*kept_pods, pod(1, priority=0), pod(1, priority=1), pod(1, priority=3)):
             room = state.room_for(asker)
             assert room is not None
-            fresh = [max(16 - taken, 0) for taken in state._taken(asker, where, (), kept=True)]
+            fresh = [max(16 - taken, 0) for taken in state._taken(asker, where, (), kept=True).units]
             assert list(room.free) == fresh
             checked += room is not state.room
     assert checked > 500

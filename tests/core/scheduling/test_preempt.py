@@ -13,7 +13,7 @@ from tests.core import oracle, strategies
 from tests.support import builders
 from tests.support.builders import bound, facts, node_state, pod
 
-NODE = facts(8, 8)
+NODE = facts(8, 8, slots=2, nvidia_whole=True)
 
 
 def world(*pods: tuple[str, int, int, int]) -> Ledger:

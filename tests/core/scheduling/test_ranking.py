@@ -88,8 +88,8 @@ def leftover(made: Ledger, request: Request, node: str, policy: str) -> tuple[in
     assert room is not None
     places = gpu_choice.plan(request, room, policy)
     assert places is not None
-    taken = gpu_choice.charges(request.shares, room.facts.gpus, places)
-    return sum(room.free[gpu] - amount for gpu, amount in taken), room.sum_free
+    taken = gpu_choice.charges(request.shares, room.facts, places)
+    return sum(room.free[charge.gpu] - charge.units for charge in taken), room.sum_free
 
 
 @given(clusters(), strategies.POLICIES)

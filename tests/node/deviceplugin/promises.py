@@ -127,7 +127,7 @@ def _gpus(world: World, uid: str, share: Share) -> list[str]:
 def _charged(world: World, uid: str) -> dict[str, int]:
     """What the ledger charges for a pod, by GPU."""
     read = pod_gpus.read(world.seen(uid), world.facts) or ()
-    return {world.facts.gpus[at].uuid: amount for at, amount in read}
+    return {world.facts.gpus[at].uuid: amount for at, amount, _ in read}
 
 
 def _kept(world: World, uid: str) -> dict[str, int]:

@@ -54,7 +54,7 @@ async def test_a_pod_that_has_more_gpus_than_it_asks_says_nothing_false() -> Non
     assert world.units(uid, "main-0") == {"GPU-0": 2, "GPU-1": 2, "GPU-2": 2}
     await world.settled()
     assert not {names.ALIYUN_IDX, names.ALLOCATION} & world.notes(uid).keys()
-    assert node_state(world.ledger, NODE).effective() == [6, 6, 6]
+    assert node_state(world.ledger, NODE).effective().units == [6, 6, 6]
     await world.settled()
     assert world.plugin.held() == {"GPU-0": 2, "GPU-1": 2, "GPU-2": 2}
 

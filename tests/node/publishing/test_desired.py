@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare.core.annotations import node_gpus
-from gpushare.core.facts import names, objects
+from gpushare.core.facts import kinds, names, objects
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.simulated import device
@@ -142,7 +142,7 @@ def test_pods_of_a_device_plugin_find_their_gpu_again_when_the_driver_numbers_an
     facts = builders.facts(10000, 6000, pin="plugin")
     pod = on(1, 2000, facts=facts)
     wants = desired.wanted(PLUGIN, LEFT, {}, facts.gpus, [pod], "ready")
-    assert wants.held == {"GPU-n-1": 2000}
+    assert wants.held == {"GPU-n-1": desired.Held(2000, 0, frozenset({kinds.MEMORY}))}
 
 
 def test_draining_changes_the_state_and_nothing_else() -> None:

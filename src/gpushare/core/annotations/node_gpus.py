@@ -86,7 +86,8 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
         return None
     gpus = tuple([_read_gpu(gpu, unhealthy) for gpu in sorted(published.gpus, key=lambda gpu: gpu.i)])
     whole, selling = bool(published.nvidia), published.pin is Pin.NVIDIA
-    blocked = SELLS_GPUS if selling else _blocked(node, draining=published.state != "ready", nvidia_whole=whole)
+    ours = len(gpus) if whole else 0  # more nvidia.com/gpu than that is NVIDIA's
+    blocked = SELLS_GPUS if selling else _blocked(node, draining=published.state != "ready", our_nvidia=ours)
     return NodeFacts(
         node.metadata.name,
         published.unit,
@@ -166,9 +167,9 @@ def _read_gpu(gpu: _Gpu, unhealthy: frozenset[int]) -> Gpu:
     return Gpu(gpu.i, gpu.uuid, gpu.total, healthy, gpu.why or (LISTED if listed else ""), gpu.model)
 
 
-def _blocked(node: objects.Node, *, draining: bool, nvidia_whole: bool = False) -> Refusal | None:
+def _blocked(node: objects.Node, *, draining: bool, our_nvidia: int = 0) -> Refusal | None:
     offered = node.status.allocatable if node.status.allocatable is not None else node.status.capacity
-    if units.number(offered, names.NVIDIA_GPU) and not nvidia_whole:
+    if units.number(offered, names.NVIDIA_GPU) > our_nvidia:
         return NVIDIA_TOO
     return PLUGIN_DOWN if draining or not units.number(offered, names.GPU_MEM) else None
 

@@ -3,18 +3,19 @@
 Three forms are read: the GPU index of Aliyun's gpushare, the allocation of its later versions, and our own by uuid. A
 binding writes all of them. Annotations only *choose* GPUs: amounts come from the spec. An annotation is ignored if it
 does not match the spec, if it names a GPU that the node does not have, or if it contradicts another one. A pod that was
-bound while its node counted in another unit is charged by what it really holds.
+bound while its node counted in another unit is charged by what it really holds. The memory of an MPS share is not in
+the spec: it is what the allocation says, which only gpushare may write.
 """
 
 import msgspec
 
 from gpushare.core.annotations.node_gpus import MIB_ABOVE
 from gpushare.core.facts import kinds, names, units
-from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
+from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
 from gpushare.core.placement import gpu_choice
 
-Charges = tuple[tuple[int, int], ...]
 Allocation = dict[str, dict[str, int]]
+Plan = tuple[tuple[Share, ...], Places]
 
 OTHER_UNIT = 32  # times larger or smaller: in the other unit a size differs by 1024, for other reasons by far less
 
@@ -26,7 +27,30 @@ def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:
     if sees_nothing(pod, facts):
         return ()
     plan = planned(pod, facts)
-    return None if plan is None else charges(plan[0], facts, plan[1], counted_in(pod, facts))
+    if plan is None:
+        return None
+    unit = counted_in(pod, facts)
+    held = charges(plan[0], facts, plan[1], unit)
+    return _as_written(pod, facts, plan, held, unit) if any(share.kind.slots for share in plan[0]) else held
+
+
+def _as_written(pod: PodFacts, facts: NodeFacts, plan: Plan, held: Charges, unit: Unit) -> Charges | None:
+    """The charges of a pod with MPS shares: on each GPU it holds what the allocation has there in all. None if that
+    names other GPUs, or has another amount where the spec tells it."""
+    written = _decoded(pod.annotation(names.ALLOCATION))
+    on: dict[int, int] = {}
+    for share, chosen in zip(*plan, strict=True):
+        entry = {_position(index, facts): amount for index, amount in written.get(str(share.position), {}).items()}
+        stays = share.role is not Role.INIT
+        if stays and (entry.keys() != set(chosen) or (share.each and set(entry.values()) != {share.each})):
+            return None
+        for gpu, amount in entry.items():
+            if gpu is None or amount <= 0:
+                return None
+            on[gpu] = on.get(gpu, 0) + amount
+    if on.keys() != {charge.gpu for charge in held}:
+        return None
+    return tuple([Charge(gpu, units.converted(on[gpu], unit, facts.unit), slots) for gpu, _, slots in held])
 
 
 def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
@@ -39,13 +63,14 @@ def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
 def charges(shares: tuple[Share, ...], facts: NodeFacts, places: Places, unit: Unit) -> Charges:
     """What shares counted in that unit hold, in the node's unit. Only the sum on each GPU is rounded."""
     if unit == facts.unit:
-        return gpu_choice.charges(shares, facts.gpus, places)
+        return gpu_choice.charges(shares, facts, places)
     if unit == "GiB":
         larger = [msgspec.structs.replace(s, units=units.converted(s.units, unit, facts.unit)) for s in shares]
-        return gpu_choice.charges(larger, facts.gpus, places)
-    finer = [msgspec.structs.replace(gpu, total=units.converted(gpu.total, facts.unit, unit)) for gpu in facts.gpus]
+        return gpu_choice.charges(larger, facts, places)
+    gpus = [msgspec.structs.replace(gpu, total=units.converted(gpu.total, facts.unit, unit)) for gpu in facts.gpus]
+    finer = msgspec.structs.replace(facts, unit=unit, gpus=tuple(gpus))
     held = gpu_choice.charges(shares, finer, places)
-    return tuple([(gpu, units.converted(amount, unit, facts.unit)) for gpu, amount in held])
+    return tuple([Charge(gpu, units.converted(amount, unit, facts.unit), slots) for gpu, amount, slots in held])
 
 
 def counted_in(pod: PodFacts, facts: NodeFacts) -> Unit:
@@ -55,6 +80,9 @@ def counted_in(pod: PodFacts, facts: NodeFacts) -> Unit:
         return unit
     # In MiB it would be charged less. So its amount must prove it too: no GPU here has that many GiB.
     each = max([share.each for share in pod.request.shares]) if isinstance(pod.request, Request) else pod.spec_units
+    if not each:  # the spec does not tell its memory
+        written = _decoded(pod.annotation(names.ALLOCATION))
+        each = max([amount for entry in written.values() for amount in entry.values()], default=0)
     return unit if each > max([gpu.total for gpu in facts.gpus], default=0) else facts.unit
 
 
@@ -74,7 +102,7 @@ def written_in(pod: PodFacts, facts: NodeFacts) -> Unit | None:
     return "MiB" if size > now * OTHER_UNIT else "GiB"
 
 
-def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places] | None:
+def planned(pod: PodFacts, facts: NodeFacts) -> Plan | None:
     """The GPUs of each share of a bound pod, and its shares as they were placed: Aliyun's extender splits none."""
     if not isinstance(pod.request, Request):
         return None
@@ -95,7 +123,7 @@ def planned(pod: PodFacts, facts: NodeFacts) -> tuple[tuple[Share, ...], Places]
 def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, nanoseconds: int) -> dict[str, str]:
     """The annotations of a binding. Those of Aliyun's gpushare name one GPU only: the first."""
     first = facts.gpus[places[_first(request.shares)][0]]
-    held = sum(amount for _, amount in gpu_choice.charges(request.shares, facts.gpus, places))
+    held = sum(charge.units for charge in gpu_choice.charges(request.shares, facts, places))
     annotations = {
         names.ALIYUN_IDX: str(first.index),
         names.ALIYUN_POD: str(held),
@@ -115,17 +143,17 @@ def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> A
     """`{"<container>": {"<gpu index>": units}}`. Containers that stay have their own amounts. What init containers hold
     beyond that is written under the largest of them."""
     result: dict[int, dict[str, int]] = {}
-    beyond = dict(gpu_choice.charges(shares, facts.gpus, places))
+    beyond = {gpu: amount for gpu, amount, _ in gpu_choice.charges(shares, facts, places)}
     for share, chosen in zip(shares, places, strict=True):
         if share.role is not Role.INIT:
-            each = {gpu: share.on(facts.gpus[gpu]) for gpu in chosen}
+            each = {gpu: share.on(facts.gpus[gpu], facts) for gpu in chosen}
             result[share.position] = {str(facts.gpus[gpu].index): amount for gpu, amount in each.items()}
             for gpu, amount in each.items():
                 beyond[gpu] -= amount
     for gpu, amount in sorted(beyond.items()):
         if amount > 0:
             holders = [s for s, chosen in zip(shares, places, strict=True) if s.role is Role.INIT and gpu in chosen]
-            largest = max(holders, key=lambda s: (s.kind.exclusive, s.each, -s.position))
+            largest = max(holders, key=lambda s: (s.kind.exclusive, s.on(facts.gpus[gpu], facts), -s.position))
             result.setdefault(largest.position, {})[str(facts.gpus[gpu].index)] = amount
     return {str(position): result[position] for position in sorted(result)}
 
@@ -163,10 +191,7 @@ def _from_visible(pod: PodFacts, shares: tuple[Share, ...], facts: NodeFacts) ->
 
 
 def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> Places | None:
-    try:
-        written = _allocation.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+    written = _decoded(text)
     places: list[tuple[int, ...]] = []
     for share in shares:
         entry = written.get(str(share.position), {})
@@ -181,6 +206,14 @@ def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> 
     if placed is None or not _same(allocation(shares, facts, placed), written, shares):
         return None
     return placed
+
+
+def _decoded(text: str | None) -> Allocation:
+    """Empty if there is none, or none that can be read."""
+    try:
+        return _allocation.decode(text or "{}")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
 
 
 def _with_inits(places: Places, shares: tuple[Share, ...]) -> Places | None:

@@ -13,11 +13,13 @@ from gpushare.core.placement import fit
 _REFUSALS = (
     fit.OVER_LIMIT,
     fit.TOO_LARGE, fit.TOO_FEW_GPUS, fit.NO_SINGLE_GPU, fit.NO_HEALTHY_GPU, fit.NO_GPUS_EACH, fit.NO_WHOLE_GPU,
-    fit.NO_WHOLE_GPUS, fit.NO_GPUS_FOR, fit.NO_INIT_GPU, fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
+    fit.NO_WHOLE_GPUS, fit.NO_GPUS_FOR, fit.NO_SLOT, fit.NO_SLOTS, fit.NO_SLOTS_FOR, fit.NO_MPS_MEMORY, fit.NO_MPS_PART,
+    fit.NO_MPS_GPUS, fit.NO_MPS_PARTS, kinds.NO_MPS.message, kinds.NOT_NVIDIA.message, fit.NO_INIT_GPU,
+    fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,
     fit.SELLS_GPUS.message, fit.PLUGIN_DOWN.message, fit.JUST_REFUSED.message, fit.STILL_STARTING.message,
     fit.TOO_HARD, kinds.NOT_MEMORY, kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS,
-    options.UNKNOWN_POLICY, options.UNKNOWN_UNIT,
+    options.UNKNOWN_POLICY, options.UNKNOWN_UNIT, options.NOT_BYTES,
 )  # fmt: skip
 # As an older extender wrote them: they stand in conditions until kube-scheduler looks at the pod again.
 _OLD_REFUSALS = (
@@ -28,7 +30,7 @@ _OLD_REFUSALS = (
 _OLD_KEPT = " beside what is kept for a pod whose turn it is"
 _PLACEHOLDER = re.compile(r"\\{(\w+)\\}")  # in an escaped template
 _VALUES = {"resource": r"[a-z]+\.com/[a-z-]*gpu[a-z-]*", "unit": "[MG]iB", "parts": "[^,.]+", "policies": "[^,.]+",
-           "resources": r"\S+ and \S+"}  # fmt: skip
+           "resources": r"\S+ and \S+", "key": "GPU[a-z]+"}  # fmt: skip
 _NUMBER = r"\d+"
 _NODES = re.compile(r"\d+/\d+ nodes are available: (?P<reasons>.*?)\.(?: |$)")
 _BY_TOTALS = tuple(f"Insufficient {resource}" for resource in kinds.BY_RESOURCE)

@@ -58,11 +58,12 @@ def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]
 
 
 def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int]) -> str:
-    chosen = facts.gpus[gpu]
+    chosen, container = facts.gpus[gpu], share.container
     if share.kind.exclusive:
-        return f"{node} GPU {chosen.index}: the whole GPU ({chosen.total} {facts.unit}) for {share.container}."
+        return f"{node} GPU {chosen.index}: the whole GPU ({chosen.total} {facts.unit}) for {container}."
     rest = f"{left[gpu]} of {chosen.total} {facts.unit} left"
-    return f"{node} GPU {chosen.index}: {share.units} {facts.unit} for {share.container}; {rest}."
+    amount = f"{'an MPS slot and ' if share.kind.slots else ''}{share.on(chosen, facts)} {facts.unit}"
+    return f"{node} GPU {chosen.index}: {amount} for {container}; {rest}."
 
 
 def _gpus(facts: NodeFacts, chosen: tuple[int, ...]) -> str:
@@ -78,6 +79,9 @@ def gpu_list(indexes: Sequence[int]) -> str:
 def _amount(share: Share, facts: NodeFacts) -> str:
     if share.kind.exclusive:
         return "wholly"
+    if share.kind.slots:
+        each = share.each_in(facts.unit)
+        return f"an MPS slot{f' and {each} {facts.unit}' if each else ''}{' each' if share.gpus > 1 else ''}"
     return f"{share.each} {facts.unit} each" if share.gpus > 1 else f"{share.units} {facts.unit}"
 
 
@@ -152,6 +156,8 @@ def _never(ledger: Ledger, request: Request, refusal: Refusal, nodes: Collection
         return "."
     largest = max(able, key=lambda room: room.largest)
     size = f"the largest is {largest.largest} {largest.facts.unit} ({short_name(largest.facts.name)})"
+    if any(share.kind.slots for share in request.shares):
+        return f"; {size}. Ask less."
     return f"; {size}. Ask less, or several GPUs: annotation aliyun.com/gpu-count."
 
 
@@ -160,7 +166,9 @@ def kept(view: KeptView) -> str:
     node, many = short_name(view.node), len(view.gpus) > MOST_LISTED
     place = f"{len(view.gpus)} GPUs of {node}" if many else f"{node} {gpu_list(view.gpus)}"
     are, there = ("is", "there") if len(view.gpus) == 1 else ("are", "on them")
-    rest = f"{view.short} {view.unit} must still come free {there}" if view.short else "all it asks is free there"
+    slots = "an MPS slot" if view.slots == 1 else f"{view.slots} MPS slots"
+    missing = [f"{view.short} {view.unit}"] * bool(view.short) + [slots] * bool(view.slots)
+    rest = f"{' and '.join(missing)} must still come free {there}" if missing else "all it asks is free there"
     return f"{place} {are} kept for it: {rest}"
 
 

@@ -17,9 +17,10 @@ def inspected(state: NodeState) -> dict[str, object]:
     """A node that shares GPUs. An unlocated pod counts on every GPU, and is listed under none."""
     facts = state.facts
     assert facts is not None
-    used = [min(taken, gpu.total) for taken, gpu in zip(state.effective(), facts.gpus, strict=True)]
+    used = [min(taken, gpu.total) for taken, gpu in zip(state.effective().units, facts.gpus, strict=True)]
     devices = [
         {"id": gpu.index, "totalGPU": gpu.total, "usedGPU": taken, "healthy": gpu.healthy, "pods": _pods(state, at)}
+        | ({"slots": facts.slots, "usedSlots": state.used_slots[at]} if facts.slots else {})
         for at, (gpu, taken) in enumerate(zip(facts.gpus, used, strict=True))
     ]
     return {"name": state.name, "unit": facts.unit, "totalGPU": facts.capacity, "usedGPU": sum(used), "devs": devices}
@@ -28,11 +29,11 @@ def inspected(state: NodeState) -> dict[str, object]:
 def _pods(state: NodeState, gpu: int) -> list[dict[str, object]]:
     """The pods bound to a GPU, by its position in the node's list."""
     there = sorted(
-        (holding.pod.namespace, holding.pod.name, units)
+        (holding.pod.namespace, holding.pod.name, charge.units)
         for holding in state.holdings()
         if holding.state is State.BOUND
-        for on, units in holding.charges or ()
-        if on == gpu
+        for charge in holding.charges or ()
+        if charge.gpu == gpu
     )
     return [{"name": name, "namespace": namespace, "usedGPU": units} for namespace, name, units in there]
 

@@ -15,7 +15,8 @@ def view(ledger: Ledger, pod: PodFacts) -> KeptView | None:
     facts = ledger.facts(kept.node) if kept is not None else None
     if kept is None or short is None or facts is None:
         return None
-    return KeptView(kept.node, [facts.gpus[gpu].index for gpu, _ in kept.charges(facts) or ()], short, facts.unit)
+    gpus = [facts.gpus[charge.gpu].index for charge in kept.charges(facts) or ()]
+    return KeptView(kept.node, gpus, short.units, facts.unit, short.slots)
 
 
 def served_before(ledger: Ledger, pod: PodFacts, nodes: Iterable[str]) -> list[str]:

@@ -27,14 +27,14 @@ def explain(ledger: Ledger, pod: PodFacts, request: Request | Refusal) -> Explan
     if holding is None or holding.charges is None or state.room is None:
         return views.gpushare_part(pod, _outcome(pod, state.name), nodes=[node])
     facts = state.room.facts
-    gpus = " and GPU ".join(str(facts.gpus[gpu].index) for gpu, _ in holding.charges)
+    gpus = " and GPU ".join(str(facts.gpus[gpu].index) for gpu, _, _ in holding.charges)
     containers = inspected.gpus_of(pod, facts) if holding.state is State.BOUND else {}
     return views.gpushare_part(
         pod,
         _outcome(pod, f"{state.name} GPU {gpus}"),
         nodes=[node],
         has=views.spots(state.room, holding.charges, containers),
-        beside=[other for gpu, _ in holding.charges for other in _others(state, gpu, holding)],
+        beside=[other for gpu, _, _ in holding.charges for other in _others(state, gpu, holding)],
     )
 
 
@@ -47,7 +47,7 @@ def _others(state: NodeState, gpu: int, mine: Holding) -> list[Holder]:
     """The other pods on a GPU, the largest first."""
     rows = []
     for holding in state.holdings():
-        amount = sum(units for position, units in holding.charges or () if position == gpu)
+        amount = sum(charge.units for charge in holding.charges or () if charge.gpu == gpu)
         if amount and holding is not mine:
             rows.append((-amount, holding.pod.namespace, holding.pod.name, holding))
     return [views.holder(row[3], state, gpu) for row in sorted(rows, key=lambda row: row[:3])]

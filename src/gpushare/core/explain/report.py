@@ -16,7 +16,8 @@ GPUSHARE, SCHEDULER, KUBELET, API_SERVER = OWNERS = ("gpushare", "kube-scheduler
 NO_REQUEST, FITS, BOUND, ENDED, KEPT_OFF = "NoRequest", "Fits", "Bound", "Ended", "KeptOff"
 NOT_ADMITTED = "NotAdmitted"
 # Codes of refusals for want of room: the node may be used, but its GPUs have too little.
-ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu", "KeptForOther")
+ROOM = ("NoSingleGpu", "NoHealthyGpu", "NoGpusEach", "NoGpusFor", "NoWholeGpu", "NoInitGpu", "NoSlot", "NoMpsMemory",
+        "KeptForOther")  # fmt: skip
 # How we know what admission makes of a pod that does not exist yet: by a dry run; by reading gpushare's admission
 # policy; because all nodes pin in the same way; or not at all.
 DRY_RUN, READ, BY_NODES, UNKNOWN = ADMISSIONS = ("dry-run", "read", "nodes", "unknown")
@@ -48,6 +49,8 @@ class GpuView(msgspec.Struct, frozen=True, omit_defaults=True):
     healthy: bool
     pods: int
     why: str = ""  # the GPU is unhealthy
+    slots: int = 0  # MPS slots that it has
+    free_slots: int = 0
 
 
 class SoldView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,6 +94,7 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
     free: int | None  # None: the node could not be read, like the next
     total: int | None
     containers: list[str] = []  # that see this GPU
+    slots: int = 0  # MPS slots
 
 
 class Way(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,13 +114,14 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str | None = None  # heal: why the GPU is unhealthy
 
 
-class KeptView(msgspec.Struct, frozen=True):
+class KeptView(msgspec.Struct, frozen=True, omit_defaults=True):
     """GPUs that are kept for a pod which has waited long, and how much must still come free there."""
 
     node: str
     gpus: list[int]
     short: int
     unit: str
+    slots: int = 0  # MPS slots that must still come free
 
 
 class PodView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,16 +135,18 @@ class PodView(msgspec.Struct, frozen=True, omit_defaults=True):
     started: str | None = None  # when kubelet took it
 
 
-class ShareView(msgspec.Struct, frozen=True):
+class ShareView(msgspec.Struct, frozen=True, omit_defaults=True):
     container: str
     units: int
     gpus: int
     whole: bool
+    mps: bool = False  # one MPS slot on each GPU
+    slot_bytes: int = 0  # the memory that comes with a slot; 0: the GPU's total ÷ slots
 
 
 def one_share(shares: Sequence[ShareView]) -> bool:
-    """One container on one GPU: the GPU can be named, and how much is missing there."""
-    return len(shares) == 1 and shares[0].gpus == 1 and not shares[0].whole
+    """One container that asks for memory on one GPU: the GPU can be named, and how much is missing there."""
+    return len(shares) == 1 and shares[0].gpus == 1 and not shares[0].whole and not shares[0].mps
 
 
 class RequestView(msgspec.Struct, frozen=True):

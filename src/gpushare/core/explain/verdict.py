@@ -102,5 +102,5 @@ def _where(ledger: Ledger, pod: PodFacts, request: Request, nodes: Sequence[str]
         return Way("wait", node=node)
     gpus = room.facts.gpus
     by_container = {s.container: [gpus[gpu].index for gpu in at] for s, at in zip(request.shares, places, strict=True)}
-    charges = gpu_choice.charges(request.shares, gpus, places)
+    charges = gpu_choice.charges(request.shares, room.facts, places)
     return Way("wait", node=node, spots=views.spots(room, charges, by_container))

@@ -20,7 +20,7 @@ from gpushare.core.explain.report import (
     Spot,
     Way,
 )
-from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.facts.model import Charges, PodFacts, Refusal, Request
 from gpushare.core.ledger.holding import EVERY_GPU_WHOLLY, Holding, State
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.room import Room
@@ -40,7 +40,10 @@ def gpushare_part(
     """What gpushare alone says about a pod: kube-scheduler's and kubelet's part is not in it."""
     request = None
     if isinstance(pod.request, Request):
-        shares = [ShareView(s.container, s.units, s.gpus, s.kind.exclusive) for s in pod.request.shares]
+        shares = [
+            ShareView(s.container, s.units, s.gpus, s.kind.exclusive, s.kind.slots > 0, s.slot_bytes)
+            for s in pod.request.shares
+        ]
         request = RequestView(pod.request.unit, shares)
     return Explanation(
         VERSION,
@@ -79,6 +82,8 @@ def _gpu_views(state: NodeState, need: int, pod: PodFacts) -> list[GpuView]:
             healthy=gpu.healthy,
             pods=pods[i],
             why=gpu.why,
+            slots=room.facts.slots,
+            free_slots=room.free_slots[i],
         )
         for i, gpu in enumerate(room.facts.gpus)
     ]
@@ -92,31 +97,31 @@ def overcommitted(state: NodeState) -> list[int]:
     totals = [gpu.total for gpu in state.facts.gpus] if state.facts else []
     if state.unlocated >= EVERY_GPU_WHOLLY:
         return [0] * len(totals)
-    return [max(used - total, 0) for used, total in zip(state.effective(), totals, strict=True)]
+    return [max(used - total, 0) for used, total in zip(state.effective().units, totals, strict=True)]
 
 
 def _pods_by_gpu(state: NodeState) -> list[int]:
     """How many pods hold something on each GPU."""
     counts = [0] * len(state.used)
     for holding in state.holdings():
-        for gpu, units in holding.charges or ():
-            counts[gpu] += units > 0
+        for charge in holding.charges or ():
+            counts[charge.gpu] += charge.units > 0
     return counts
 
 
-def spots(room: Room, charges: Sequence[tuple[int, int]], containers: Mapping[str, Sequence[int]]) -> list[Spot]:
+def spots(room: Room, charges: Charges, containers: Mapping[str, Sequence[int]]) -> list[Spot]:
     """What a pod has on each GPU. `containers`: the GPUs of each container, by index."""
     result = []
-    for position, units in charges:
+    for position, units, slots in charges:
         gpu = room.facts.gpus[position]
         users = [container for container, gpus in containers.items() if gpu.index in gpus]
-        result.append(Spot(gpu.index, units, room.free[position], gpu.total, users))
+        result.append(Spot(gpu.index, units, room.free[position], gpu.total, users, slots))
     return result
 
 
 def holder(holding: Holding, state: NodeState, gpu: int | None) -> Holder:
     """A pod and what it holds on one GPU or, if `gpu` is None, on all GPUs of its node together."""
-    charges = dict(holding.charges or ())
+    charges = {charge.gpu: charge.units for charge in holding.charges or ()}
     units = charges.get(gpu, 0) if gpu is not None and charges else sum(charges.values())
     place = gpu if gpu is not None else next(iter(charges)) if len(charges) == 1 else None
     index = state.facts.gpus[place].index if place is not None and state.facts is not None else None

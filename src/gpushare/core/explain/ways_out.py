@@ -173,7 +173,7 @@ def _free(request: Request, nodes: Refusing) -> list[Way]:
     for order, (state, refusal) in enumerate(nodes):
         if state.facts is None or refusal.code not in ROOM or state.promised or state.unlocated >= EVERY_GPU_WHOLLY:
             continue
-        for gpu, used in zip(state.facts.gpus, state.effective(), strict=True):
+        for gpu, used in zip(state.facts.gpus, state.effective().units, strict=True):
             if gpu.healthy and gpu.total >= need:
                 rows.append((need + used - gpu.total, order, used - gpu.total, gpu.index, state.name))
     units, _, _, index, node = min(rows, default=(0, 0, 0, 0, ""))

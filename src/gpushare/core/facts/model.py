@@ -5,11 +5,11 @@ All of it is frozen data. Only the `ledger` changes over time, and it is made of
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpushare.core.facts import objects
+from gpushare.core.facts import objects, units
 
 Unit = Literal["MiB", "GiB"]
 
@@ -87,30 +87,40 @@ class Role(StrEnum):
 
 
 class Kind:
-    """What a container asks for: memory, or whole GPUs. `kinds` has one object for each kind, so kinds are compared by
-    identity, and cost little as part of a key."""
+    """What a container asks for: memory, whole GPUs, or MPS shares. `kinds` has one object for each kind, so kinds are
+    compared by identity, and cost little as part of a key."""
 
-    __slots__ = ("exclusive", "in_words", "name", "parse")
+    __slots__ = ("counts_gpus", "exclusive", "in_words", "name", "not_sold", "only_pinned", "parse", "sells", "slots")
 
     def __init__(
         self,
         name: str,
         *,
-        exclusive: bool,
         parse: Callable[[str, str, objects.Quantity, Unit | None], int | Refusal],
         in_words: Callable[[str, int], str],
+        sells: Callable[[NodeFacts, Gpu], int],
+        exclusive: bool = False,
+        slots: int = 0,
+        not_sold: Refusal | None = None,
+        only_pinned: bool = False,
     ) -> None:
         self.name = name
-        self.exclusive = exclusive  # it counts GPUs, and takes those that no pod uses; else it counts units of memory
         self.parse = parse  # the amount out of: resource, container, what is written there, unit of the pod
-        self.in_words = in_words  # a share in a sentence, out of: its units in words, the number of its GPUs
+        self.in_words = in_words  # a share in a sentence, out of: its memory in words, the number of its GPUs
+        self.sells = sells  # how much of it a healthy GPU of a node is
+        self.exclusive = exclusive  # it takes GPUs that no pod uses
+        self.slots = slots  # MPS slots that it takes on each of its GPUs
+        self.counts_gpus = exclusive or slots > 0  # its amount is a number of GPUs; else it is units of memory
+        self.not_sold = not_sold  # what a node says that does not sell it; None: every node that shares GPUs does
+        self.only_pinned = only_pinned  # without our env such a container asks somebody else
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
 
 class Share(Data, frozen=True):
-    """What one container asks: `units` split evenly over `gpus` GPUs, or that many whole GPUs."""
+    """What one container asks: `units` split evenly over `gpus` GPUs, that many whole GPUs, or one MPS slot and
+    `slot_bytes` on each of that many."""
 
     container: str
     position: int  # its key in the allocation annotation
@@ -119,15 +129,24 @@ class Share(Data, frozen=True):
     units: int
     gpus: int = 1
     visible: str = ""  # the annotation this container's env refers to; empty: none
+    slot_bytes: int = 0  # memory on each GPU that comes with an MPS slot; 0: the GPU's total ÷ slots
 
     @property
     def each(self) -> int:
-        """Units on each of its GPUs; 0 for whole GPUs, whose size depends on the GPU."""
+        """Units on each of its GPUs; 0 if the amount does not tell, but a size in bytes or the GPU."""
         return self.units // self.gpus
 
-    def on(self, gpu: Gpu) -> int:
-        """Units that it takes on a GPU."""
-        return gpu.total if self.kind.exclusive else self.units // self.gpus
+    def each_in(self, unit: Unit) -> int:
+        """Units on each of its GPUs on nodes with that unit; 0 if that depends on the GPU."""
+        return units.in_unit(self.slot_bytes, unit) if self.slot_bytes else self.units // self.gpus
+
+    def on(self, gpu: Gpu, facts: NodeFacts) -> int:
+        """Units that it takes on a GPU of a node."""
+        if self.units:
+            return self.units // self.gpus
+        if not self.kind.slots:
+            return gpu.total
+        return self.each_in(facts.unit) or (max(gpu.total // facts.slots, 1) if facts.slots else gpu.total)
 
     @property
     def amount(self) -> tuple[Kind, int, int]:
@@ -146,12 +165,12 @@ class Request(Data, frozen=True):
     @property
     def one_share(self) -> bool:
         """One container on one GPU, the common case: comparing with a node's largest free GPU decides."""
-        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].kind.exclusive
+        return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].kind.counts_gpus
 
     @property
     def shape(self) -> "Shape":
         """Everything that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
-        return (self.pin, self.unit, tuple([(s.role, s.kind, s.units, s.gpus) for s in self.shares]))
+        return (self.pin, self.unit, tuple([(s.role, s.kind, s.units or s.slot_bytes, s.gpus) for s in self.shares]))
 
     @property
     def amount(self) -> int:
@@ -160,6 +179,17 @@ class Request(Data, frozen=True):
 
 
 Shape = tuple[Pin | None, Unit | None, tuple[tuple[Role, Kind, int, int], ...]]
+
+
+class Charge(NamedTuple):
+    """What a pod holds on one GPU of its node."""
+
+    gpu: int  # position in `NodeFacts.gpus`
+    units: int
+    slots: int = 0
+
+
+Charges = tuple[Charge, ...]
 
 Places = tuple[tuple[int, ...], ...]
 """For each share of a request, the positions of its GPUs in `NodeFacts.gpus`."""
@@ -194,7 +224,8 @@ class PodFacts(Data, frozen=True):
     failed_reason: str = ""
     slow_volumes: bool = False
     spec_units: int = 0  # gpu-mem of all containers, also of an invalid request
-    spec_exclusive: bool = False  # a container asks for whole GPUs, also in an invalid request
+    spec_unknown: bool = False  # the spec does not tell its memory: a container asks for whole GPUs or MPS shares
+    asks_nvidia: bool = False  # a container asks for GPUs that somebody else gives out, by a name that we sell too
     pinned: bool = False  # every container that asks for GPUs learns them from an annotation of ours
     annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
     rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules

@@ -1,4 +1,5 @@
-"""What users may write on a pod beside its amounts: the unit, the policy, and over how many GPUs to split.
+"""What users may write on a pod beside its amounts: the unit, the policy, over how many GPUs to split, and the memory
+that comes with an MPS slot.
 
 Annotations, and for the split also a label. They count until the pod is bound.
 """
@@ -10,12 +11,16 @@ from gpushare.core.facts.model import Refusal, Unit
 
 UNKNOWN_POLICY = f"{names.POLICY} is not {{policies}}"
 UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
+NOT_BYTES = "{key} is not a number of bytes up to 1Ti"
+
+MOST_BYTES = 1 << 40  # no GPU is larger than 1 TiB
 
 
 class Options(NamedTuple):
     unit: Unit | None = None
     policy: str | None = None
     split: int = 1  # GPUs that each container's memory is split over
+    slot_bytes: int | Refusal = 0  # memory that comes with an MPS slot; refused only if the pod asks for one
 
 
 def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Refusal:
@@ -29,7 +34,7 @@ def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Ref
         message = UNKNOWN_POLICY.format(policies=" or ".join(policies.POLICIES))
         return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {units.quoted(policy)}.")
     split = _split(annotations, metadata.labels or {})
-    return split if isinstance(split, Refusal) else Options(unit, policy, split)
+    return split if isinstance(split, Refusal) else Options(unit, policy, split, _slot_bytes(annotations))
 
 
 def _unit(annotations: dict[str, str], default_unit: Unit | None) -> Unit | Refusal | None:
@@ -52,3 +57,16 @@ def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal
     message = kinds.NOT_WHOLE.format(resource=names.GPU_COUNT)
     detail = f"the pod's annotation says {units.quoted(written)}."
     return Refusal("CountNotWhole", message, forever=True, detail=detail)
+
+
+def _slot_bytes(annotations: dict[str, str]) -> int | Refusal:
+    """0: it says nothing."""
+    for key in names.SLOT_MEMORY:
+        written = annotations.get(key)
+        amount = units.parse(written) if written is not None else None
+        if written is not None and (amount is None or amount.value > MOST_BYTES):
+            detail = f"it says {units.quoted(written)}."
+            return Refusal("NotBytes", NOT_BYTES.format(key=key), forever=True, detail=detail)
+        if amount is not None and amount.value:
+            return amount.value
+    return 0

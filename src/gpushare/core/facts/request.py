@@ -10,13 +10,15 @@ from collections.abc import Sequence
 import msgspec
 
 from gpushare.core.facts import kinds, names, node_rules, objects, options, units, visible
-from gpushare.core.facts.model import PodFacts, Refusal, Request, Role, Rules, Share, Unit
+from gpushare.core.facts.model import Kind, PodFacts, Refusal, Request, Role, Rules, Share, Unit
 from gpushare.core.facts.options import Options
 
 NOT_DIVISIBLE = "{units} {unit} cannot be split evenly over {gpus} GPUs"
 BOTH_LIMITS = "{resources} on one container"
 
 FINISHED = ("Succeeded", "Failed")
+Asked = Sequence[tuple[str, Kind, objects.Quantity]]  # resource, its kind, and the limit that is written
+
 _allocation = msgspec.json.Decoder(dict[str, dict[str, int]])
 
 
@@ -24,10 +26,12 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
     """What gpushare knows about a pod. `request` is None if it asks for no GPU."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     request = parse(pod, default_unit)
-    if request is None:
-        return PodFacts(meta.uid, meta.namespace, meta.name, None, spec.node_name or "")
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
-    spec_units, spec_exclusive = _amounts(containers)
+    if request is None:
+        foreign = _any_asks_nvidia(containers)
+        return PodFacts(meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign)
+    asking = [(container, asked) for container in containers if (asked := _asked(container))]
+    spec_units, spec_unknown = _amounts([entry for _, asked in asking for entry in asked])
     condition = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
     waits = condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
     return PodFacts(
@@ -47,8 +51,8 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         failed_reason=(status.reason or "") if status.phase == "Failed" else "",
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
         spec_units=spec_units,
-        spec_exclusive=spec_exclusive,
-        pinned=all(visible.annotation(container) for container in containers if _asks(container)),
+        spec_unknown=spec_unknown,
+        pinned=all(visible.annotation(container) for container, _ in asking),
         annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else node_rules.read(spec),
     )
@@ -58,7 +62,10 @@ def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     """The pod after a binding with these annotations: as `facts` will read it from the API server."""
     before = {key: value for key, value in pod.annotations if key != names.KEPT}
     merged = before | dict(_guarded(annotations, bound=True))
-    request = Request(pod.request.shares, pod.request.pin) if isinstance(pod.request, Request) else pod.request
+    request = pod.request
+    if isinstance(request, Request):
+        shares = tuple([msgspec.structs.replace(s, slot_bytes=0) if s.slot_bytes else s for s in request.shares])
+        request = Request(shares, request.pin)
     return msgspec.structs.replace(pod, node=node, annotations=tuple(merged.items()), request=request, rules=None)
 
 
@@ -73,25 +80,28 @@ def sharing(pod: PodFacts, request: Request | Refusal | None, rules: Rules | Non
 def parse(pod: objects.Pod, default_unit: Unit | None) -> Request | Refusal | None:
     """The request of a pod; a refusal if the request is invalid; None if the pod asks for no GPU."""
     apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
-    if not any(_asks(container) for container in (*inits, *apps)):
+    if not any(_asked(container) for container in (*inits, *apps)):
         return None
     chosen = Options() if pod.spec.node_name else options.read(pod.metadata, default_unit)
     if isinstance(chosen, Refusal):
         return chosen
     shares = []
     for container, position, role in _in_start_order(apps, inits):
-        share = _share(container, position, role, chosen.split, chosen.unit)
+        share = _share(container, position, role, chosen)
         if isinstance(share, Refusal):
             return share
         if share is not None:
             shares.append(share)
     if pod.spec.node_name:
         shares = _as_bound(shares, pod.metadata.annotations or {})
-    return Request(tuple(shares), visible.pin(shares), chosen.unit, chosen.policy) if shares else None
+    # No node serves both: a container that asks NVIDIA's plugin, and one that asks us.
+    pin = None if _any_asks_nvidia((*inits, *apps)) else visible.pin(shares)
+    return Request(tuple(shares), pin, chosen.unit, chosen.policy) if shares else None
 
 
 def _as_bound(shares: list[Share], annotations: dict[str, str]) -> list[Share]:
-    """The shares of a bound pod, each over the number of GPUs that its annotations name; one if they name none."""
+    """The shares of a bound pod, each over the number of GPUs that its annotations name; one if they name none. The
+    memory of an MPS share is read with the GPUs of the node: `annotations/pod_gpus.py`."""
     written = annotations.get(names.ALLOCATION, "{}")
     if "," not in written and not any("," in annotations.get(share.visible, "") for share in shares):
         return shares  # several GPUs need a comma; few pods have them, and thousands of pods are read
@@ -101,7 +111,7 @@ def _as_bound(shares: list[Share], annotations: dict[str, str]) -> list[Share]:
         allocation = {}
     result = []
     for share in shares:
-        gpus = 1 if share.kind.exclusive else _gpus_bound(share, annotations, allocation.get(str(share.position), {}))
+        gpus = 1 if share.kind.counts_gpus else _gpus_bound(share, annotations, allocation.get(str(share.position), {}))
         result.append(share if gpus == 1 else msgspec.structs.replace(share, gpus=gpus))
     return result
 
@@ -132,33 +142,42 @@ def _limits(container: objects.Container) -> dict[str, objects.Quantity]:
     return (container.resources.limits if container.resources else None) or {}
 
 
-def _asks(container: objects.Container) -> bool:
+def _asked(container: objects.Container) -> Asked:
+    """The resources of ours that a container has a limit for. Some count only with our env: `_any_asks_nvidia`."""
     limits = _limits(container)
-    return bool(limits) and not kinds.BY_RESOURCE.keys().isdisjoint(limits)
+    asked = [(name, kind, limits[name]) for name, kind in kinds.BY_RESOURCE.items() if name in limits] if limits else []
+    if kinds.ONLY_PINNED.isdisjoint(limits) or visible.annotation(container):
+        return asked
+    return [entry for entry in asked if not entry[1].only_pinned]
 
 
-def _amounts(containers: Sequence[objects.Container]) -> tuple[int, bool]:
-    """The units of memory in the spec, and whether it has whole GPUs. Invalid requests count too."""
-    memory, exclusive = 0, False
-    for container in containers:
-        limits = _limits(container)
-        for resource, kind in kinds.BY_RESOURCE.items():
-            if resource not in limits:
-                continue
-            amount = units.number(limits, resource)
-            if kind.exclusive:
-                exclusive = exclusive or amount > 0
-            else:
-                memory += amount
-    return memory, exclusive
+def _any_asks_nvidia(containers: Sequence[objects.Container]) -> bool:
+    """Whether a container asks for GPUs by a name that we sell too, but not from us: it has not our env."""
+    named = [c for c in containers if c.resources and not kinds.ONLY_PINNED.isdisjoint(c.resources.limits or ())]
+    return any(
+        units.number(_limits(container), name) and not visible.annotation(container)
+        for container in named
+        for name in kinds.ONLY_PINNED
+    )
 
 
-def _share(
-    container: objects.Container, position: int, role: Role, split: int, unit: Unit | None
-) -> Share | Refusal | None:
-    limits, asks, kind, amount = _limits(container), "", None, 0
-    for resource, candidate in kinds.BY_RESOURCE.items():
-        parsed = candidate.parse(resource, container.name, limits[resource], unit) if resource in limits else 0
+def _amounts(asked: Asked) -> tuple[int, bool]:
+    """The units of memory in the spec, and whether it has kinds whose memory it does not tell. Invalid requests count
+    too."""
+    memory, unknown = 0, False
+    for _, kind, written in asked:
+        amount = units.parse(written)
+        if amount is not None and kind.counts_gpus:
+            unknown = unknown or amount.value > 0
+        elif amount is not None:
+            memory += amount.value
+    return memory, unknown
+
+
+def _share(container: objects.Container, position: int, role: Role, chosen: Options) -> Share | Refusal | None:
+    asks, kind, amount, unit = "", None, 0, chosen.unit
+    for resource, candidate, written in _asked(container):
+        parsed = candidate.parse(resource, container.name, written, unit)
         if isinstance(parsed, Refusal):
             return parsed
         if parsed and kind is not None:
@@ -168,13 +187,17 @@ def _share(
             asks, kind, amount = resource, candidate, parsed
     if kind is None:
         return None
-    if kind.exclusive:
-        return Share(container.name, position, role, kind, 0, amount, visible=visible.annotation(container))
+    key, split = visible.annotation(container), chosen.split
+    if kind.counts_gpus:
+        slot_bytes = chosen.slot_bytes if kind.slots else 0
+        if isinstance(slot_bytes, Refusal):
+            return slot_bytes
+        return Share(container.name, position, role, kind, 0, amount, key, slot_bytes)
     if amount % split:
         message = NOT_DIVISIBLE.format(units=amount, unit=unit or names.MIB, gpus=split)
         detail = f"container {container.name}: ask {amount - amount % split} or {amount + split - amount % split}."
         return Refusal("NotDivisible", message, forever=True, detail=detail)
-    return Share(container.name, position, role, kind, amount, split, visible=visible.annotation(container))
+    return Share(container.name, position, role, kind, amount, split, key)
 
 
 _PLACES = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.EXTENDER)

@@ -34,7 +34,7 @@ class Answers:
         self.open: dict[str, None] = {}
         self.wanted = False  # a pod was refused while nodes were open
         self.seen = -1
-        self._closed: dict[tuple[Pin, Unit, int], Refusal | None] = {}
+        self._closed: dict[tuple[Pin, Unit, int, int, bool], Refusal | None] = {}
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
 
     def judge(self, room: Room, budget: Budget) -> Refusal | None:
@@ -56,13 +56,13 @@ class Answers:
         return answer
 
     def _off_limits(self, facts: NodeFacts) -> Refusal | None:
-        """Found out once for each kind of node."""
+        """Found out once for each sort of node."""
         if facts.blocked is not None:
             return facts.blocked
-        kind = facts.pin, facts.unit, facts.limit
-        if kind not in self._closed:
-            self._closed[kind] = self.question.off_limits(facts)
-        return self._closed[kind]
+        sort = facts.pin, facts.unit, facts.limit, facts.slots, facts.nvidia_whole
+        if sort not in self._closed:
+            self._closed[sort] = self.question.off_limits(facts)
+        return self._closed[sort]
 
     def is_open(self, refused: Refusal | None, budget: Budget) -> bool:
         """Whether that refusal only means that the budget is used up: another call may find out more."""

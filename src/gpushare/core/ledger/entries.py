@@ -4,7 +4,7 @@ The first half is what everybody may read. The second half is how an entry is pu
 that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
 """
 
-from collections.abc import Iterator, KeysView, ValuesView
+from collections.abc import Iterator, KeysView, Sequence, ValuesView
 
 from gpushare.core.facts.model import NodeFacts, PodFacts
 from gpushare.core.ledger.answers import Shapes
@@ -151,7 +151,11 @@ class Entries:
         self._index.update(record)
         self._shapes.touch(record.name, len(self._nodes))
         if record.room is not None:
-            grew = before is None or any(a > b for a, b in zip(record.room.free, before.free, strict=False))
+            grew = (
+                before is None
+                or _grew(record.room.free, before.free)
+                or _grew(record.room.free_slots, before.free_slots)
+            )
             if grew or changed or record.promised:
                 self._grown.add(record.name)
 
@@ -161,3 +165,7 @@ class Entries:
             self._index.special.discard(record.name)
             self._timed.discard(record.name)
             self._shapes.touch(record.name, len(self._nodes))
+
+
+def _grew(now: Sequence[int], before: Sequence[int]) -> bool:
+    return any(a > b for a, b in zip(now, before, strict=False))

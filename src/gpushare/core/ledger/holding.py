@@ -6,9 +6,8 @@ Plain data with a few questions about itself. Only the `ledger` makes and change
 from enum import Enum
 
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.annotations.pod_gpus import Charges
 from gpushare.core.facts import names, units
-from gpushare.core.facts.model import Data, NodeFacts, PodFacts, Request, Share, Unit
+from gpushare.core.facts.model import Charges, Data, NodeFacts, PodFacts, Request, Share, Unit
 from gpushare.core.placement import gpu_choice
 
 ASSUME_SECONDS = 30.0
@@ -27,7 +26,9 @@ class State(Enum):
 class Holding:
     """One pod on one node. `charges` is None if it is unlocated: nobody knows on which GPU it is."""
 
-    __slots__ = ("charges", "keys", "node", "pod", "seen", "since", "splits", "state", "unit", "unlocated", "until")
+    __slots__ = (
+        "charges", "keys", "node", "pod", "seen", "since", "slots", "splits", "state", "unit", "unlocated", "until",
+    )  # fmt: skip
 
     def __init__(
         self, pod: PodFacts, node: str, state: State, charges: Charges | None, facts: NodeFacts | None
@@ -37,6 +38,9 @@ class Holding:
         self.state = state
         self.charges = charges
         self.unit = facts.unit if facts is not None else None  # the node's unit when this was decided
+        self.slots = (
+            facts.slots if facts is not None else 0
+        )  # the same for its slots: an MPS share may be a part of them
         self.keys: tuple[tuple[str, ...], ...] = ()  # GPUs by share, by uuid: how it is found again if indices shift
         self.unlocated = 0 if charges is not None else self.on_every_gpu(facts)
         self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in shares(pod))
@@ -45,7 +49,7 @@ class Holding:
 
     def on_every_gpu(self, facts: NodeFacts | None) -> int:
         """What it counts on every GPU while it is unlocated."""
-        if self.pod.spec_exclusive:
+        if self.pod.spec_unknown:
             return EVERY_GPU_WHOLLY
         return units.converted(self.pod.spec_units, self.unit_on(facts), facts.unit) if facts else self.pod.spec_units
 
@@ -57,7 +61,7 @@ class Holding:
 class OldPlace(Data, frozen=True):
     """What a pod held before it moved, beyond what it holds now. It is still charged for a while."""
 
-    charges: tuple[tuple[str, int], ...]  # by key of the GPU: the node may change meanwhile
+    held: tuple[tuple[str, int, int], ...]  # units and slots by key of the GPU: the node may change meanwhile
     until: float
 
 
@@ -75,7 +79,7 @@ class Kept(Data, frozen=True):
         if not isinstance(self.pod.request, Request) or any(key not in position for keys in self.keys for key in keys):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in self.keys])
-        return gpu_choice.charges(self.pod.request.shares, facts.gpus, places)
+        return gpu_choice.charges(self.pod.request.shares, facts, places)
 
 
 def assume_seconds(pod: PodFacts, node: str) -> float:

@@ -29,8 +29,9 @@ example because a GPU is healthy again, its name is in `take_grown` until `core/
 """
 
 from gpushare.core.facts import policies
-from gpushare.core.facts.model import Places, PodFacts, Refusal, Request
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
 from gpushare.core.ledger.holding import Holding, State, assume_seconds
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.ledger.observed import Observed, bound_holding
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.fit import NO_SHARED_GPU, Question
@@ -104,8 +105,7 @@ class Ledger(Observed):
         facts = self._nodes[holding.node].facts if holding is not None else None
         if holding is None or facts is None:
             return False
-        used = self._nodes[holding.node].effective()
-        return any(used[gpu] > facts.gpus[gpu].total for gpu, _ in holding.charges or ())
+        return self._is_over(self._nodes[holding.node], holding, facts)
 
     def expire(self, now: float) -> None:
         """End what ends by time: assumptions, old places of moved pods, cool-downs."""
@@ -145,16 +145,23 @@ class Ledger(Observed):
         position = {gpu.key: i for i, gpu in enumerate(facts.gpus) if gpu.healthy}
         if any(key not in position for keys in holding.keys for key in keys):
             return None
-        used = record.effective()
-        if any(used[gpu] > facts.gpus[gpu].total for gpu, _ in holding.charges or ()):
+        if self._is_over(record, holding, facts):
             return None
         return tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
+
+    def _is_over(self, record: NodeState, holding: Holding, facts: NodeFacts) -> bool:
+        """Whether a GPU of this pod is charged with more than it has. Slots count only if the pod has some there."""
+        used = record.effective()
+        return any(
+            used.units[gpu] > facts.gpus[gpu].total or (slots > 0 and used.slots[gpu] > facts.slots)
+            for gpu, _, slots in holding.charges or ()
+        )
 
     def _decide(self, pod: PodFacts, node: str, places: Places, to: State) -> Holding:
         record = self._nodes[node]
         assert record.facts is not None
         assert isinstance(pod.request, Request)
-        held = gpu_choice.charges(pod.request.shares, record.facts.gpus, places)
+        held = gpu_choice.charges(pod.request.shares, record.facts, places)
         holding = Holding(pod, node, to, held, record.facts)
         holding.keys = tuple([tuple([record.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
         self._put(record, holding)

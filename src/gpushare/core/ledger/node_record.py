@@ -1,9 +1,9 @@
 """One node as the ledger changes it. Everybody else reads the `NodeState` that this is."""
 
-from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Request
+from gpushare.core.facts.model import Charge, NodeFacts, Pin, PodFacts, Request
 from gpushare.core.ledger.holding import Holding, Kept, OldPlace, waits_for_kubelet
 from gpushare.core.ledger.node_state import NodeState
-from gpushare.core.placement.room import Room
+from gpushare.core.placement.room import Room, Taken
 
 MOVE_SECONDS = 10.0  # a moved pod counts on both GPUs: two patches of a swap do not arrive together
 
@@ -25,7 +25,8 @@ class NodeRecord(NodeState):
 
     def renew(self) -> None:
         """Something changed: work out again what is free."""
-        self.room = Room.of(self.facts, self.effective()) if self.facts is not None else None
+        taken = self.effective()
+        self.room = Room.of(self.facts, taken.units, taken.slots) if self.facts is not None else None
         self.promised = bool(self._nominated or self._kept)
         self._taken_by_asker.clear()
         self._rooms.clear()
@@ -37,7 +38,7 @@ class NodeRecord(NodeState):
         if self.facts is None or facts is None or _published(self.facts) != _published(facts):
             self._cool_downs.clear()
         holdings = list(self._holdings.values())
-        self.facts, self._used = facts, [0] * len(facts.gpus) if facts else []
+        self.facts, self._used = facts, Taken.nothing(len(facts.gpus) if facts else 0)
         self._unlocated = self._split = 0
         self._holdings.clear()
         for old_place in self._old_places.values():
@@ -55,8 +56,7 @@ class NodeRecord(NodeState):
     def _charge(self, holding: Holding, sign: int) -> None:
         self._unlocated += sign * holding.unlocated
         self._split += sign * holding.splits
-        for gpu, amount in holding.charges or ():
-            self._used[gpu] += sign * amount
+        self._used.add(holding.charges or (), sign)
 
     def nominate(self, pod: PodFacts) -> bool:
         """A pod is nominated to this node. Returns whether that is news."""
@@ -79,13 +79,15 @@ class NodeRecord(NodeState):
         if self.facts is None or old.charges is None or new.charges is None or old.charges == new.charges:
             return False
         keys = [gpu.key for gpu in self.facts.gpus]
-        left = {keys[gpu]: amount for gpu, amount in old.charges}
         before = self.drop_old_place(new.pod.uid)
-        for key, amount in before.charges if before else ():
-            left[key] = left.get(key, 0) + amount
-        for gpu, amount in new.charges:
-            left[keys[gpu]] = left.get(keys[gpu], 0) - amount
-        old_place = OldPlace(tuple([(key, amount) for key, amount in left.items() if amount > 0]), now + MOVE_SECONDS)
+        rows = [(keys[gpu], units, slots) for gpu, units, slots in old.charges] + list(before.held if before else ())
+        rows += [(keys[gpu], -units, -slots) for gpu, units, slots in new.charges]
+        left: dict[str, tuple[int, int]] = {}
+        for key, units, slots in rows:
+            sums = left.get(key, (0, 0))
+            left[key] = sums[0] + units, sums[1] + slots
+        held = [(key, max(units, 0), max(slots, 0)) for key, (units, slots) in left.items() if units > 0 or slots > 0]
+        old_place = OldPlace(tuple(held), now + MOVE_SECONDS)
         self._old_places[new.pod.uid] = old_place
         self._charge_old_place(old_place, 1)
         return True
@@ -99,9 +101,8 @@ class NodeRecord(NodeState):
 
     def _charge_old_place(self, old_place: OldPlace, sign: int) -> None:
         position = {gpu.key: i for i, gpu in enumerate(self.facts.gpus)} if self.facts else {}
-        for key, amount in old_place.charges:
-            if key in position:
-                self._used[position[key]] += sign * amount
+        there = [(position[key], units, slots) for key, units, slots in old_place.held if key in position]
+        self._used.add([Charge(*row) for row in there], sign)
 
     def cool_down(self, request: Request, now: float) -> None:
         """kubelet refused such a pod: no more of them for a while."""
@@ -127,4 +128,4 @@ class NodeRecord(NodeState):
 
 
 def _published(facts: NodeFacts) -> tuple[object, ...]:
-    return (facts.unit, facts.pin, facts.gpus, facts.limit)
+    return (facts.unit, facts.pin, facts.gpus, facts.limit, facts.slots, facts.nvidia_whole)

@@ -5,16 +5,15 @@
 
 from collections.abc import Collection, Iterator, Sequence, ValuesView
 
-from gpushare.core.annotations.pod_gpus import Charges
 from gpushare.core.facts import policies
-from gpushare.core.facts.model import NodeFacts, Pin, PodFacts, Refusal, Request
+from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, PodFacts, Refusal, Request
 from gpushare.core.ledger.cool_down import CoolDowns
 from gpushare.core.ledger.holding import Holding, Kept, OldPlace
 from gpushare.core.ledger.starting import Starting, init_amounts
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import STILL_STARTING
-from gpushare.core.placement.room import Room
+from gpushare.core.placement.room import Room, Taken
 
 NOMINATION_LOOKS = 1_000  # GPUs looked at to find out where a nominated pod will go; a harder one is kept nothing
 
@@ -53,10 +52,10 @@ class NodeState:
         self._nominated: dict[str, PodFacts] = {}
         self._kept: dict[str, Kept] = {}
         self._cool_downs = CoolDowns()
-        self._used: list[int] = []  # by GPU: units of located holdings and of old places
+        self._used = Taken.nothing(0)  # by located holdings and old places
         self._unlocated = 0  # units of unlocated holdings, counted on every GPU
         self._split = 0  # unassigned shares over several GPUs: kubelet cannot tell them from others of the same amount
-        self._taken_by_asker: dict[Asker, Sequence[int]] = {}  # until something changes
+        self._taken_by_asker: dict[Asker, Taken] = {}  # until something changes
         self._rooms: dict[Asker, Room] = {}  # what that leaves
         self._starting: Starting | None = None
 
@@ -72,7 +71,12 @@ class NodeState:
     @property
     def used(self) -> Sequence[int]:
         """By GPU: units charged there, those of unlocated pods aside."""
-        return self._used
+        return self._used.units
+
+    @property
+    def used_slots(self) -> Sequence[int]:
+        """By GPU: MPS slots charged there. An unlocated pod that has some fills every GPU."""
+        return self._used.slots
 
     @property
     def unlocated(self) -> int:
@@ -88,15 +92,13 @@ class NodeState:
         """Whether kubelet refused such a pod here a moment ago."""
         return self._cool_downs.is_cooling_down(request)
 
-    def effective(self, without: Collection[str] = ()) -> list[int]:
-        """Units taken on each GPU, as if the pods `without` were gone."""
-        used = [taken + self._unlocated for taken in self._used]
-        for uid in without:
-            holding = self._holdings[uid]
-            if holding.charges is None:
-                used = [taken - holding.unlocated for taken in used]
-            for gpu, amount in holding.charges or ():
-                used[gpu] -= amount
+    def effective(self, without: Collection[str] = ()) -> Taken:
+        """What is taken on each GPU, as if the pods `without` were gone."""
+        gone = [self._holdings[uid] for uid in without]
+        unlocated = self._unlocated - sum(holding.unlocated for holding in gone)
+        used = Taken([taken + unlocated for taken in self._used.units], list(self._used.slots))
+        for holding in gone:
+            used.add(holding.charges or (), -1)
         return used
 
     def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
@@ -105,18 +107,21 @@ class NodeState:
         if self.facts is None or not (self.promised or gone):
             return self.room
         if gone:
-            return Room.of(self.facts, self._taken(pod, self.facts, gone, kept=kept))
+            taken = self._taken(pod, self.facts, gone, kept=kept)
+            return Room.of(self.facts, taken.units, taken.slots)
         asker = self._asker(pod, kept)
         room = self._rooms.get(asker)
         if room is None:
-            room = self._rooms[asker] = Room.of(self.facts, self.taken_for(pod, self.facts, kept=kept))
+            taken = self.taken_for(pod, self.facts, kept=kept)
+            room = self._rooms[asker] = Room.of(self.facts, taken.units, taken.slots)
         return room
 
     def imagined(self, facts: NodeFacts) -> "NodeState":
         """A copy of this node with the same GPUs in another state: to ask what would be free then."""
         other = self._copy()
         other.facts, other._taken_by_asker, other._rooms = facts, {}, {}
-        other.room = Room.of(facts, other.effective())
+        taken = other.effective()
+        other.room = Room.of(facts, taken.units, taken.slots)
         return other
 
     def without_promises_to(self, uid: str) -> "NodeState":
@@ -136,8 +141,8 @@ class NodeState:
             setattr(other, name, getattr(self, name))
         return other
 
-    def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Sequence[int]:
-        """Units of each GPU that this pod cannot have now: what `room_for` is made of."""
+    def taken_for(self, pod: PodFacts, facts: NodeFacts, *, kept: bool = True) -> Taken:
+        """What of each GPU this pod cannot have now: what `room_for` is made of."""
         asker = self._asker(pod, kept)
         taken = self._taken_by_asker.get(asker)
         if taken is None:
@@ -164,19 +169,17 @@ class NodeState:
         """For pods with the same asker the same units are free."""
         return pod.priority, pod.uid if pod.uid in self._nominated or pod.uid in self._kept else "", kept
 
-    def _taken(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str], *, kept: bool) -> list[int]:
+    def _taken(self, pod: PodFacts, facts: NodeFacts, gone: Collection[str], *, kept: bool) -> Taken:
         """The most important are served first. Among equals what is kept comes before nominations, because its GPUs
         are fixed."""
         used = self.effective(gone)
         others = [k for k in self._kept.values() if kept and self._counts(k.pod, pod)]
         ahead = self._nominated_before(pod)
         for priority in sorted({p.priority for p in ahead} | {k.pod.priority for k in others}, reverse=True):
-            for gpu, amount in self._kept_from(pod, [k for k in others if k.pod.priority == priority]):
-                used[gpu] += amount
+            used.add(self._kept_from(pod, [k for k in others if k.pod.priority == priority]))
             for other in ahead:
                 if other.priority == priority:
-                    for gpu, amount in self._nomination(facts, other, used, gone):
-                        used[gpu] += amount
+                    used.add(self._nomination(facts, other, used, gone))
         return used
 
     def _counts(self, other: PodFacts, pod: PodFacts) -> bool:
@@ -191,18 +194,18 @@ class NodeState:
         ahead = [p for p in others if self._counts(p, pod) and (own is None or _turn(p) < _turn(own))]
         return sorted(ahead, key=_turn)
 
-    def _kept_from(self, pod: PodFacts, others: Sequence[Kept]) -> Iterator[tuple[int, int]]:
+    def _kept_from(self, pod: PodFacts, others: Sequence[Kept]) -> Iterator[Charge]:
         """What is kept for others, by GPU. If two pods wait for the same GPU, the younger takes nothing from the
         older."""
         own = self._kept.get(pod.uid)
-        waits = {gpu for gpu, _ in self.charges_of(own)} if own is not None else set()
+        waits = {charge.gpu for charge in self.charges_of(own)} if own is not None else set()
         for other in others:
             first = own is not None and (own.since, own.pod.uid) < (other.since, other.pod.uid)
-            for gpu, amount in self.charges_of(other):
-                if not (first and gpu in waits):
-                    yield gpu, amount
+            for charge in self.charges_of(other):
+                if not (first and charge.gpu in waits):
+                    yield charge
 
-    def _nomination(self, facts: NodeFacts, pod: PodFacts, used: Sequence[int], gone: Collection[str]) -> Charges:
+    def _nomination(self, facts: NodeFacts, pod: PodFacts, used: Taken, gone: Collection[str]) -> Charges:
         """Which GPUs a nominated pod will get: where pods that end leave room, else where it could evict."""
         if not isinstance(pod.request, Request):
             return ()
@@ -211,10 +214,12 @@ class NodeState:
         now = self.effective(gone)
         for without in (ending, ending | lower):
             after = self.effective(without)
-            later = [max(taken - (a - b), 0) for taken, a, b in zip(used, now, after, strict=True)]
-            places = gpu_choice.plan(pod.request, Room.of(facts, later), policies.DEFAULT, Budget(NOMINATION_LOOKS))
+            units = [max(taken - (a - b), 0) for taken, a, b in zip(used.units, now.units, after.units, strict=True)]
+            slots = [max(taken - (a - b), 0) for taken, a, b in zip(used.slots, now.slots, after.slots, strict=True)]
+            later = Room.of(facts, units, slots)
+            places = gpu_choice.plan(pod.request, later, policies.DEFAULT, Budget(NOMINATION_LOOKS))
             if places is not None:
-                return gpu_choice.charges(pod.request.shares, facts.gpus, places)
+                return gpu_choice.charges(pod.request.shares, facts, places)
         return ()
 
 

@@ -8,9 +8,10 @@ requests with rooms. Nodes where memory came free are in `take_grown`, which `co
 
 from collections.abc import Set
 
+import msgspec
+
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.annotations.pod_gpus import Charges
-from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.model import Charges, NodeFacts, PodFacts, Request
 from gpushare.core.ledger.holding import Holding, State, assume_seconds
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.questions import Questions
@@ -55,9 +56,10 @@ class Observed(Questions):
         ):
             return None
         places = tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
-        if holding.unit != facts.unit and holding.state is State.ASSUMED:
-            return None  # it was found to fit in another unit
-        return pod_gpus.charges(holding.pod.request.shares, facts, places, holding.unit_on(facts))
+        if holding.state is State.ASSUMED and (holding.unit, holding.slots) != (facts.unit, facts.slots):
+            return None  # it was found to fit in another unit, or in other parts
+        then = facts if facts.slots == holding.slots else msgspec.structs.replace(facts, slots=holding.slots)
+        return pod_gpus.charges(holding.pod.request.shares, then, places, holding.unit_on(facts))
 
     # Pods, as the API server shows them
 

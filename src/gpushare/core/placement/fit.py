@@ -7,12 +7,12 @@ What happens next: the reasons go back to kube-scheduler (`extender/verbs.py`). 
 event.
 """
 
-from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Unit
+from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Share, Unit
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
-from gpushare.core.placement.search import Task
+from gpushare.core.placement.task import Task
 
 NO_SHARED_GPU = Refusal("NoSharedGpu", "node(s) without a shared GPU", forever=True)
 COUNTS_OTHERWISE = "node(s) whose GPU memory unit is {unit}"
@@ -34,6 +34,13 @@ NO_GPUS_EACH = "no {gpus} GPUs have {each} {unit} free each"
 NO_WHOLE_GPU = "no GPU is wholly free"
 NO_WHOLE_GPUS = "no {gpus} GPUs are wholly free"
 NO_GPUS_FOR = "no GPUs for containers of {parts}"
+NO_SLOT = "no single GPU has a free MPS slot"
+NO_SLOTS = "no {gpus} GPUs have a free MPS slot each"
+NO_SLOTS_FOR = "no GPUs with free MPS slots for containers of {parts}"
+NO_MPS_MEMORY = "no GPU with a free MPS slot has {each} {unit} free"
+NO_MPS_PART = "no GPU with a free MPS slot has its part of the memory free"
+NO_MPS_GPUS = "no {gpus} GPUs with a free MPS slot have {each} {unit} free each"
+NO_MPS_PARTS = "no {gpus} GPUs with a free MPS slot have their part of the memory free"
 NO_INIT_GPU = "no single GPU for init and app containers ({each} {unit})"
 TOO_HARD = "placing {containers} containers takes too long to work out"
 KEPT_FOR_OTHER = "{reason} besides what is kept for a pod that has waited too long"
@@ -49,9 +56,10 @@ class Question:
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._largest = max([share.units for share in request.shares])  # of one container, over all its GPUs
-        # By pin: what has to be placed, and of any of its parts the most GPUs and the most units on one.
-        self._tasks: dict[Pin, tuple[Task | None, int, int]] = {}
-        self._never: dict[tuple[Pin, tuple[int, ...]], bool] = {}  # by the sizes of a node's GPUs
+        self._not_sold = [k for k in dict.fromkeys([s.kind for s in request.shares]) if k.not_sold is not None]
+        # By pin and unit: what has to be placed, and of any of its parts the most GPUs and the most units on one.
+        self._tasks: dict[tuple[Pin, Unit], tuple[Task | None, int, int]] = {}
+        self._never: dict[tuple[Pin, Unit, int, tuple[int, ...]], bool] = {}  # by slots and sizes of a node's GPUs
         self._sentences: dict[tuple[str, Unit, int, int, bool], Refusal] = {}
 
     def off_limits(self, facts: NodeFacts) -> Refusal | None:
@@ -62,6 +70,9 @@ class Question:
             return NEEDS_POLICY
         if self.request.pin is not Pin.PLUGIN and facts.pin is not Pin.DIRECT:
             return PINS_BY_PLUGIN
+        for kind in self._not_sold:
+            if not any(kind.sells(facts, gpu) for gpu in facts.gpus):
+                return kind.not_sold
         if self.request.unit is not None and facts.unit != self.request.unit:
             return self._say("CountsOtherwise", COUNTS_OTHERWISE, facts.unit, forever=True)
         if facts.pin is Pin.ALIYUN and not self._one_app:
@@ -91,13 +102,13 @@ class Question:
     def places(self, room: Room, policy: str, budget: Budget) -> Places | None:
         """The GPUs it would get there; None if it does not fit, or if the search was given up."""
         try:
-            return gpu_choice.search(self.request, room, policy, budget, self._task(room.facts.pin))
+            return gpu_choice.search(self.request, room, policy, budget, self._task(room.facts))
         except TooHard:
             return None
 
     def left_after(self, room: Room, policy: str, budget: Budget) -> int | None:
         """The sum of what stays free on the GPUs it would get there; None as for `places`."""
-        task = self._task(room.facts.pin)
+        task = self._task(room.facts)
         try:
             # Between GPUs with equal room this may choose otherwise than a plan: for many containers that is near
             # enough. Not with init containers: they may cost more than the containers that stay.
@@ -111,12 +122,12 @@ class Question:
         if places is None:
             return None
         budget.left -= len(places)
-        taken = gpu_choice.charges(self.request.shares, room.facts.gpus, places)
-        return sum(room.free[gpu] - amount for gpu, amount in taken)
+        taken = gpu_choice.charges(self.request.shares, room.facts, places)
+        return sum(room.free[charge.gpu] - charge.units for charge in taken)
 
     def _has_room(self, room: Room, budget: Budget) -> bool:
         if self._plain is None or len(self._plain) > 2:
-            task = self._task(room.facts.pin)
+            task = self._task(room.facts)
             return task is not None and gpu_choice.fits(task, room, budget)
         budget.spend(1)
         if not room.rising or room.rising[-1] < self._plain[0]:
@@ -129,18 +140,18 @@ class Question:
         return two or room.rising[-1] >= first + second
 
     def _why(self, room: Room, budget: Budget) -> Refusal:
-        facts, (task, gpus, each) = room.facts, self._needs(room.facts.pin)
+        facts, (task, gpus, each) = room.facts, self._needs(room.facts)
         if task is None:
-            each = max(share.units for share in self.request.shares if not share.kind.exclusive)
+            each = max(share.units for share in self.request.shares)
             return self._say("NoInitGpu", NO_INIT_GPU, facts.unit, each=each, forever=True)
         if gpus > len(facts.gpus):
             return self._say("TooFewGpus", TOO_FEW_GPUS, facts.unit, gpus=gpus, forever=True)
         if each > room.largest:
             return self._say("TooLarge", TOO_LARGE, facts.unit, each=each, forever=True)
         if self._can_never_fit(room, budget):
-            return self._full(facts, heals=False, forever=True)
+            return self._full(room, budget, heals=False, forever=True)
         some_unhealthy = len(room.rising) < len(facts.gpus)
-        return self._full(facts, heals=some_unhealthy and self._has_room(room.healed(), budget))
+        return self._full(room, budget, heals=some_unhealthy and self._has_room(room.healed(), budget))
 
     def _can_never_fit(self, room: Room, budget: Budget) -> bool:
         """Whether the node could not take it even if all its GPUs were healthy and free. No, if that takes too long to
@@ -150,7 +161,8 @@ class Question:
             return False  # one GPU is enough for all of it
         if all(room.empty) and len(room.rising) == len(room.free):
             return True  # it is so already
-        sizes = room.facts.pin, tuple(sorted([gpu.total for gpu in room.facts.gpus]))
+        facts = room.facts
+        sizes = facts.pin, facts.unit, facts.slots, tuple(sorted([gpu.total for gpu in facts.gpus]))
         never = self._never.get(sizes)
         if never is None:
             own = Budget(cost.NEVER_LOOKS)
@@ -162,37 +174,56 @@ class Question:
             self._never[sizes] = never
         return never
 
-    def _task(self, pin: Pin) -> Task | None:
-        """What has to be placed on nodes with this pin; None if it can never be placed there."""
-        return self._needs(pin)[0]
+    def _task(self, facts: NodeFacts) -> Task | None:
+        """What has to be placed on such nodes; None if it can never be placed there."""
+        return self._needs(facts)[0]
 
-    def _needs(self, pin: Pin) -> tuple[Task | None, int, int]:
-        known = self._tasks.get(pin)
+    def _needs(self, facts: NodeFacts) -> tuple[Task | None, int, int]:
+        known = self._tasks.get((facts.pin, facts.unit))
         if known is None:
-            task = gpu_choice.task_of(self.request, pin)
-            needs = [(share.gpus, share.each) for share in self.request.shares]
+            task = gpu_choice.task_of(self.request, facts.pin, facts.unit)
+            needs = [(share.gpus, share.each_in(facts.unit)) for share in self.request.shares]
             needs += [(piece.gpus, piece.each) for piece in task.pieces] if task is not None else []
-            known = self._tasks[pin] = (task, max(gpus for gpus, _ in needs), max(each for _, each in needs))
+            known = (task, max(gpus for gpus, _ in needs), max(each for _, each in needs))
+            self._tasks[facts.pin, facts.unit] = known
         return known
 
-    def _full(self, facts: NodeFacts, *, heals: bool, forever: bool = False) -> Refusal:
+    def _full(self, room: Room, budget: Budget, *, heals: bool, forever: bool = False) -> Refusal:
         """There is no room now. `heals`: there would be, if all GPUs of the node were healthy. `forever`: there never
         will be, whatever ends."""
-        share, unit, code = self.request.shares[0], facts.unit, "NoHealthyGpu" if heals else ""
+        share, facts, unit = self.request.shares[0], room.facts, room.facts.unit
+        code = "NoHealthyGpu" if heals else ""
         if self.request.one_share:
             template = NO_HEALTHY_GPU if heals else NO_SINGLE_GPU
             return self._say(code or "NoSingleGpu", template, unit, each=share.units)
-        task = self._task(facts.pin)
+        task = self._task(facts)
         pooled = next((p for p in task.pieces if len(p.shares) > 1), None) if task is not None else None
         if pooled is not None and not pooled.kind.exclusive:
             return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each, forever=forever)
         if len(self.request.shares) > 1:
+            slots_short = bool(task and task.most_with_slots) and self._has_room(room.with_all_slots(), budget)
+            if slots_short:
+                return self._say(code or "NoSlot", _healthy(NO_SLOTS_FOR, heals), unit, forever=forever)
             return self._say(code or "NoGpusFor", _healthy(NO_GPUS_FOR, heals), unit, forever=forever)
+        if share.kind.slots:
+            return self._no_mps_share(share, room, code, forever=forever)
         if share.kind.exclusive:
             template = NO_WHOLE_GPU if share.gpus == 1 else NO_WHOLE_GPUS
             return self._say(code or "NoWholeGpu", _healthy(template, heals), unit, gpus=share.gpus, forever=forever)
         template = _healthy(NO_GPUS_EACH, heals)
         return self._say(code or "NoGpusEach", template, unit, gpus=share.gpus, each=share.each, forever=forever)
+
+    def _no_mps_share(self, share: Share, room: Room, code: str, *, forever: bool) -> Refusal:
+        """Slots are short, or memory on the GPUs that have one free."""
+        rows = zip(room.facts.gpus, room.free_slots, strict=True)
+        with_slot = sum(slots > 0 for gpu, slots in rows if gpu.healthy)
+        unit, gpus, each, heals = room.facts.unit, share.gpus, share.each_in(room.facts.unit), bool(code)
+        if with_slot < gpus:
+            template = _healthy(NO_SLOT if gpus == 1 else NO_SLOTS, heals)
+            return self._say(code or "NoSlot", template, unit, gpus=gpus, forever=forever)
+        one, many = (NO_MPS_MEMORY, NO_MPS_GPUS) if each else (NO_MPS_PART, NO_MPS_PARTS)
+        template = _healthy(one if gpus == 1 else many, heals)
+        return self._say(code or "NoMpsMemory", template, unit, each=each, gpus=gpus, forever=forever)
 
     def _say(
         self, code: str, template: str, unit: Unit, *, each: int = 0, gpus: int = 0, forever: bool = False
@@ -215,9 +246,13 @@ def kept_for_other(refusal: Refusal) -> Refusal:
 def parts(request: Request, unit: Unit) -> str:
     """The containers of a request in words, largest first: `14000 + 12000 MiB`."""
     ordered = sorted(request.shares, key=lambda share: (not share.kind.exclusive, -share.units))
-    listed = [share.kind.in_words(str(share.units), share.gpus) for share in ordered[:MOST_PARTS]]
-    if not ordered[len(listed) - 1].kind.exclusive:
-        listed[-1] += f" {unit}"
+    listed, memory = [], -1
+    for i, share in enumerate(ordered[:MOST_PARTS]):
+        memory = memory if share.kind.counts_gpus else i
+        amount = f"{share.each_in(unit)} {unit}" if share.slot_bytes else str(share.units or "")
+        listed.append(share.kind.in_words(amount, share.gpus))
+    if memory >= 0:  # the unit is said once
+        listed[memory] += f" {unit}"
     rest = len(ordered) - len(listed)
     return " + ".join([*listed, f"{rest} more"] if rest else listed)
 
@@ -225,7 +260,7 @@ def parts(request: Request, unit: Unit) -> str:
 def _is_plain(request: Request) -> bool:
     """Containers that run side by side and ask for memory on one GPU each: one or two of them need no search."""
     return all(
-        share.gpus == 1 and not share.kind.exclusive and share.role is not Role.INIT for share in request.shares
+        share.gpus == 1 and not share.kind.counts_gpus and share.role is not Role.INIT for share in request.shares
     ) or (request.one_share)
 
 

@@ -7,12 +7,13 @@ that use kubelet's pool of init units. One `search` serves all shapes, with the 
 from collections.abc import Sequence
 
 from gpushare.core.facts import kinds
-from gpushare.core.facts.model import Gpu, Kind, Pin, Places, Request, Role, Share
+from gpushare.core.facts.model import Charge, Charges, Kind, NodeFacts, Pin, Places, Request, Role, Share, Unit
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
-from gpushare.core.placement.search import Piece, Search, Task
+from gpushare.core.placement.search import Search
+from gpushare.core.placement.task import Piece, Task
 
 MOST_SHARES = 200  # of one pod; a search goes one level deeper for each
 
@@ -41,19 +42,19 @@ def search(request: Request, room: Room, policy: str, budget: Budget, task: Task
         return None if best is None else ((best,),)
     if len(request.shares) > MOST_SHARES:
         raise TooHard
-    task = task or task_of(request, room.facts.pin)
+    task = task or task_of(request, room.facts.pin, room.facts.unit)
     if task is None or task.cannot_fit(room, budget):
         return None
     return Search(task, room, budget, emptiest_first=POLICIES[policy].emptiest_first).run()
 
 
-def task_of(request: Request, pin: Pin) -> Task | None:
-    """What has to be placed on nodes with this pin; None if kubelet's pool of init units allows no plan there."""
-    pieces = pieces_of(request, pin)
-    return None if pieces is None else Task(request, pieces)
+def task_of(request: Request, pin: Pin, unit: Unit) -> Task | None:
+    """What has to be placed on such nodes; None if kubelet's pool of init units allows no plan there."""
+    pieces = pieces_of(request, pin, unit)
+    return None if pieces is None else Task(request, pieces, unit)
 
 
-def charges(shares: Sequence[Share], gpus: Sequence[Gpu], places: Places) -> tuple[tuple[int, int], ...]:
+def charges(shares: Sequence[Share], facts: NodeFacts, places: Places) -> Charges:
     """What a pod holds on each GPU for its whole life: the most that its containers need there at any time.
 
     Init containers run one after the other before the app containers; sidecars stay. kubelet's pool of init units
@@ -63,14 +64,28 @@ def charges(shares: Sequence[Share], gpus: Sequence[Gpu], places: Places) -> tup
     most: dict[int, int] = {}
     for share, chosen in zip(shares, places, strict=True):
         for gpu in chosen:
-            need = now.get(gpu, 0) + share.on(gpus[gpu])
+            need = now.get(gpu, 0) + share.on(facts.gpus[gpu], facts)
             if share.role is not Role.INIT:
                 now[gpu] = need
             most[gpu] = max(most.get(gpu, 0), need)
-    return tuple(sorted(most.items()))
+    slots = _most_slots([pair for pair in zip(shares, places, strict=True) if pair[0].kind.slots])
+    return tuple([Charge(gpu, units, slots.get(gpu, 0)) for gpu, units in sorted(most.items())])
 
 
-def pieces_of(request: Request, pin: Pin) -> tuple[Piece, ...] | None:
+def _most_slots(placed: Sequence[tuple[Share, tuple[int, ...]]]) -> dict[int, int]:
+    """The same for MPS slots, by GPU."""
+    now: dict[int, int] = {}
+    most: dict[int, int] = {}
+    for share, chosen in placed:
+        for gpu in chosen:
+            need = now.get(gpu, 0) + share.kind.slots
+            if share.role is not Role.INIT:
+                now[gpu] = need
+            most[gpu] = max(most.get(gpu, 0), need)
+    return most
+
+
+def pieces_of(request: Request, pin: Pin, unit: Unit) -> tuple[Piece, ...] | None:
     """The pieces to be placed, the hardest first; None if kubelet's pool of init units allows no plan."""
     shares = request.shares
     alone = [i for i, share in enumerate(shares) if share.role is not Role.INIT]
@@ -85,7 +100,7 @@ def pieces_of(request: Request, pin: Pin) -> tuple[Piece, ...] | None:
             pooled.append(_pool_piece(shares, pool, kind))
             drawn = set(pool)
             alone = [i for i in alone if i not in drawn]
-    pieces = pooled + [Piece((i,), shares[i].each, shares[i].gpus, shares[i].kind) for i in alone]
+    pieces = pooled + [Piece((i,), shares[i].each_in(unit), shares[i].gpus, shares[i].kind) for i in alone]
     return tuple(sorted(pieces, key=lambda piece: (not piece.kind.exclusive, -piece.each, -piece.gpus)))
 
 

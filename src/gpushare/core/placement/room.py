@@ -1,4 +1,4 @@
-"""A node at one instant: what is free on each of its GPUs.
+"""A node at one instant: what is free on each of its GPUs, units of memory and MPS slots.
 
 Pure. The ledger makes a new room whenever something changes. Whether a request fits is decided on rooms.
 The free units of an unhealthy GPU are in `free`, but not in `rising` and `sum_free`, by which `fit` answers.
@@ -7,9 +7,29 @@ What happens next: kube-scheduler asks about a pod (`core/scheduling/life.py`), 
 with the rooms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin
+import msgspec
+
+from gpushare.core.facts.model import Charge, Data, NodeFacts, Pin
+
+
+class Taken:
+    """What is taken of each GPU of a node, by position: units of memory, and MPS slots."""
+
+    __slots__ = ("slots", "units")
+
+    def __init__(self, units: list[int], slots: list[int]) -> None:
+        self.units, self.slots = units, slots
+
+    @staticmethod
+    def nothing(gpus: int) -> "Taken":
+        return Taken([0] * gpus, [0] * gpus)
+
+    def add(self, charges: Iterable[Charge], sign: int = 1) -> None:
+        for gpu, units, slots in charges:
+            self.units[gpu] += sign * units
+            self.slots[gpu] += sign * slots
 
 
 class Room(Data, frozen=True):
@@ -17,6 +37,7 @@ class Room(Data, frozen=True):
 
     facts: NodeFacts
     free: tuple[int, ...]  # by position, never negative; unhealthy GPUs included
+    free_slots: tuple[int, ...]  # the same for MPS slots; a slot is of use only with free units
     empty: tuple[bool, ...]  # no pod holds anything there
     rising: tuple[int, ...]  # free units of the healthy GPUs, smallest first
     sum_free: int
@@ -24,30 +45,43 @@ class Room(Data, frozen=True):
     picture: tuple[int, ...]  # everything that decides what fits, without names: equal pictures, equal answers
 
     @staticmethod
-    def of(facts: NodeFacts, used: Sequence[int]) -> "Room":
+    def of(facts: NodeFacts, used: Sequence[int], used_slots: Sequence[int] = ()) -> "Room":
+        """`used_slots`: empty if none is."""
         gpus = facts.gpus
         free = tuple([max(gpu.total - taken, 0) for gpu, taken in zip(gpus, used, strict=True)])
         healthy = [amount for gpu, amount in zip(gpus, free, strict=True) if gpu.healthy]
         healthy.sort()
+        slots = (facts.slots,) * len(gpus)
+        if used_slots and facts.slots:
+            slots = tuple([max(facts.slots - taken, 0) for taken in used_slots])
         empty = tuple([not taken for taken in used])
         largest = max([gpu.total for gpu in gpus], default=0)
-        return Room(facts, free, empty, tuple(healthy), sum(healthy), largest, _picture(facts, free, empty))
+        picture = _picture(facts, free, slots, empty)
+        return Room(facts, free, slots, empty, tuple(healthy), sum(healthy), largest, picture)
 
     def healed(self) -> "Room":
         """The same node if all its GPUs were healthy."""
-        gpus = tuple(Gpu(g.index, g.uuid, g.total) for g in self.facts.gpus)
-        facts = NodeFacts(self.facts.name, self.facts.unit, self.facts.pin, gpus, limit=self.facts.limit)
-        picture = _picture(facts, self.free, self.empty)
-        return Room(facts, self.free, self.empty, tuple(sorted(self.free)), sum(self.free), self.largest, picture)
+        gpus = tuple([msgspec.structs.replace(gpu, healthy=True) for gpu in self.facts.gpus])
+        facts = msgspec.structs.replace(self.facts, gpus=gpus, blocked=None)
+        rising, picture = tuple(sorted(self.free)), _picture(facts, self.free, self.free_slots, self.empty)
+        return Room(facts, self.free, self.free_slots, self.empty, rising, sum(self.free), self.largest, picture)
+
+    def with_all_slots(self) -> "Room":
+        """The same node if nobody held an MPS slot there."""
+        return Room.of(self.facts, [gpu.total - free for gpu, free in zip(self.facts.gpus, self.free, strict=True)])
 
     def emptied(self) -> "Room":
         """The same node if all its GPUs were healthy and no pod held anything there."""
         return Room.of(self.healed().facts, [0] * len(self.free))
 
 
-def _picture(facts: NodeFacts, free: Sequence[int], empty: Sequence[bool]) -> tuple[int, ...]:
+def _picture(facts: NodeFacts, free: Sequence[int], slots: Sequence[int], empty: Sequence[bool]) -> tuple[int, ...]:
     """One number for the sort of node, then one per GPU in rising order."""
-    rows = zip(facts.gpus, free, empty, strict=True)
-    gpus = [(units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy for gpu, units, unused in rows]
+    rows = zip(facts.gpus, free, slots, empty, strict=True)
+    gpus = [
+        (left << 48) + (units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy
+        for gpu, units, left, unused in rows
+    ]
     gpus.sort()
-    return ((facts.limit << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB"), *gpus)
+    sort = (facts.limit << 8) + (facts.slots << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB")
+    return (sort, *gpus)

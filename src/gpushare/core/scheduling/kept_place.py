@@ -3,19 +3,19 @@
 Pure. `patience` decides whose turn it is; here is where. What a search may cost is bounded.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection
 from heapq import nsmallest
 from typing import NamedTuple
 
 from gpushare.core.facts import policies
-from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Request, Role
+from gpushare.core.facts.model import Charges, NodeFacts, Places, PodFacts, Request, Role
 from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
-from gpushare.core.placement.room import Room
+from gpushare.core.placement.room import Room, Taken
 from gpushare.core.scheduling.reach import ANYWHERE, Reach
 
 MOST_NODES = 64  # looked at for one pod, the closest first
@@ -30,15 +30,30 @@ class Place(NamedTuple):
     keys: tuple[tuple[str, ...], ...]
 
 
-def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> int | None:
-    """The units that must still come free on the GPUs kept for a pod; None if it can no longer be placed there."""
+class Missing(NamedTuple):
+    """What must still come free on certain GPUs."""
+
+    units: int
+    slots: int
+
+    @property
+    def amount(self) -> int:
+        """One number to compare by, 0 if nothing is missing."""
+        return self.units + self.slots
+
+
+def missing(ledger: Ledger, kept: Kept, reach: Reach = ANYWHERE) -> Missing | None:
+    """What must still come free on the GPUs kept for a pod; None if it can no longer be placed there."""
     state, request = ledger.node(kept.node), kept.pod.request
     if state is None or state.facts is None or not isinstance(request, Request):
         return None
     facts, charges = state.facts, kept.charges(state.facts)
     if charges is None or Question(request).off_limits(facts) is not None or not reach.open_to(kept.pod, kept.node):
         return None
-    if any(not facts.gpus[gpu].healthy or amount > facts.gpus[gpu].total for gpu, amount in charges):
+    if any(
+        not facts.gpus[gpu].healthy or units > facts.gpus[gpu].total or slots > facts.slots
+        for gpu, units, slots in charges
+    ):
         return None
     return _short(facts, charges, state.taken_for(kept.pod, facts))
 
@@ -89,24 +104,26 @@ def _on(
     facts = state.facts
     assert facts is not None
     taken = state.taken_for(pod, facts)
-    promised = [all_ - held for all_, held in zip(taken, state.effective(), strict=True)]
+    held = state.effective()
     exclusive = any(share.kind.exclusive for share in request.shares)
     healthy = [i for i, gpu in enumerate(facts.gpus) if gpu.healthy]
-    healthy.sort(key=lambda i: (taken[i] if exclusive else taken[i] - facts.gpus[i].total, i))
-    then = list(taken)
+    healthy.sort(key=lambda i: (taken.units[i] if exclusive else taken.units[i] - facts.gpus[i].total, i))
+    then = Taken(list(taken.units), list(taken.slots))
     for emptied in (None, *healthy):
-        if emptied is not None:
-            then[emptied] = promised[emptied]
+        if emptied is not None:  # what is promised to others stays
+            then.units[emptied] -= held.units[emptied]
+            then.slots[emptied] -= held.slots[emptied]
         budget.left -= 4 * cost.NODE_LOOKS
-        places = gpu_choice.plan(request, Room.of(facts, then), policies.DEFAULT, budget)
+        places = gpu_choice.plan(request, Room.of(facts, then.units, then.slots), policies.DEFAULT, budget)
         if places is not None:
-            charges = gpu_choice.charges(request.shares, facts.gpus, places)
-            return _short(facts, charges, taken), _keys(facts, places)
+            charges = gpu_choice.charges(request.shares, facts, places)
+            return _short(facts, charges, taken).amount, _keys(facts, places)
     return None
 
 
-def _short(facts: NodeFacts, charges: Iterable[tuple[int, int]], taken: Sequence[int]) -> int:
-    return sum(max(amount - (facts.gpus[gpu].total - taken[gpu]), 0) for gpu, amount in charges)
+def _short(facts: NodeFacts, charges: Charges, taken: Taken) -> Missing:
+    units = sum(max(c.units - (facts.gpus[c.gpu].total - taken.units[c.gpu]), 0) for c in charges)
+    return Missing(units, sum(max(c.slots - max(facts.slots - taken.slots[c.gpu], 0), 0) for c in charges))
 
 
 def _keys(facts: NodeFacts, places: Places) -> tuple[tuple[str, ...], ...]:

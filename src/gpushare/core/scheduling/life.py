@@ -25,6 +25,7 @@ from gpushare.core.facts import request as requests
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.placement.fit import NEEDS_POLICY
 from gpushare.core.scheduling import preempt, ranking
 from gpushare.core.scheduling.patience import Changes, Patience
 from gpushare.core.scheduling.pending import PendingPods
@@ -74,7 +75,7 @@ class Life:
 
     def _ask(self, pod: PodFacts, offered: list[str], now: float, pick: Pick) -> Answer:
         if pod.request is None:
-            return Answer(offered)
+            return self._pass(pod, offered)
         if isinstance(pod.request, Refusal):
             return Answer([], invalid=pod.request)
         self.ledger.release(pod.uid)
@@ -86,6 +87,18 @@ class Life:
         if len(fits) == 1:
             self._assume(pod, pod.request, fits[0], now)  # the scheduler does not ask for the score of a single node
         return Answer(fits)
+
+    def _pass(self, pod: PodFacts, offered: list[str]) -> Answer:
+        """A pod that asks us for nothing. What asks NVIDIA's plugin by a name that we sell too would see no GPU on the
+        nodes where we do."""
+        if not pod.asks_nvidia:
+            return Answer(offered)
+        fits = [node for node in offered if not self._sells_whole(node)]
+        return Answer(fits, {} if fits else dict.fromkeys(offered, NEEDS_POLICY))
+
+    def _sells_whole(self, node: str) -> bool:
+        facts = self.ledger.facts(node)
+        return facts is not None and facts.nvidia_whole
 
     def _best(self, request: Request, pod: PodFacts, offered: Sequence[str], budget: Budget) -> list[str]:
         best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget)
@@ -133,6 +146,8 @@ class Life:
     def preempt(self, pod: PodFacts, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """`victims`: by node, the uids that kube-scheduler chose by totals. Returns by node the uids to add, so that a
         GPU comes free; nodes where eviction does not help are left out."""
+        if pod.request is None:
+            return {node: [] for node in victims if not (pod.asks_nvidia and self._sells_whole(node))}
         added, budget = {}, Budget(CALL_LOOKS)
         for node, chosen in victims.items():
             state = self.ledger.node(node)

@@ -37,7 +37,7 @@ class Changes(NamedTuple):
 
 
 class Turn:
-    """What is kept for one pod. `short`: the least number of units that was missing so far, reached at `moved`."""
+    """What is kept for one pod. `short`: the least amount that was missing so far, reached at `moved`."""
 
     __slots__ = ("free_since", "kept", "moved", "short")
 
@@ -153,7 +153,7 @@ class Patience:
             return None
         if ledger.holding(pod.uid) is not None:  # it is being placed; if that fails, the turn goes on as before
             return turn.kept
-        turn.see(short, now)
+        turn.see(short.amount, now)
         later = self._later.get(pod.uid) or Later()
         if turn.free_since is not None and now - turn.free_since > COME_SECONDS:
             later.until = now + max(self.seconds, AGAIN_SECONDS)
@@ -185,7 +185,7 @@ class Patience:
     def _give(self, ledger: Ledger, kept: Kept, now: float) -> None:
         ledger.keep(kept)
         short = kept_place.missing(ledger, kept)
-        self.turns[kept.pod.uid] = Turn(kept, short or 0, now)
+        self.turns[kept.pod.uid] = Turn(kept, short.amount if short else 0, now)
 
     def _end(self, ledger: Ledger, uid: str) -> None:
         del self.turns[uid]

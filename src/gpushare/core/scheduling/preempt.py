@@ -28,7 +28,7 @@ def victims(state: NodeState, pod: PodFacts, chosen: Collection[str], budget: Bu
         if holding.pod.uid not in gone and holding.state is State.BOUND and holding.pod.priority < pod.priority
     ]
     # The least important first and, among equals, the largest: fewer have to go.
-    lower.sort(key=lambda h: (h.pod.priority, -sum(units for _, units in h.charges or ()), h.pod.uid))
+    lower.sort(key=lambda h: (h.pod.priority, -sum(charge.units for charge in h.charges or ()), h.pod.uid))
     uids = [holding.pod.uid for holding in lower]
     if not uids or not would_fit(state, pod, gone.union(uids), budget):
         return None

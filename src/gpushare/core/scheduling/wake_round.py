@@ -8,14 +8,13 @@ Pure but for what it remembers; `wakeups` begins rounds.
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from gpushare.core.annotations.pod_gpus import Charges
 from gpushare.core.facts import policies
-from gpushare.core.facts.model import PodFacts, Request, Role, Rules, Shape
+from gpushare.core.facts.model import Charges, PodFacts, Request, Role, Rules, Shape
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
-from gpushare.core.placement.room import Room
+from gpushare.core.placement.room import Room, Taken
 
 CANDIDATE_LOOKS = 2  # what passing over a pod costs, in GPUs looked at
 NOT_YET = float("inf")
@@ -61,9 +60,9 @@ class Round:
         nodes = [(max(room.rising, default=-1), node) for node, room in rooms.items()]
         self._nodes = sorted(nodes, key=lambda node: (-node[0], node[1]))
         self._open_to = open_to
-        # By node and GPU: units offered to pods that have not come yet. Under True only what was offered to pods that
+        # By node: what is offered to pods that have not come yet. Under True only what was offered to pods that
         # the scheduler is known to offer that node: the others may never come, and must not delay those.
-        self._taken: dict[bool, dict[str, list[int]]] = {True: {}, False: {}}
+        self._taken: dict[bool, dict[str, Taken]] = {True: {}, False: {}}
         self._left: dict[tuple[str, bool], tuple[Room, Room]] = {}  # what is free, and what of it is not offered yet
         self._hopeless: set[tuple[Group, bool]] = (
             set()
@@ -74,7 +73,7 @@ class Round:
         self._stopped: tuple[str, int] = ("", 0)  # the pod and the node at which the budget was used up
         for entry in offers:  # what they were offered is not offered again
             room = rooms.get(entry.offered)
-            if room is not None and all(gpu < len(room.free) for gpu, _ in entry.taken):
+            if room is not None and all(charge.gpu < len(room.free) for charge in entry.taken):
                 self._take(entry.offered, entry.taken, len(room.free), sure=entry.is_sure_of(entry.offered))
 
     def go_on(
@@ -178,17 +177,16 @@ class Round:
             return False
         entry.taken = ()
         if ledger.nomination(pod.uid) != node:  # a nomination counts against the others as it is
-            entry.taken = gpu_choice.charges(question.request.shares, room.facts.gpus, places)
+            entry.taken = gpu_choice.charges(question.request.shares, room.facts, places)
             self._take(node, entry.taken, len(room.free), sure=sure)
         return True
 
     def _take(self, node: str, charges: Charges, gpus: int, *, sure: bool) -> None:
         for taken in (self._taken[True], self._taken[False]) if sure else (self._taken[False],):
             extra = taken.get(node)
-            if extra is None or len(extra) != gpus:  # the node may have got or lost GPUs since
-                extra = taken[node] = [0] * gpus
-            for gpu, amount in charges:
-                extra[gpu] += amount
+            if extra is None or len(extra.units) != gpus:  # the node may have got or lost GPUs since
+                extra = taken[node] = Taken.nothing(gpus)
+            extra.add(charges)
         self._left.pop((node, True), None)
         self._left.pop((node, False), None)
 
@@ -199,12 +197,14 @@ class Round:
             return None
         room = state.room_for(pod) if pod is not None and state.promised else state.room
         extra = self._taken[sure].get(node)
-        if room is None or extra is None or len(extra) != len(room.free):
+        if room is None or extra is None or len(extra.units) != len(room.free):
             return room
         known = self._left.get((node, sure))
         if known is not None and known[0] is room:
             return known[1]
-        used = [gpu.total - free + more for gpu, free, more in zip(room.facts.gpus, room.free, extra, strict=True)]
-        left = Room.of(room.facts, used)
+        facts = room.facts
+        used = [gpu.total - free + more for gpu, free, more in zip(facts.gpus, room.free, extra.units, strict=True)]
+        slots = [facts.slots - free + more for free, more in zip(room.free_slots, extra.slots, strict=True)]
+        left = Room.of(facts, used, slots)
         self._left[node, sure] = room, left
         return left

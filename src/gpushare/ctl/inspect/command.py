@@ -198,7 +198,7 @@ def _kept(cluster: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
         )
         for state in states
         for kept in state.kept()
-        for gpu, units in state.charges_of(kept)
+        for gpu, units, _ in state.charges_of(kept)
         if state.facts is not None
     ]
 

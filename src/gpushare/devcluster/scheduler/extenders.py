@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import aiohttp
 import msgspec
 
-from gpushare.core.facts import names
+from gpushare.core.facts import kinds
 from gpushare.core.facts.intree import Pod
 from gpushare.kube import answers
 
@@ -62,7 +62,7 @@ class Settings(NamedTuple):
     filter_verb: str = CHOOSE
     weight: int = 1000
     timeout: float = 5.0  # seconds
-    managed: frozenset[str] = frozenset((names.GPU_MEM, names.GPU_COUNT))  # it is asked about pods with these resources
+    managed: frozenset[str] = frozenset(kinds.BY_RESOURCE)  # it is asked about pods with these resources
 
 
 class Extender:

@@ -25,6 +25,7 @@ from gpushare.node.audit.visible_gpus import Starts
 from gpushare.node.pods import NodePod
 
 HOLDS_TOO_MUCH: Final = "GPU {gpu}: its pods hold {held} of {total} {unit}: {pods}. Delete one of them."
+MPS_SLOTS: Final = "MPS slots"  # what they hold too much of, if not a unit of memory
 SOLD_TWICE: Final = (
     "NVIDIA's device plugin also gives out this node's GPUs (nvidia.com/gpu: {count}); nothing new is sent here. "
     "Keep it off: label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator."
@@ -43,6 +44,9 @@ SMALLER_THAN_UNIT: Final = (
 SMALLER_UNIT: Final = "Count in MiB: --memory-unit=MiB"
 SMALLER_RESERVE: Final = "Reserve less: --reserve"
 MOST_NAMED: Final = 3  # pods in one sentence
+
+Holders = dict[int, list[tuple[int, PodFacts]]]
+"""By GPU, what each pod holds there."""
 
 
 def findings(
@@ -63,7 +67,7 @@ def findings(
     counted = [*_unit_kept(facts, unit), *_other_units(facts, bound), *_by_hand(facts, bound)]
     return [
         *_too_small(facts),
-        *_nvidia_too(node),
+        *_nvidia_too(facts, node),
         *_overcommitted(facts, [node_pod.facts for node_pod in live]),
         *wrong,
         *counted,
@@ -97,10 +101,10 @@ def _by_hand(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
     return problems
 
 
-def _nvidia_too(node: objects.Node) -> list[Finding]:
-    """NVIDIA's device plugin gives out the same GPUs."""
+def _nvidia_too(facts: NodeFacts, node: objects.Node) -> list[Finding]:
+    """NVIDIA's device plugin gives out the same GPUs: the node has nvidia.com/gpu, or more of it than we sell."""
     count = units.number(node.status.allocatable, names.NVIDIA_GPU)
-    if not count:
+    if count <= (len(facts.gpus) if facts.nvidia_whole else 0):
         return []
     return [Finding(NVIDIA_TOO, SOLD_TWICE.format(count=count))]
 
@@ -121,16 +125,23 @@ def _too_small(facts: NodeFacts) -> list[Finding]:
 
 
 def _overcommitted(facts: NodeFacts, pods: list[PodFacts]) -> list[Finding]:
-    holders: dict[int, list[tuple[int, PodFacts]]] = {}
+    """GPUs of which pods hold more than there is, of memory or of MPS slots."""
+    units_by_gpu: Holders = {}
+    slots_by_gpu: Holders = {}
     for pod in pods:
-        for gpu, amount in pod_gpus.read(pod, facts) or ():
-            holders.setdefault(gpu, []).append((amount, pod))
+        for gpu, amount, slots in pod_gpus.read(pod, facts) or ():
+            units_by_gpu.setdefault(gpu, []).append((amount, pod))
+            if slots:
+                slots_by_gpu.setdefault(gpu, []).append((slots, pod))
+    held_by: list[tuple[int, int, str, list[tuple[int, PodFacts]]]] = []
+    held_by += [(gpu, facts.gpus[gpu].total, facts.unit, on) for gpu, on in sorted(units_by_gpu.items())]
+    held_by += [(gpu, facts.slots, MPS_SLOTS, on) for gpu, on in sorted(slots_by_gpu.items())]
     problems = []
-    for gpu, on in sorted(holders.items()):
-        held, total = sum(amount for amount, _ in on), facts.gpus[gpu].total
+    for gpu, total, unit, on in held_by:
+        held = sum(amount for amount, _ in on)
         if held > total:
             message = HOLDS_TOO_MUCH.format(
-                gpu=facts.gpus[gpu].index, held=held, total=total, unit=facts.unit, pods=_named(on)
+                gpu=facts.gpus[gpu].index, held=held, total=total, unit=unit, pods=_named(on)
             )
             problems.append(Finding(OVERCOMMITTED, event_texts.cut(message)))
     return problems

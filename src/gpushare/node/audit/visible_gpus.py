@@ -78,7 +78,7 @@ def _counted(node: objects.Node) -> tuple[str, ...]:
     pod that names its node could ask for any."""
     there = node.status.allocatable or {}
     nvidias = [name for name in there if name in names.NVIDIA_GPUS or name.startswith(names.NVIDIA_SLICES)]
-    return (names.GPU_MEM, names.GPU_COUNT, *(name for name in nvidias if units.number(there, name)))
+    return (*names.PINNED, *(name for name in nvidias if units.number(there, name)))
 
 
 def _unasked(node_pod: NodePod, counted: tuple[str, ...]) -> str:

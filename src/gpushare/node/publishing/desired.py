@@ -9,12 +9,13 @@ What happens next: `node/publishing/publisher.py` compares this with the node ob
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
+from typing import NamedTuple
 
 import msgspec
 
 from gpushare.core.annotations import node_gpus, pod_gpus
-from gpushare.core.facts import names, objects, units
-from gpushare.core.facts.model import Data, Gpu, NodeFacts, Pin, PodFacts, Request, Sold, Unit
+from gpushare.core.facts import kinds, names, objects, units
+from gpushare.core.facts.model import Data, Gpu, Kind, NodeFacts, Pin, PodFacts, Request, Sold, Unit
 from gpushare.gpu.device import Device
 from gpushare.gpu.health import LOST
 from gpushare.kubelet import status_limit
@@ -26,7 +27,8 @@ LONGEST_WHY = 200  # characters of a reason
 
 
 class PublishConfig(Data, frozen=True):
-    """How a node is published. Fixed at the start, except for the unit and the limit: see `unit` and `limit`."""
+    """How a node is published. Fixed at the start, except for the unit, the limit and what is withdrawn: see `unit`,
+    `limit` and `withdrawn`."""
 
     node: str
     unit: Unit
@@ -34,6 +36,34 @@ class PublishConfig(Data, frozen=True):
     reserve_mib: int = 0  # kept back on each GPU
     limit: int = 0  # units that one container may ask; 0: no limit
     sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
+    slots: int = 0  # MPS slots of each GPU
+    nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
+    old_slots: int = 0  # sold no longer, but the node object still has their capacity
+    old_nvidia: bool = False
+
+    def facts(self, gpus: tuple[Gpu, ...]) -> NodeFacts:
+        """The node with what it sells now."""
+        return NodeFacts(
+            self.node, self.unit, self.pin, gpus, limit=self.limit, slots=self.slots, nvidia_whole=self.nvidia_whole
+        )
+
+    def shown(self, gpus: tuple[Gpu, ...]) -> NodeFacts:
+        """The node with what its annotation says. What is withdrawn stays in it until the capacity is gone: only the
+        annotation tells our nvidia.com/gpu from that of NVIDIA's plugin."""
+        slots, nvidia_whole = self.slots or self.old_slots, self.nvidia_whole or self.old_nvidia
+        return msgspec.structs.replace(self.facts(gpus), slots=slots, nvidia_whole=nvidia_whole)
+
+
+class Held(NamedTuple):
+    """What pods hold on one GPU, and the kinds of their shares there."""
+
+    units: int = 0
+    slots: int = 0
+    kinds: frozenset[Kind] = frozenset()
+
+    def of(self, kind: Kind) -> int:
+        """In what that kind is counted in: slots, GPUs, or units."""
+        return self.slots if kind.slots else int(self.units > 0) if kind.exclusive else self.units
 
 
 class Wanted(Data, frozen=True):
@@ -43,7 +73,7 @@ class Wanted(Data, frozen=True):
     facts: NodeFacts  # the annotation as the extender reads it
     annotation: str
     capacity: dict[str, int]
-    held: dict[str, int]  # units by uuid
+    held: dict[str, Held]  # by uuid
 
 
 class Changes(Data, frozen=True):
@@ -63,14 +93,16 @@ def wanted(
 ) -> Wanted:
     """`devices`: what the driver shows now; `unhealthy`: reasons by uuid; `before`: what was published last."""
     sticky = any(_counts(pod) for pod in pods)
-    on = held(
-        NodeFacts(config.node, config.unit, config.pin, _listed(config, devices, unhealthy, before, sticky)), pods
-    )
+    on = held(config.shown(_listed(config, devices, unhealthy, before, sticky)), pods)
     # A GPU that is gone stays listed while it is unhealthy or a pod holds it: else its pods would count on every GPU.
     here = {device.uuid for device in devices} | unhealthy.keys() | on.keys()
     gpus = _listed(config, devices, unhealthy, [gpu for gpu in before if gpu.uuid in here], sticky)
-    annotation = node_gpus.write(config.unit, config.pin, gpus, state=state, limit=config.limit, sold=config.sold)
-    capacity = _capacity(gpus, on)
+    shown = config.shown(gpus)
+    annotation = node_gpus.write(
+        config.unit, config.pin, gpus, state=state, limit=config.limit, slots=shown.slots,
+        nvidia_whole=shown.nvidia_whole, sold=config.sold,
+    )  # fmt: skip
+    capacity = _capacity(config.facts(gpus), shown, on)
     facts = read(config.node, annotation, capacity)
     return Wanted(
         facts or NodeFacts(config.node, config.unit, config.pin, ()),
@@ -80,13 +112,17 @@ def wanted(
     )
 
 
-def held(facts: NodeFacts, pods: Iterable[PodFacts]) -> dict[str, int]:
-    """Units that pods hold, by uuid. A pod whose GPU is not known is left out: it may be on a healthy one."""
-    on: dict[str, int] = {}
+def held(facts: NodeFacts, pods: Iterable[PodFacts]) -> dict[str, Held]:
+    """What pods hold, by uuid. A pod whose GPU is not known is left out: it may be on a healthy one."""
+    on: dict[str, Held] = {}
     for pod in pods:
-        for gpu, amount in (pod_gpus.read(pod, facts) if _counts(pod) else None) or ():
+        charges = (pod_gpus.read(pod, facts) if _counts(pod) else None) or ()
+        plan = pod_gpus.planned(pod, facts) if charges else None
+        for gpu, amount, slots in charges:
             uuid = facts.gpus[gpu].uuid
-            on[uuid] = on.get(uuid, 0) + amount
+            there = {s.kind for s, chosen in zip(*plan, strict=True) if gpu in chosen} if plan is not None else set()
+            before = on.get(uuid, Held())
+            on[uuid] = Held(before.units + amount, before.slots + slots, before.kinds | there)
     return on
 
 
@@ -125,6 +161,18 @@ def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, po
 def limit(pin: Pin, unit: Unit, node: objects.Node) -> int:
     """Units that one container may ask on this node; 0: no limit. Only what a device plugin gives is limited."""
     return status_limit.most_units(node.status.kubelet_version, unit) if pin is Pin.PLUGIN else 0
+
+
+def withdrawn(config: PublishConfig, before: NodeFacts | None, node: objects.Node) -> PublishConfig:
+    """The configuration with what was sold `before` and is no longer, as long as the node object has its capacity."""
+    if before is None or config.pin is not Pin.DIRECT:
+        return config
+    has_slots, has_nvidia = (units.number(node.status.capacity, name) for name in (names.MPS_GPU, names.NVIDIA_GPU))
+    return msgspec.structs.replace(
+        config,
+        old_slots=before.slots if has_slots else 0,
+        old_nvidia=before.nvidia_whole and has_nvidia > 0,
+    )
 
 
 def recounted(facts: NodeFacts, unit: Unit) -> tuple[Gpu, ...]:
@@ -181,9 +229,21 @@ def _gpu(index: int, uuid: str, size: int, why: str, model: str) -> Gpu:
     return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model)
 
 
-def _capacity(gpus: Sequence[Gpu], on: Mapping[str, int]) -> dict[str, int]:
-    """All of healthy GPUs; of unhealthy ones what is held there. Without it kube-scheduler, which compares the sum of
-    all requests with the capacity, would not use the free memory of the healthy ones."""
-    memory = sum(gpu.total if gpu.healthy else min(on.get(gpu.uuid, 0), gpu.total) for gpu in gpus)
-    number = sum(1 for gpu in gpus if gpu.healthy or on.get(gpu.uuid))
-    return {names.GPU_MEM: memory, names.GPU_COUNT: number}
+def _capacity(sold: NodeFacts, shown: NodeFacts, on: Mapping[str, Held]) -> dict[str, int]:
+    """By resource, what is sold; 0 of what was withdrawn. A resource that is not ours is not touched."""
+    return {
+        resource: sum(_amount(kind, sold, gpu, on.get(gpu.uuid, Held())) for gpu in sold.gpus)
+        for resource, kind in kinds.BY_RESOURCE.items()
+        if kind.not_sold is None or any(kind.sells(shown, gpu) for gpu in shown.gpus)
+    }
+
+
+def _amount(kind: Kind, facts: NodeFacts, gpu: Gpu, held: Held) -> int:
+    """All of a healthy GPU; of an unhealthy one what is held there. Without it kube-scheduler, which compares the sum
+    of all requests with the capacity, would not use the free memory of the healthy ones. Also what pods still have of a
+    kind that is not sold any more, or of slots that are fewer now: kubelet would not start such a pod again."""
+    sold = kind.sells(facts, gpu)
+    if not sold or kind.slots:
+        still = held.of(kind) if kind in held.kinds else 0
+        return max(sold if gpu.healthy else 0, still)
+    return sold if gpu.healthy else min(held.of(kind), sold)

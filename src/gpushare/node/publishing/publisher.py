@@ -125,6 +125,7 @@ class Publisher:
         self._log_unit(unit)
         limit = desired.limit(self._config.pin, unit, node)
         config = msgspec.structs.replace(self._config, unit=unit, limit=limit)
+        config = desired.withdrawn(config, before, node)
         known = desired.recounted(before, unit) if before else ()
         wants = desired.wanted(config, self._gpus.devices, self._gpus.unhealthy, known, pods, self._state)
         changed = self.wants is None or self.wants.facts != wants.facts

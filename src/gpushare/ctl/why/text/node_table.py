@@ -85,7 +85,11 @@ def _too_little(view: NodeView, shares: Sequence[ShareView]) -> str:
         return f"GPU {best.index}: {phrases.free_of_total(best, view.unit)}, {best.short} short"
     if all(share.whole for share in shares):
         return f"GPU {best.index}: {phrases.free_of_total(best, view.unit)}, {wording.count(best.pods, 'pod')} there"
-    named = [f"GPU {gpu.index} {gpu.free}" for gpu in view.gpus if gpu.healthy][:MOST_GPUS]
+    healthy = [gpu for gpu in view.gpus if gpu.healthy][:MOST_GPUS]
+    if any(share.mps for share in shares):
+        with_slots = [f"GPU {gpu.index} {gpu.free} and {wording.count(gpu.free_slots, 'slot')}" for gpu in healthy]
+        return f"free: {', '.join(with_slots)}" if with_slots else "no healthy GPU"
+    named = [f"GPU {gpu.index} {gpu.free}" for gpu in healthy]
     return f"free: {', '.join(named)} {view.unit}" if named else "no healthy GPU"
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot, one_share
-from gpushare.core.facts import kinds
+from gpushare.core.facts import kinds, units
 from gpushare.ctl import wording
 from gpushare.ctl.why.text import by_count, node_table, runs, short, ways
 from gpushare.ctl.why.text.phrases import NODES, shares_of, unit_of
@@ -205,6 +205,9 @@ def _asks(explanation: Explanation) -> str:
 def _amount(share: ShareView, unit: str) -> str:
     if share.whole:
         return kinds.WHOLE.in_words("", share.gpus)
+    if share.mps:
+        memory = f"{-(-share.slot_bytes // units.BYTES_IN[unit])} {unit}" if share.slot_bytes else ""
+        return kinds.MPS.in_words(memory, share.gpus)
     if share.gpus > 1:
         return f"{share.units} {unit} over {share.gpus} GPUs, {share.units // share.gpus} on each"
     return f"{share.units} {unit}"

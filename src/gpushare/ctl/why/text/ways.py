@@ -27,6 +27,8 @@ HINTS = {
     "off on these nodes.",
     "SellsGpus": f"Ask there for what such a node sells ({names.NVIDIA_GPU}), or let gpushare share the node's GPUs: "
     "docs/nodes.md",
+    "NoMps": "Start these nodes with --mps-slots, or ask there for what they sell: docs/nodes.md",
+    "NotNvidia": f"Start these nodes with --nvidia-gpu=whole, or ask for {names.GPU_COUNT}: docs/nodes.md",
     "PluginDown": "Look at the plugin: kubectl -n kube-system logs -l name=gpushare-device-plugin-ds",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
     "minutes.",

@@ -161,6 +161,6 @@ def _lifelong(state: State, uid: str, owners: list[Owner], on: tuple[str, ...]) 
         grant = state.table.of(Owner(uid, i))
         there = on[: share.gpus] if Owner(uid, i) in owners else tuple(grant.gpus if grant is not None else ())
         places.append(tuple([position[uuid] for uuid in there if uuid in position]))
-    total = {gpus[at].uuid: amount for at, amount in gpu_choice.charges(shares, gpus, tuple(places))}
+    total = {gpus[at].uuid: amount for at, amount, _ in gpu_choice.charges(shares, state.facts, tuple(places))}
     has = state.table.of_pod(uid)
     return {uuid: total.get(uuid, 0) - state.table.used(uuid, has) for uuid in on}

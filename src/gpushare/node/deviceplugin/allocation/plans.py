@@ -8,11 +8,11 @@ gets the plan of the other: the sums per GPU are still right, and `correct` find
 from collections.abc import Callable, Iterable, Mapping
 
 from gpushare.core.annotations import pod_gpus
-from gpushare.core.facts import policies
+from gpushare.core.facts import names, policies
 from gpushare.core.facts.model import Data, Kind, NodeFacts, Pin, Places, PodFacts, Request, Share
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.room import Room
-from gpushare.core.placement.search import Piece
+from gpushare.core.placement.task import Piece
 from gpushare.node.deviceplugin.allocation.table import Owner, Table
 
 Gpus = tuple[str, ...]
@@ -117,7 +117,7 @@ class Plans:
         containers."""
         shares = self.shares(owner.uid)
         request = Request(shares, Pin.PLUGIN)
-        for piece in gpu_choice.pieces_of(request, Pin.PLUGIN) or ():
+        for piece in gpu_choice.pieces_of(request, Pin.PLUGIN, names.MIB) or ():  # no amount here depends on the unit
             if owner.share in piece.shares:
                 return piece
         share = shares[owner.share]
@@ -166,7 +166,7 @@ class Plans:
             tuple([position[uuid] for uuid in gpus_of.get(i, ()) if uuid in position]) for i in range(len(shares))
         ])  # fmt: skip
         held = self._table.of_pod(uid)
-        later = {facts.gpus[at].uuid: amount for at, amount in gpu_choice.charges(shares, facts.gpus, places)}
+        later = {facts.gpus[at].uuid: amount for at, amount, _ in gpu_choice.charges(shares, facts, places)}
         more = {uuid: amount - self._table.used(uuid, held) for uuid, amount in later.items()}
         return {uuid: amount for uuid, amount in more.items() if amount > 0}
 
