@@ -18,7 +18,7 @@ from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.images import EXAMPLES, SMALL
 from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, for_module
 from tests.e2e.harness.kubelet import Node
-from tests.e2e.harness.node_churn import Churn
+from tests.e2e.harness.node_churn import Churn, mixed
 from tests.e2e.harness.node_world import STAY, NodeWorld, deployment, open_world
 from tests.e2e.harness.world import gpus_of
 from tests.e2e.test_admission import in_force
@@ -241,7 +241,7 @@ async def test_capacity_that_is_wiped_comes_back(world: NodeWorld) -> None:
 async def test_pods_come_and_go_for_two_minutes_and_a_gpu_becomes_unhealthy_and_healthy_again(
     world: NodeWorld, figures: Figures
 ) -> None:
-    churn = Churn(world, seconds=120, at_once=25, largest=6000, steady=20000)
+    churn = Churn(world, seconds=120, at_once=25, pods=mixed(6000), steady=20000)
     await churn.run(figures)
     assert len(churn.starts) >= 100
 

@@ -18,7 +18,7 @@ from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.installation import GUARD, OWN_NODE, Installation, for_module
 from tests.e2e.harness.kubelet import Node
-from tests.e2e.harness.node_churn import Churn
+from tests.e2e.harness.node_churn import Churn, mixed
 from tests.e2e.harness.node_world import NodeWorld, deployment, has_failed, is_running, open_world, replicas
 from tests.e2e.harness.world import gpus_of
 from tests.support.api_client import Api
@@ -205,7 +205,7 @@ async def test_what_somebody_wipes_off_the_node_is_said_again(world: NodeWorld) 
 async def test_pods_come_and_go_and_a_gpu_becomes_unhealthy_and_healthy_again(
     world: NodeWorld, figures: Figures
 ) -> None:
-    churn = Churn(world, seconds=70, at_once=18, largest=6, steady=20)
+    churn = Churn(world, seconds=70, at_once=18, pods=mixed(6), steady=20)
     await churn.run(figures)
     assert len(churn.starts) >= 50
 

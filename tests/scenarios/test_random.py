@@ -64,7 +64,8 @@ class Story:
         pin, gpus = self.chance.choice(["plugin", "plugin", "direct", "aliyun"]), self.chance.randint(1, 3)
         if pin == "aliyun":
             return {"pin": pin, "capacity": 8000 * gpus, "count": gpus}
-        return {"pin": pin, "gpus": self.chance.choices([6000, 8000, 12000], k=gpus)}
+        sells = {"slots": self.chance.randint(0, 3), "whole": self.chance.random() < 0.5} if pin == "direct" else {}
+        return {"pin": pin, "gpus": self.chance.choices([6000, 8000, 12000], k=gpus), **sells}
 
     async def create(self) -> None:
         chance, self.count = self.chance, self.count + 1
@@ -74,6 +75,9 @@ class Story:
                 {"containers": {"main": chance.randint(1, 5) * 1000, "helper": chance.randint(1, 5) * 1000}},
                 {"containers": {"main": chance.randint(1, 4) * 2000}, "split": 2},
                 {"containers": {"main": {"count": 1}}},
+                {"containers": {"main": {"nvidia": 1}}},
+                {"containers": {"main": {"mps": chance.randint(1, 2)}, "helper": {"mps": 1}}},
+                {"containers": {"main": {"mps": 1}}, "annotations": {"GPUrequest": f"{chance.randint(1, 5)}000Mi"}},
                 {"containers": {"main": chance.randint(1, 5) * 1000}, "init": {"fetch": chance.randint(1, 6) * 1000}},
             ]
         )

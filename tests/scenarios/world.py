@@ -233,15 +233,23 @@ class World:
     def check_granted(self) -> None:
         """What bound pods were granted, by the annotations in the cluster, is never more than there is."""
         granted: Counter[tuple[str, str]] = Counter()
+        slots: Counter[tuple[str, str]] = Counter()
         for pod in self.api.pods.values():
             meta, status = pod["metadata"], pod["status"]
             if names.EXTENDER in meta["annotations"] and status["phase"] not in ("Succeeded", "Failed"):
-                for amounts in json.loads(meta["annotations"].get(names.ALLOCATION, "{}")).values():
+                node, containers = pod["spec"].get("nodeName", ""), pod["spec"]["containers"]
+                for at, amounts in json.loads(meta["annotations"].get(names.ALLOCATION, "{}")).items():
+                    limits = containers[int(at)]["resources"].get("limits", {}) if int(at) < len(containers) else {}
                     for gpu, amount in amounts.items():
-                        granted[pod["spec"].get("nodeName", ""), gpu] += amount
+                        granted[node, gpu] += amount
+                        slots[node, gpu] += names.MPS_GPU in limits
         for (node, index), amount in granted.items():
             state = self.ledger.node(node)
-            for gpu in state.facts.gpus if state and state.facts else ():
+            if state is None or state.facts is None:
+                continue
+            given, most = slots[node, index], state.facts.slots
+            assert given <= most, f"{node} GPU {index}: {given} of {most} slots granted"
+            for gpu in state.facts.gpus:
                 if str(gpu.index) == index:
                     assert amount <= gpu.total, f"{node} GPU {index}: {amount} granted of {gpu.total}"
 

@@ -30,13 +30,16 @@ PATIENCE = 90.0  # a GPU is healthy again only after a minute
 
 
 class Installation:
-    """`component`: the files of deploy/ with `gpushare node`. `policies`: the files with admission policies."""
+    """`component`: the files of deploy/ with `gpushare node`, to which `flags` are added. `policies`: the files with
+    admission policies."""
 
-    def __init__(self, node: Node, component: Sequence[str], policies: Sequence[str], unit: Unit) -> None:
+    def __init__(
+        self, node: Node, component: Sequence[str], policies: Sequence[str], unit: Unit, flags: Sequence[str] = ()
+    ) -> None:
         self.node, self.cluster, self.unit = node, node.cluster, unit
         self.gpus: list[int] = []  # units of each
         self._shown: list[int] = []  # MiB of each
-        self._component, self._policies = component, policies
+        self._component, self._policies, self._flags = component, policies, flags
         self._mock = state.Mock(node.machine.folder / "mock" / shipped.STATE)
         self._applied: list[Object] = []
         self._restarts = 0  # of the component, before it was killed
@@ -186,7 +189,11 @@ class Installation:
     def _documents(self, name: str) -> list[Object]:
         """As shipped, for this machine and in our unit."""
         documents = [shipped.for_test_machine(document, self._mock.path.parent) for document in shipped.documents(name)]
-        return [shipped.counting_in(self.unit, document) for document in documents]
+        counting = [shipped.counting_in(self.unit, document) for document in documents]
+        for document in counting if name in self._component else ():
+            if document["kind"] == "DaemonSet":
+                document["spec"]["template"]["spec"]["containers"][0]["args"] += self._flags
+        return counting
 
     async def _apply(self, documents: list[Object]) -> None:
         self._applied += [document for document in documents if document not in self._applied]
@@ -228,10 +235,15 @@ class Installation:
 
 @contextlib.asynccontextmanager
 async def installed(
-    node: Node, gpus: Sequence[int], component: Sequence[str], policies: Sequence[str] = (), unit: Unit = "MiB"
+    node: Node,
+    gpus: Sequence[int],
+    component: Sequence[str],
+    policies: Sequence[str] = (),
+    unit: Unit = "MiB",
+    flags: Sequence[str] = (),
 ) -> AsyncIterator[Installation]:
     """With a scheduler, without which no pod of ours would get to the node."""
-    installation = Installation(node, component, policies, unit)
+    installation = Installation(node, component, policies, unit, flags)
     async with node.cluster.scheduler():
         try:
             await installation.start(gpus)

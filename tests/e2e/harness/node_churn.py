@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator
 
+from gpushare.core.facts import names
 from gpushare.gpu import health
 from tests.e2e.harness.figures import Figures, distribution
 from tests.e2e.harness.node_world import NodeWorld, has_failed, is_placed
@@ -27,14 +28,15 @@ STEADY = "steady"
 
 
 class Churn:
-    """`steady`: units of a pod that runs all the time, on the GPU that falls unhealthy. `largest`: of a container."""
+    """`pods`: those that come and go. `steady`: units of a pod that runs all the time, on the GPU that falls
+    unhealthy."""
 
-    def __init__(self, world: NodeWorld, *, seconds: float, at_once: int, largest: int, steady: int) -> None:
+    def __init__(self, world: NodeWorld, *, seconds: float, at_once: int, pods: Iterator[Object], steady: int) -> None:
         self.world, self.installation = world, world.installation
         self.starts: list[float] = []  # seconds from creation to running
         self._seconds, self._at_once, self._steady = seconds, at_once, steady
         self._dice = random.Random(36)
-        self._pods = mixed(self._dice, largest)
+        self._pods = pods
         self._reported = math.inf  # when the GPU fell unhealthy
 
     async def run(self, figures: Figures) -> None:
@@ -105,8 +107,10 @@ class Churn:
         return {name for name, pod in self.world.watch.pods.items() if is_placed(pod) and gpu in gpus_of(pod)}
 
 
-def mixed(dice: random.Random, largest: int) -> Iterator[Object]:
-    """Of twenty pods one wants a whole GPU, two are split, two have two containers, two an init container."""
+def mixed(largest: int) -> Iterator[Object]:
+    """Of twenty pods one wants a whole GPU, two are split, two have two containers, two an init container. `largest`:
+    units of a container."""
+    dice = random.Random(20)
     for number in itertools.count():
         words: Object = {"name": f"pod-{number:04}", "containers": {"main": dice.randint(1, largest)}}
         match number % 20:
@@ -118,4 +122,23 @@ def mixed(dice: random.Random, largest: int) -> Iterator[Object]:
                 words["containers"]["helper"] = dice.randint(1, largest)
             case 5 | 15:
                 words["init"] = {"fetch": dice.randint(1, largest)}
+        yield words
+
+
+def of_all_kinds(largest: int) -> Iterator[Object]:
+    """The same with every fifth pod a whole GPU by NVIDIA's name, MPS shares with and without memory of their own, and
+    pods that mix kinds. The env of nvidia.com/gpu is written here: the policy leaves that name alone."""
+    whole = {"nvidia": 1, "env": f"{names.VISIBLE_PREFIX}0"}
+    for number, words in enumerate(mixed(largest)):
+        match number % 10:
+            case 1:
+                words["containers"] = {"main": whole}
+            case 2 | 6:
+                words["containers"] = {"main": {"mps": 1}}
+            case 4:
+                words |= {"containers": {"main": {"mps": 2}}, "annotations": {names.SLOT_MEMORY[0]: "900Mi"}}
+            case 8:
+                words["containers"] = {"main": {"mps": 1}, "helper": largest // 2, "third": {"mps": 1}}
+            case 9:
+                words["containers"] = {"main": whole, "helper": {"mps": 1}, "third": largest // 2}
         yield words

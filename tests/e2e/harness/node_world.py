@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 
-from gpushare.core.facts import names
+from gpushare.core.facts import kinds, names
 from gpushare.node.audit import finding
 from tests.e2e.harness import objects, shipped
 from tests.e2e.harness.cluster import NODE
@@ -39,8 +39,8 @@ class NodeWorld(World):
         super().__init__(installation.cluster, api, shown)
         self.installation, self.node = installation, installation.node
         self._lives: list[tuple[str, bool]] = []  # uids in the order in which they began to run, and ended
-        self._used: dict[str, dict[str, int]] = {}  # by uid, the units its containers have, by the GPU's uuid
-        self._totals: dict[str, int] = {}  # by uuid
+        self._used: dict[str, dict[str, int]] = {}  # by uid, what its containers have, by what is shared
+        self._totals: dict[str, int] = {}  # by what is shared: the units of a GPU, by its uuid, and its MPS slots
         shown.listeners.append(self._remember)
 
     async def run(self, *pods: Object) -> None:
@@ -116,6 +116,8 @@ class NodeWorld(World):
     async def _untrue(self, name: str) -> str:
         uuids, pod = await self.installation.uuids(), self.watch.pods[name]
         self._totals |= await self.installation.totals()
+        slots: int = (await self.installation.published()).get("slots", 0)
+        self._totals |= dict.fromkeys(map(slots_of, uuids), slots)
         annotations, used = pod["metadata"]["annotations"], collections.Counter[str]()
         allocation = json.loads(annotations[names.ALLOCATION])
         for position, container in enumerate(pod["spec"]["containers"]):
@@ -124,6 +126,8 @@ class NodeWorld(World):
                 if set(seen) != {uuids[int(gpu)] for gpu in said}:
                     return f"container {container['name']} sees {seen}, the annotation says {said}"
                 used.update({uuids[int(gpu)]: units for gpu, units in said.items()})
+                if names.MPS_GPU in container["resources"]["limits"]:
+                    used.update(map(slots_of, seen))
         for container in filter(asks, pod["spec"].get("initContainers", ())):
             seen, said = await self.sees(name, container["name"]), gpus_of(pod)
             if not seen or not set(seen) <= {uuids[gpu] for gpu in said}:
@@ -269,5 +273,8 @@ def statuses(pod: Mapping[str, Object]) -> list[Object]:
 
 
 def asks(container: Object) -> bool:
-    limits = container.get("resources", {}).get("limits", {})
-    return names.GPU_MEM in limits or names.GPU_COUNT in limits
+    return not kinds.BY_RESOURCE.keys().isdisjoint(container.get("resources", {}).get("limits", {}))
+
+
+def slots_of(uuid: str) -> str:
+    return f"slots of {uuid}"
