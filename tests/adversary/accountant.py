@@ -15,6 +15,7 @@ from tests.adversary.scheduler import ENDED, is_bound
 from tests.adversary.server import Object, Server
 
 MIB_IN = {"MiB": 1, "GiB": 1024}
+COUNTS_GPUS = (names.GPU_COUNT, names.NVIDIA_GPU, names.MPS_GPU)
 MIB_ABOVE = 1024  # units; a GPU that counts more does not count GiB
 
 
@@ -42,6 +43,8 @@ class Published(NamedTuple):
     ready: bool
     cards: dict[int, Card]
     plain: bool
+    slots: int = 0  # MPS slots of each GPU
+    whole: bool = False  # it sells whole GPUs by NVIDIA's name, too
 
 
 class Part(NamedTuple):
@@ -51,6 +54,7 @@ class Part(NamedTuple):
     units: int
     unit: str
     whole: bool
+    slots: int = 0
 
     def mib(self) -> int:
         return self.units * MIB_IN[self.unit]
@@ -91,8 +95,9 @@ def published(node: Object, listed: str = "") -> Published | None:
     cards = {g["i"]: Card(g["uuid"], g["total"], g["ok"] and g["i"] not in unhealthy) for g in told["gpus"]}
     well = sum(g["total"] for g in told["gpus"] if g["ok"])
     plain = not memory or well <= memory <= sum(g["total"] for g in told["gpus"])
-    ready = told["state"] == "ready" and bool(offered) and not taken
-    return Published(told["unit"], told["pin"], ready, cards, plain)
+    whole = told.get("nvidia") == "whole"
+    ready = told["state"] == "ready" and bool(offered) and taken <= len(cards) * whole
+    return Published(told["unit"], told["pin"], ready, cards, plain, told.get("slots", 0), whole)
 
 
 class Accountant:
@@ -145,8 +150,11 @@ class Accountant:
             memory = intree.asks(container, names.GPU_MEM)
             if memory and sum(given.values()) != memory:
                 raise Wrong("spec", f"{name}: container {position} asks {memory} and was given {given}")
-            if len(given) != intree.asks(container, names.GPU_COUNT) and not memory:
-                raise Wrong("spec", f"{name}: container {position} asks whole GPUs and was given {given}")
+            wanted = sum(intree.asks(container, resource) for resource in COUNTS_GPUS) if is_ours(container) else 0
+            if len(given) != wanted and not memory:
+                raise Wrong("spec", f"{name}: container {position} asks {wanted} GPUs and was given {given}")
+            if any(not 0 < units <= there.cards[int(gpu)].total for gpu, units in given.items()):
+                raise Wrong("spec", f"{name}: container {position} was given {given}")
             self._check_visible(pod, there, position, container, given)
 
     def _check_visible(self, pod: Object, there: Published, position: int, container: Object, given: Object) -> None:
@@ -162,6 +170,9 @@ class Accountant:
             card = there.cards[gpu]
             size = card.total * MIB_IN[there.unit]
             holders = {key: mine for key, mine in self.on_gpu(node, gpu).items() if mine}
+            slots = sum(part.slots for mine in holders.values() for part in mine)
+            if slots > there.slots and any(part.slots for part in parts if part.gpu == gpu):
+                raise Wrong("sold twice", f"{node} GPU {gpu} has {there.slots} slots, {slots} are sold: {holders}")
             alone = any(part.whole for mine in holders.values() for part in mine)
             sold = sum(part.mib() for mine in holders.values() for part in mine)
             if (alone and len(holders) > 1) or (not alone and sold > size):
@@ -184,7 +195,7 @@ class Accountant:
         return [
             (key, pod, self._held(pod, node))
             for key, pod in self.server.pods.items()
-            if pod["spec"].get("nodeName") == node and pod["status"].get("phase") not in ENDED
+            if pod["spec"].get("nodeName") == node and pod["status"].get("phase") not in ENDED and gpu_containers(pod)
         ]
 
     def _held(self, pod: Object, node: str) -> Held:
@@ -205,18 +216,23 @@ class Accountant:
 
     # What the extender says is free
 
-    def check_free(self, name: str, seen: dict[int, tuple[int, int]] | None, *, settled: bool) -> None:
-        """`seen`: used and total of each GPU, by the extender. `settled`: nothing of it is only for a moment."""
+    def check_free(self, name: str, seen: dict[int, tuple[int, int, int]] | None, *, settled: bool) -> None:
+        """`seen`: used, total and used slots of each GPU, by the extender. `settled`: nothing of it is only for a
+        moment."""
         there = self.node(name)
         if there is None or not there.plain:
             return
         self.checks += 1
-        if seen is None or {i: card.total for i, card in there.cards.items()} != {i: t for i, (_, t) in seen.items()}:
+        if seen is None or {i: card.total for i, card in there.cards.items()} != {
+            i: t for i, (_, t, _) in seen.items()
+        }:
             raise Wrong("node", f"{name}: the extender sees {seen}, published are {there.cards}")
         for gpu in there.cards:
             least, most = self.used(name, there, gpu)
-            used, total = seen[gpu]
+            used, total, slots = seen[gpu]
             said = f"{name} GPU {gpu}: the extender counts {used} of {total} {there.unit}"
+            if there.slots and slots < (held_slots := self.used_slots(name, there, gpu)[0]):
+                raise Wrong("too free", f"{said} and {slots} slots, {held_slots} are held: {self._who(name, gpu)}")
             if used < min(least, total):
                 raise Wrong("too free", f"{said}, {least} are held: {self._who(name, gpu)}")
             if settled and used > min(most, total):
@@ -238,17 +254,30 @@ class Accountant:
                 least += -(-sum(part.mib() for part in mine) // MIB_IN[there.unit])
         return least, most
 
+    def used_slots(self, name: str, there: Published, gpu: int) -> tuple[int, int]:
+        """The MPS slots that are surely held on a GPU, and the most that may be counted there. Nobody writes down those
+        of init containers."""
+        least = most = 0
+        for _, pod, held in self.living(name):
+            if not self.is_vague(pod, held, there):
+                least += sum(part.slots for part in held.parts if part.gpu == gpu)
+            most += sum(intree.asks(c, names.MPS_GPU) > 0 for c in pod["spec"].get("initContainers", []))
+        return least, least + most
+
     def _who(self, node: str, gpu: int) -> dict[str, Any]:
         return {key: [(p.units, p.unit) for p in held.parts if p.gpu == gpu] for key, _, held in self.living(node)}
 
 
 def _parts(pod: Object, allocation: dict[str, dict[str, int]], unit: str) -> list[Part]:
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
-    return [
-        Part(int(gpu), units, unit, intree.asks(containers[int(position)], names.GPU_COUNT) > 0)
-        for position, given in allocation.items()
-        for gpu, units in given.items()
-    ]
+    apps = pod["spec"]["containers"]
+    containers, parts = [*apps, *pod["spec"].get("initContainers", [])], []
+    for position, given in allocation.items():
+        container, stays = containers[int(position)], int(position) < len(apps)
+        stays = stays or container.get("restartPolicy") == "Always"
+        whole = any(intree.asks(container, resource) > 0 for resource in (names.GPU_COUNT, names.NVIDIA_GPU))
+        slots = int(stays and intree.asks(container, names.MPS_GPU) > 0)
+        parts += [Part(int(gpu), units, unit, whole, slots) for gpu, units in given.items()]
+    return parts
 
 
 def visible_key(container: Object) -> str:
@@ -263,7 +292,12 @@ def visible_key(container: Object) -> str:
 
 def gpu_containers(pod: Object) -> list[Object]:
     containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
-    return [c for c in containers if intree.asks(c, names.GPU_MEM) or intree.asks(c, names.GPU_COUNT)]
+    return [c for c in containers if is_ours(c) and any(intree.asks(c, r) for r in (names.GPU_MEM, *COUNTS_GPUS))]
+
+
+def is_ours(container: Object) -> bool:
+    """Whether it asks us: by NVIDIA's name only with the env of our admission policy."""
+    return not intree.asks(container, names.NVIDIA_GPU) or bool(visible_key(container))
 
 
 def sees_nothing(pod: Object) -> bool:

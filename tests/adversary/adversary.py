@@ -22,6 +22,9 @@ USER_NOTES: tuple[Object, ...] = (
     {"annotations": {"gpushare.io/memory-unit": "GiB"}},
     {"annotations": {"gpushare.io/memory-unit": "MiB"}},
     {"annotations": {"team.example/note": "hello"}},
+    {"annotations": {"GPUrequest": "odd"}},
+    {"annotations": {"GPUrequest": "3000Mi"}},
+    {"annotations": {"GPUrequest": None}},
 )
 GUARDED_NOTES: tuple[Object, ...] = (
     {"annotations": {"ALIYUN_COM_GPU_MEM_IDX": "0"}},
@@ -95,6 +98,8 @@ class Adversary:
             return {"containers": {"main": {"count": dice.choice([1, 1, 2])}}}
         if kind < 0.73:
             return {"containers": {"main": 2 * self._amount(2)}, "split": dice.choice([2, 2, 3])}
+        if kind < 0.81 and self.direct:
+            return self._of_kinds()
         if kind < 0.88:
             return self._with_inits()
         if kind < 0.92:
@@ -102,6 +107,20 @@ class Adversary:
         if kind < 0.95:
             return {"containers": {"main": dice.choice(INVALID)}}
         return {"containers": {"main": {"mem": self._amount(), "count": dice.choice([0, 1])}, "idle": None}}
+
+    def _of_kinds(self) -> Object:
+        """MPS shares, whole GPUs by NVIDIA's name, and mixtures."""
+        dice = self.dice
+
+        def container() -> Object:
+            return dice.choice([{"mps": 1}, {"mps": 1}, {"mps": 2}, {"nvidia": 1}, {"mem": self._amount(3)}])
+
+        shape: Object = {"containers": {f"c{i}": container() for i in range(dice.choice([1, 1, 1, 2, 3]))}}
+        if dice.random() < 0.2:
+            shape["init"] = {"first": container(), "helper": {"mps": 1, "sidecar": True}}
+        if dice.random() < 0.4:
+            shape["annotations"] = {"GPUrequest": dice.choice(["100Mi", "2G", "7000Mi", "odd"])}
+        return shape
 
     def _with_inits(self) -> Object:
         dice = self.dice
@@ -198,6 +217,8 @@ class Adversary:
         node["gpus"] = self.cards.setdefault(name, node["gpus"])
         if pin == "aliyun":  # it says how many there are, and the sum
             node["gpus"] = self.cards[name] = [node["gpus"][0]] * len(node["gpus"])
+        if dice.random() < 0.7:  # they count only where the node pins directly
+            node |= {"slots": dice.choice([1, 2, 2, 3, 10]), "whole": dice.random() < 0.7}
         if dice.random() < 0.25:
             node["unit"] = "GiB"
         if dice.random() < 0.4:
@@ -212,7 +233,7 @@ class Adversary:
         changes: list[Object] = [
             {"unit": "GiB"}, {"unit": "MiB"}, {"state": "draining"}, {"state": "ready"}, {"nvidia": 2},
             {"nvidia": None}, {"labels": {"pool": dice.choice(POOLS)}}, {"taints": [TAINT]}, {"taints": []},
-            {"cordon": True}, {"cordon": False},
+            {"cordon": True}, {"cordon": False}, {"slots": dice.choice([0, 1, 3])}, {"whole": dice.random() < 0.5},
         ]  # fmt: skip
         if self.node_pins[name] != "aliyun":
             changes += [

@@ -94,7 +94,7 @@ def _matches(expression: Object, labels: dict[str, str]) -> bool:
 def short_of(pod: Object, node: Object, others: list[Object]) -> str:
     """Which resource a node's total lacks beside the pods that count there; empty if none."""
     offered = node["status"].get("allocatable", node["status"].get("capacity", {}))
-    for resource in (names.GPU_MEM, names.GPU_COUNT):
+    for resource in (names.GPU_MEM, names.GPU_COUNT, names.MPS_GPU, names.NVIDIA_GPU):
         need = requests(pod, resource)
         if need and need + sum(requests(other, resource) for other in others) > number(offered.get(resource, 0)):
             return f"Insufficient {resource}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpushare.core.facts import names
 from tests.adversary import intree
-from tests.adversary.accountant import Accountant, Published, Wrong, gpu_containers, visible_key
+from tests.adversary.accountant import MIB_IN, Accountant, Published, Wrong, gpu_containers, is_ours, visible_key
 from tests.adversary.scheduler import Scheduler, is_waiting
 from tests.adversary.server import Object
 
@@ -26,6 +26,24 @@ class Ask(NamedTuple):
     units: int
     gpus: int
     whole: bool
+    slots: int = 0  # MPS
+    size: int = 0  # bytes that come with a slot; 0: its part of the GPU
+    nvidia: bool = False
+
+
+class Spot(NamedTuple):
+    """One GPU: what it has and what is free of it. `part`: of an MPS share that names no memory. `unit`: bytes."""
+
+    total: int
+    left: int
+    slots: int
+    part: int
+    unit: int
+
+    def need(self, ask: Ask) -> int:
+        if ask.whole:
+            return self.total
+        return -(-ask.size // self.unit) or self.part if ask.slots else ask.units
 
 
 class Request(NamedTuple):
@@ -41,6 +59,8 @@ def request_of(pod: Object, default_unit: str | None) -> Request | None:
     odd = notes.get(names.POLICY, "spread") not in ("binpack", "spread") or unit not in (None, "MiB", "GiB")
     if odd or not split.isdigit() or not 1 <= int(split) <= 8:
         return None
+    if any(not is_ours(c) for c in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", []))):
+        return None
     asks = []
     for container in gpu_containers(pod):
         ask = _ask(pod, container, int(split))
@@ -54,18 +74,26 @@ def request_of(pod: Object, default_unit: str | None) -> Request | None:
 
 
 def _ask(pod: Object, container: Object, split: int) -> Ask | None:
-    memory, count = (intree.asks(container, resource) for resource in (names.GPU_MEM, names.GPU_COUNT))
-    if (memory and count) or memory % split or memory > 1 << 20 or count > 8:
+    resources = (names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU, names.MPS_GPU)
+    memory, count, nvidia, mps = amounts = [intree.asks(container, resource) for resource in resources]
+    if sum(amount > 0 for amount in amounts) > 1 or memory % split or memory > 1 << 20 or max(amounts[1:]) > 8:
         return None
     role = "app"
     if container in pod["spec"].get("initContainers", []):
         role = "sidecar" if container.get("restartPolicy") == "Always" else "init"
-    return Ask(role, 0, count, True) if count else Ask(role, memory // split, split, False)
+    if mps:
+        written = pod["metadata"].get("annotations", {}).get(names.SLOT_MEMORY[0], "0")
+        return Ask(role, 0, mps, False, 1, intree.number(written)) if written != "odd" else None
+    if count or nvidia:
+        return Ask(role, 0, count or nvidia, True, nvidia=bool(nvidia))
+    return Ask(role, memory // split, split, False)
 
 
 def suits(request: Request, there: Published) -> bool:
     """Whether such a node may serve such a request, however much is free."""
     if not there.ready or not there.plain or request.unit not in (None, there.unit):
+        return False
+    if any((ask.slots and not there.slots) or (ask.nvidia and not there.whole) for ask in request.asks):
         return False
     if there.pin == "aliyun":
         plain = len(request.asks) == 1 and request.asks[0] == request.asks[0]._replace(role="app", gpus=1, whole=False)
@@ -192,8 +220,11 @@ class Judge:
         free = {}
         for gpu, card in there.cards.items():
             least, most = self.accountant.used(name, there, gpu)
+            used_slots = self.accountant.used_slots(name, there, gpu)[surely]
             if card.healthy and card.total:
-                free[gpu] = (card.total, max(0, card.total - (most if surely else least)))
+                left, slots = max(0, card.total - (most if surely else least)), max(0, there.slots - used_slots)
+                part, unit = max(card.total // max(there.slots, 1), 1), MIB_IN[there.unit] << 20
+                free[gpu] = Spot(card.total, left, slots, part, unit)
         return _can_place(request.asks, free)
 
 
@@ -202,43 +233,49 @@ def _said(pod: Object) -> str:
     return str(pod["status"]["conditions"][0]["message"]) if pod["status"].get("conditions") else ""
 
 
-def _can_place(asks: Sequence[Ask], free: dict[int, tuple[int, int]]) -> bool:
+def _can_place(asks: Sequence[Ask], free: dict[int, Spot]) -> bool:
     """Tries every way; what init containers need is looked at once the others have their GPUs."""
     stays = [ask for ask in asks if ask.role != "init"]
     return any(_inits_fit(asks, places, free) for places in _ways(stays, free, {}))
 
 
-Taken = dict[int, int]
+Taken = dict[int, tuple[int, int]]  # units and slots
 
 
-def _ways(stays: Sequence[Ask], free: dict[int, tuple[int, int]], taken: Taken) -> Iterator[list[tuple[int, ...]]]:
+def _ways(stays: Sequence[Ask], free: dict[int, Spot], taken: Taken) -> Iterator[list[tuple[int, ...]]]:
     if not stays:
         yield []
         return
     ask = stays[0]
-    able = [gpu for gpu in free if _room(ask, free[gpu], taken.get(gpu, 0))]
+    able = [gpu for gpu in free if _room(ask, free[gpu], taken.get(gpu, (0, 0)))]
     for gpus in combinations(able, ask.gpus):
         more = dict(taken)
         for gpu in gpus:
-            more[gpu] = more.get(gpu, 0) + (free[gpu][0] if ask.whole else ask.units)
+            more[gpu] = _with(ask, free[gpu], more.get(gpu, (0, 0)))
         for rest in _ways(stays[1:], free, more):
             yield [gpus, *rest]
 
 
-def _room(ask: Ask, card: tuple[int, int], taken: int) -> bool:
-    total, left = card
-    return (left == total and not taken) if ask.whole else left - taken >= ask.units
+def _room(ask: Ask, spot: Spot, taken: tuple[int, int]) -> bool:
+    units, slots = _with(ask, spot, taken)
+    if ask.whole:
+        return spot.left == spot.total and taken == (0, 0)
+    return units <= spot.left and (not ask.slots or slots <= spot.slots)
 
 
-def _inits_fit(asks: Sequence[Ask], places: list[tuple[int, ...]], free: dict[int, tuple[int, int]]) -> bool:
+def _with(ask: Ask, spot: Spot, taken: tuple[int, int]) -> tuple[int, int]:
+    return taken[0] + spot.need(ask), taken[1] + ask.slots
+
+
+def _inits_fit(asks: Sequence[Ask], places: list[tuple[int, ...]], free: dict[int, Spot]) -> bool:
     """Init containers run one at a time beside the sidecars that started before them."""
     beside: Taken = {}
     at = iter(places)
     for ask in asks:
         if ask.role == "init":
-            if sum(_room(ask, free[gpu], beside.get(gpu, 0)) for gpu in free) < ask.gpus:
+            if sum(_room(ask, free[gpu], beside.get(gpu, (0, 0))) for gpu in free) < ask.gpus:
                 return False
         else:
             for gpu in next(at):
-                beside[gpu] = beside.get(gpu, 0) + (free[gpu][0] if ask.whole else ask.units)
+                beside[gpu] = _with(ask, free[gpu], beside.get(gpu, (0, 0)))
     return True

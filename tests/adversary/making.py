@@ -41,6 +41,8 @@ def node(name: str, given: Object) -> Object:
     else:
         cards = [{"total": size, "i": i, "ok": i not in unhealthy} for i, size in enumerate(sizes) if i not in lost]
         words["gpus"] = cards
+    if pin == "direct":
+        words |= {key: given[key] for key in ("slots", "whole") if key in given}
     words |= {key: given[key] for key in ("state", "capacity", "nvidia") if key in given}
     made = objects.node(name, words)
     made["metadata"]["labels"] = {"kubernetes.io/hostname": name, **given.get("labels", {})}

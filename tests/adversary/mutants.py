@@ -28,6 +28,10 @@ def _always(*_: object) -> bool:
     return True
 
 
+def _no_slots(_: object) -> dict[int, int]:
+    return {}
+
+
 def _nodes_unit(_: object, facts: Any) -> Any:
     return facts.unit
 
@@ -50,6 +54,8 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     },
     # Bound by hand it counts on every GPU. What an owner writes on a running pod: see `points`.
     "4": {"gpushare.core.annotations.pod_gpus.sees_nothing": _never},
+    # Only memory is counted, not MPS slots.
+    "5": {"gpushare.core.placement.gpu_choice._most_slots": _no_slots},
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
         "gpushare.core.scheduling.reach.NodesByRules.open_to": _always,

@@ -77,6 +77,16 @@ def _by_hand() -> Story:
     return Story({}, [*node, ("pod", {"name": "hand", "direct": True, "node": "n0", "containers": {"main": 8000}})])
 
 
+def _slots() -> Story:
+    """Memory is free, but no slot: the second pod waits until the first has ended."""
+    share: Object = {"direct": True, "containers": {"main": {"mps": 1}}, "annotations": {"GPUrequest": "100Mi"}}
+    return Story({}, [
+        ("node", {"n0": {"gpus": [8000], "pin": "direct", "slots": 1}, "n1": {"gpus": [8000], "pin": "direct"}}),
+        ("pod", {"name": "first", **share}), ("wait", 3), ("pod", {"name": "second", **share}), ("wait", 15),
+        ("delete", "first"), ("wait", 8),
+    ])  # fmt: skip
+
+
 def _kept_off(rule: Object) -> Story:
     """20 older pods that may not go to the node whose GPU gets well stand before the one that may."""
     deeds: list[Deed] = [("node", {"n0": {"gpus": [8000]}, "n1": {"gpus": [4000, 4000]}}), ("configmap", {"n0": "0"})]
@@ -113,6 +123,7 @@ STORIES: dict[str, Story] = {
     "4 a label that splits": _tenant({"labels": {"aliyun.com/gpu-count": "2"}}, SHARE),
     "4 a unit nobody knows": _tenant({"annotations": {"gpushare.io/memory-unit": "x"}}, SHARE),
     "4 bound by hand": _by_hand(),
+    "5 slots run out while memory is free": _slots(),
     "8 kept off by a nodeSelector": _kept_off({"selector": {"pool": "none"}}),
     "8 kept off by affinity": _kept_off({"affinity": [{"key": "pool", "operator": "Exists"}]}),
     "8 kept off by a rule of the scheduler's own": _kept_off({"hidden": ["n0"]}),

@@ -90,13 +90,14 @@ class Process:
         args = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}
         return await self.extender.binder.bind(wire.read_bind(json.dumps(args).encode()))
 
-    def free(self, node: str) -> dict[int, tuple[int, int]] | None:
-        """By index of each GPU, what is used and its total, in units of the node; None: it shares none."""
+    def free(self, node: str) -> dict[int, tuple[int, int, int]] | None:
+        """By index of each GPU, what is used and its total, in units of the node, and its used slots; None: it shares
+        none."""
         status, body = self.extender.verbs.inspect(node)
         if status != 200:
             return None
         (seen,) = json.loads(body)["nodes"]
-        return {device["id"]: (device["usedGPU"], device["totalGPU"]) for device in seen["devs"]}
+        return {d["id"]: (d["usedGPU"], d["totalGPU"], d.get("usedSlots", 0)) for d in seen["devs"]}
 
 
 def metered(call: Callable[[], bytes], what: str, most: int = MOST_CALLS) -> bytes:

@@ -29,6 +29,8 @@ KNOWS_SECONDS = 15.0  # after that an extender has noticed a restore
 SETTLE_SECONDS, QUIET_SECONDS = 600.0, 14.0
 GUARDED = (names.ALLOCATION, names.EXTENDER, names.WOKEN, names.VISIBLE_PREFIX, "ALIYUN_COM_GPU")
 
+SEEN_BY_ALL = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "unhealthy", "slots", "whole"}
+
 Deed = tuple[str, Any]
 
 
@@ -228,15 +230,13 @@ class World:
 
     def do_node(self, given: Object) -> None:
         """Nodes appear, or change in what is named: gpus (MiB each), unit, pin, state, labels, taints, cordon,
-        unhealthy, lost, capacity, nvidia."""
+        unhealthy, lost, capacity, nvidia, slots, whole."""
         for name, changes in given.items():
             before = self.nodes.get(name, {})
             if "gpus" not in before | changes:
                 continue  # nobody has told of it yet
             self.nodes[name] = {k: v for k, v in (before | changes).items() if v is not None}
-            seen_by_all = {"labels", "taints", "cordon", "capacity", "unit", "gpus", "lost", "unhealthy"}.intersection(
-                changes
-            )
+            seen_by_all = set(changes) & SEEN_BY_ALL
             self.server.put("nodes", making.node(name, self.nodes[name]), by="" if seen_by_all else "annotation")
 
     def do_no_node(self, name: str) -> None:

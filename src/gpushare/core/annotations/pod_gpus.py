@@ -198,7 +198,7 @@ def _from_allocation(text: str, shares: tuple[Share, ...], facts: NodeFacts) -> 
         chosen = [_position(index, facts) for index in entry]
         known = tuple([gpu for gpu in chosen if gpu is not None])
         stays = share.role is not Role.INIT
-        matches = len(known) == share.gpus and (share.kind.exclusive or set(entry.values()) == {share.each})
+        matches = len(known) == share.gpus and (share.kind.counts_gpus or set(entry.values()) == {share.each})
         if len(known) != len(chosen) or len(set(known)) != len(known) or (stays and not matches):
             return None
         places.append(known)
@@ -236,8 +236,9 @@ def _with_inits(places: Places, shares: tuple[Share, ...]) -> Places | None:
 
 
 def _same(ours: Allocation, written: Allocation, shares: tuple[Share, ...]) -> bool:
-    """Equal, except for the size of whole GPUs: the node may have counted in another unit then."""
-    whole = {str(share.position) for share in shares if share.kind.exclusive}
+    """Equal, except where the spec does not tell the amount: the size of whole GPUs, in which the node may have counted
+    in another unit then, and the memory of MPS shares."""
+    untold = {str(share.position) for share in shares if share.kind.counts_gpus}
     return ours.keys() == written.keys() and all(
-        ours[key] == written[key] or (key in whole and ours[key].keys() == written[key].keys()) for key in ours
+        ours[key] == written[key] or (key in untold and ours[key].keys() == written[key].keys()) for key in ours
     )
