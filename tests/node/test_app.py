@@ -1,5 +1,7 @@
 """`gpushare node` on a node of the embedded cluster: what it publishes, and that it stays true."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated, device
+from gpushare.kubelet import paths
 from gpushare.node.app import Config
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
@@ -165,6 +168,32 @@ async def test_it_does_not_start_beside_nvidias_plugin(server: ApiServer, gpus: 
     assert isinstance(error, UserError)
     assert error.what == "gpu-a: NVIDIA's device plugin gives out the same GPUs"
     assert "kubectl label node gpu-a nvidia.com/gpu.deploy.device-plugin=false" in error.way
+    assert said(server) is None
+
+
+def sold(server: ApiServer) -> tuple[str | None, str | None]:
+    has = world.shown(server)["status"]["capacity"]
+    return has.get(names.MPS_GPU), has.get(names.NVIDIA_GPU)
+
+
+async def test_slots_and_nvidias_name_are_sold_while_the_flags_are_there(
+    server: ApiServer, gpus: Simulated, tmp_path: Path
+) -> None:
+    selling = CONFIG._replace(slots=10, nvidia_whole=True, kubelet=str(tmp_path))
+    (tmp_path / paths.DEVICE_PLUGINS).mkdir(parents=True)
+    async with running(server.url, gpus, selling):
+        await until(server, lambda: sold(server) == ("20", "2"))
+        assert (world.published(server).slots, world.published(server).nvidia_whole) == (10, True)
+    async with running(server.url, gpus):  # without the flags
+        await until(server, lambda: sold(server) == ("0", "0"))
+        await until(server, lambda: not world.published(server).slots and not world.published(server).nvidia_whole)
+        assert capacity(server) == FULL
+
+
+async def test_what_a_device_plugin_cannot_serve_is_refused_at_the_start(server: ApiServer, gpus: Simulated) -> None:
+    error = await refusal(server.url, gpus, CONFIG._replace(pin="auto", slots=10))
+    assert isinstance(error, UserError)
+    assert error.what == "gpu-a: --mps-slots=10 cannot be served by a device plugin"
     assert said(server) is None
 
 

@@ -11,7 +11,7 @@ from gpushare.kube.resources import MUTATING_POLICIES, MUTATING_WEBHOOKS
 from gpushare.node import pinning
 from gpushare.node.pinning import Choice
 from gpushare.obs.errors import BAD_INPUT, UserError
-from tests.support import manifests
+from tests.support import builders, manifests
 from tests.support.scripted_api import FakeTime, answer, cut, refuse, serve_api
 
 POLICY = f"GET {MUTATING_POLICIES.item('', pinning.POLICY)}"
@@ -78,3 +78,35 @@ def test_a_node_that_nvidias_plugin_has_left_is_ours(allocatable: dict[str, obje
     pinning.refuse_beside_nvidia(
         objects.Node(objects.Metadata("n"), objects.NodeStatus({names.NVIDIA_GPU: "8"}, allocatable))
     )
+
+
+@pytest.mark.parametrize(("count", "ours"), [(0, True), (2, True), (3, False), (8, False)])
+def test_what_we_sold_under_nvidias_name_is_told_from_its_plugin_by_our_annotation(count: int, ours: bool) -> None:
+    """One for each GPU is ours; replicas are not."""
+    node = builders.node(8000, 8000, name="gpu-a", nvidia_whole=True, nvidia=count)
+    if ours:
+        pinning.refuse_beside_nvidia(node)
+    else:
+        with pytest.raises(UserError, match="NVIDIA's device plugin gives out the same GPUs"):
+            pinning.refuse_beside_nvidia(node)
+    with pytest.raises(UserError):
+        pinning.refuse_beside_nvidia(builders.node(8000, 8000, nvidia=2))
+
+
+@pytest.mark.parametrize(
+    ("slots", "whole", "flags"),
+    [(10, False, "--mps-slots=10"), (0, True, "--nvidia-gpu=whole"), (3, True, "--mps-slots=3 and --nvidia-gpu=whole")],
+)
+def test_a_device_plugin_sells_neither_slots_nor_nvidias_name(slots: int, whole: bool, flags: str) -> None:
+    node = builders.node(8000, name="gpu-a", pin="plugin")
+    pinning.refuse_to_sell(Pin.DIRECT, slots=slots, nvidia_whole=whole, node=node)
+    pinning.refuse_to_sell(Pin.PLUGIN, slots=0, nvidia_whole=False, node=node)
+    with pytest.raises(UserError) as caught:
+        pinning.refuse_to_sell(Pin.PLUGIN, slots=slots, nvidia_whole=whole, node=node)
+    assert caught.value.what == f"gpu-a: {flags} cannot be served by a device plugin"
+    assert caught.value.code == BAD_INPUT
+
+
+def test_a_node_that_still_sells_them_does_not_become_one_of_a_device_plugin() -> None:
+    with pytest.raises(UserError, match="it still sells MPS slots"):
+        pinning.refuse_to_sell(Pin.PLUGIN, slots=0, nvidia_whole=False, node=builders.node(8000, slots=2))

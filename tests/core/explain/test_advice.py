@@ -152,7 +152,9 @@ def _node(dice: random.Random, pin: str, name: str) -> NodeFacts:
     unhealthy = [i for i in range(count) if dice.random() < 0.3]
     limit = dice.choice([0, 0, 0, 6]) if pin == "plugin" else 0
     unit, state = dice.choice(["MiB", "MiB", "MiB", "GiB"]), dice.choice(["ready"] * 9 + ["draining"])
-    return facts(*sizes[:count], name=name, pin=pin, unit=unit, unhealthy=unhealthy, limit=limit, state=state)
+    sells: dict[str, Any] = {"slots": dice.randint(0, 3), "nvidia_whole": dice.random() < 0.8} if pin == "direct" else {}
+    sells |= {"name": name, "pin": pin, "unit": unit, "unhealthy": unhealthy, "limit": limit, "state": state}
+    return facts(*sizes[:count], **sells)
 
 
 def _taken(dice: random.Random, nodes: Sequence[NodeFacts], number: int, pin: str, how: dict[str, Any]) -> Taken:
@@ -170,6 +172,10 @@ def _taken(dice: random.Random, nodes: Sequence[NodeFacts], number: int, pin: st
         return Taken(
             pod(2 * dice.randint(1, 3), split=2, **about), where, tuple(sorted(dice.sample(range(len(gpus)), 2)))
         )
+    if nodes[where].slots and shape < 0.6:
+        return Taken(pod(mps=1, slot_memory=dice.choice([None, "1Mi", "3Mi"]), **about), where, (gpu,))
+    if nodes[where].nvidia_whole and shape < 0.65:
+        return Taken(pod(nvidia=1, **about), where, (gpu,))
     return Taken(pod(dice.randint(1, gpus[gpu].total), **about), where, (gpu,))
 
 
@@ -182,7 +188,7 @@ def _kept(dice: random.Random, nodes: Sequence[NodeFacts], number: int, how: dic
 
 def _waiting(dice: random.Random, pin: str, how: dict[str, Any]) -> PodFacts:
     about = {**how, "name": "waiting", "priority": dice.randint(0, 2)}
-    shape = 0 if pin == "aliyun" else dice.randrange(11)
+    shape = 0 if pin == "aliyun" else dice.randrange(16 if pin == "direct" else 11)
     if shape == 7:
         return pod(dice.randint(2, 8), dice.randint(2, 8), **about)
     if shape == 8:
@@ -191,6 +197,12 @@ def _waiting(dice: random.Random, pin: str, how: dict[str, Any]) -> PodFacts:
         return pod(whole=dice.randint(1, 2), **about)
     if shape == 10:
         return pod(dice.randint(2, 8), init=[dice.randint(2, 8)], **about)
+    if shape in (11, 12):
+        return pod(mps=dice.randint(1, 2), slot_memory=dice.choice([None, "2Mi", "6Mi"]), **about)
+    if shape == 13:
+        return pod(nvidia=dice.randint(1, 2), **about)
+    if shape > 13:
+        return pod(dice.randint(2, 6), mps=1, nvidia=dice.randint(0, 1), slot_memory="2Mi", **about)
     return pod(dice.randint(3, 13), **about)
 
 

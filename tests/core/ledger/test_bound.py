@@ -152,3 +152,56 @@ def test_a_binding_under_way_never_counts_as_less_because_its_node_counts_anew()
     assert isinstance(places, tuple)
     books.confirm(bound(who, GIB, places))
     assert free(books) == [15360 - 8192, 15360]
+
+
+# MPS shares: their memory is not in the spec
+
+
+MPS_NODE = facts(8, 12, slots=4)
+
+
+@pytest.mark.parametrize("memory", [None, "3Mi"])
+def test_an_mps_share_reads_back_as_it_was_confirmed(memory: str | None) -> None:
+    there = bound(pod(mps=2, slot_memory=memory, name="p"), MPS_NODE, ((0, 1),))
+    seen = request.facts(api_pod(mps=2, slot_memory="9Mi", name="p", on="n", notes=dict(there.annotations)), None)
+    assert seen.request == there.request
+    held = ((0, 3, 1), (1, 3, 1)) if memory else ((0, 2, 1), (1, 3, 1))
+    assert pod_gpus.read(seen, MPS_NODE) == pod_gpus.read(there, MPS_NODE) == held
+
+
+@pytest.mark.parametrize("slots", [0, 1, 20])
+def test_it_holds_the_same_if_its_node_sells_other_slots_or_none(slots: int) -> None:
+    there = bound(pod(mps=1), MPS_NODE, ((0,),))
+    assert pod_gpus.read(there, facts(8, 12, slots=slots)) == ((0, 2, 1),)
+
+
+def test_it_holds_the_same_if_its_node_counts_in_another_unit_or_pins_otherwise() -> None:
+    before, share = facts(15360, 15360, slots=10), pod(mps=1, slot_memory="3000Mi")
+    there = bound(share, before, ((1,),))
+    assert pod_gpus.read(there, facts(15, 15, unit="GiB", slots=10)) == ((1, 3, 1),)
+    assert pod_gpus.read(there, facts(15360, 15360, pin="plugin")) == ((1, 3000, 1),)
+    gib = bound(share, facts(15, 15, unit="GiB", slots=10), ((1,),))
+    assert pod_gpus.read(gib, before) == ((1, 3072, 1),)
+
+
+def test_an_init_container_with_a_slot_is_charged_what_it_needs_beyond_the_others() -> None:
+    inits, apps = [container("i", mps=1), container("s", mps=1, sidecar=True)], [container("a", 3)]
+    there = bound(pod(containers=apps, inits=inits, slot_memory="2Mi"), MPS_NODE, ((0,), (1,), (0,)))
+    assert pod_gpus.read(there, MPS_NODE) == ((0, 3, 1), (1, 2, 1))
+    alone = bound(pod(containers=apps, inits=inits, slot_memory="5Mi"), MPS_NODE, ((0,), (0,), (0,)))
+    assert pod_gpus.read(alone, MPS_NODE) == ((0, 8, 1),)
+
+
+@pytest.mark.parametrize(
+    "allocation",
+    ["", "{", '{"0":{"0":3}}', '{"0":{"0":3},"1":{"0":0}}', '{"0":{"0":2},"1":{"0":2}}', '{"0":{"0":3},"1":{"1":2}}',
+     '{"0":{"0":3},"1":{"0":-2}}'],
+)  # fmt: skip
+def test_an_allocation_that_does_not_match_means_that_it_may_hold_all_of_every_gpu(allocation: str) -> None:
+    there = bound(pod(3, mps=1), MPS_NODE, ((0,), (0,)))
+    notes = dict(there.annotations) | {names.ALLOCATION: allocation}
+    seen = request.facts(api_pod(3, mps=1, name="p", on="n", notes=notes), None)
+    assert pod_gpus.read(seen, MPS_NODE) is None
+    made = ledger(MPS_NODE)
+    made.observe(seen, 0.0)
+    assert free(made) == [0, 0]

@@ -124,6 +124,20 @@ def test_a_gpu_whose_pods_hold_more_than_it_has_is_found() -> None:
     ]
 
 
+def test_more_slots_than_there_are_is_found_and_memory_is_not_blamed() -> None:
+    few = builders.facts(16000, 8000, slots=1)
+    holders = [builders.bound(builders.pod(mps=1, slot_memory="100Mi", name=name), few, ((0,),)) for name in "ab"]
+    text = "GPU 0: its pods hold 2 of 1 MPS slots: default/a 1, default/b 1. Delete one of them."
+    assert [(f.code, f.message) for f in findings._overcommitted(few, holders)] == [(OVERCOMMITTED, text)]
+
+
+def test_what_we_sell_under_nvidias_name_is_no_second_plugin_but_replicas_are() -> None:
+    ours = builders.facts(16000, 8000, nvidia_whole=True)
+    assert found(facts=ours, node=builders.node(16000, 8000, nvidia_whole=True)) == []
+    ((code, message),) = found(facts=ours, node=builders.node(16000, 8000, nvidia_whole=True, nvidia=8))
+    assert (code, "nvidia.com/gpu: 8" in message) == (NVIDIA_TOO, True)
+
+
 def test_the_largest_are_named_and_the_sentence_stays_short() -> None:
     many = [pod(f"pod-with-a-rather-long-name-{i:030}", 1000 + i, 1) for i in range(20)]
     ((code, message),) = found(*many)

@@ -75,6 +75,64 @@ def test_a_gpu_is_counted_as_the_original_counts_it_less_what_is_kept_back(
     assert wants.capacity[names.GPU_MEM] == total
 
 
+SELLING = PublishConfig("n", "MiB", Pin.DIRECT, slots=10, nvidia_whole=True)
+SOLD = builders.facts(10000, 6000, slots=10, nvidia_whole=True)
+MPS = builders.bound(builders.pod(mps=1), SOLD, ((0,),))
+NVIDIA = builders.bound(builders.pod(nvidia=1), SOLD, ((1,),))
+
+
+@pytest.mark.parametrize(
+    ("unhealthy", "pods", "slots", "whole"),
+    [
+        ([], [], 20, 2),
+        ([], [MPS, NVIDIA], 20, 2),
+        ([0], [], 10, 1),
+        ([0], [MPS], 10 + 1, 2),
+        ([1], [NVIDIA], 10, 2),
+        ([0, 1], [], 0, 0),
+    ],
+)
+def test_slots_and_nvidias_name_are_sold_of_healthy_gpus_and_kept_for_pods_on_others(
+    unhealthy: list[int], pods: list[PodFacts], slots: int, whole: int
+) -> None:
+    wants = desired.wanted(SELLING, TWO, {f"GPU-n-{i}": "Xid 79" for i in unhealthy}, (), pods, "ready")
+    assert (wants.capacity[names.MPS_GPU], wants.capacity[names.NVIDIA_GPU]) == (slots, whole)
+    assert (wants.facts.slots, wants.facts.nvidia_whole) == (10, True)
+
+
+def _node(**capacity: str) -> objects.Node:
+    amounts: dict[str, objects.Quantity] = {names.GPU_MEM: "16000", **capacity}
+    return objects.Node(objects.Metadata("n"), objects.NodeStatus(amounts, amounts))
+
+
+def test_what_is_withdrawn_leaves_the_annotation_only_after_the_capacity() -> None:
+    """The annotation alone tells our nvidia.com/gpu from that of NVIDIA's plugin, if this process ends in between."""
+    has = {names.MPS_GPU: "20", names.NVIDIA_GPU: "2"}
+    first = desired.withdrawn(DIRECT, SOLD, _node(**has))
+    held = desired.wanted(first, TWO, {}, (), [MPS, NVIDIA], "ready")
+    assert (held.capacity[names.MPS_GPU], held.capacity[names.NVIDIA_GPU]) == (1, 1)
+    assert (held.facts.slots, held.facts.nvidia_whole) == (10, True)
+    free = desired.wanted(first, TWO, {}, (), [], "ready")
+    assert (free.capacity[names.MPS_GPU], free.capacity[names.NVIDIA_GPU]) == (0, 0)
+    assert (free.facts.slots, free.facts.nvidia_whole) == (10, True)
+    last = desired.withdrawn(DIRECT, free.facts, _node(**{names.MPS_GPU: "0", names.NVIDIA_GPU: "0"}))
+    gone = desired.wanted(last, TWO, {}, (), [], "ready")
+    assert (gone.facts.slots, gone.facts.nvidia_whole) == (0, False)
+    assert gone.capacity.keys() == {names.GPU_MEM, names.GPU_COUNT}
+
+
+def test_fewer_slots_than_pods_hold_stay_in_the_capacity_until_they_are_gone() -> None:
+    """kubelet, started again, would not take those pods back."""
+    few = PublishConfig("n", "MiB", Pin.DIRECT, slots=1)
+    pods = [MPS, builders.bound(builders.pod(mps=1), SOLD, ((0,),))]
+    assert desired.wanted(few, TWO, {}, (), pods, "ready").capacity[names.MPS_GPU] == 2 + 1
+
+
+def test_the_capacity_of_nvidias_own_plugin_is_never_touched() -> None:
+    config = desired.withdrawn(DIRECT, builders.facts(10000, 6000), _node(**{names.NVIDIA_GPU: "8"}))
+    assert names.NVIDIA_GPU not in desired.wanted(config, TWO, {}, (), [], "ready").capacity
+
+
 def test_kubelet_reports_the_capacity_where_a_plugin_pins() -> None:
     wants = desired.wanted(PLUGIN, TWO, {}, (), [], "ready")
     assert wants.capacity == {}
