@@ -197,7 +197,7 @@ async def test_an_error_of_the_block_itself_stays_as_it_is(folder: Path) -> None
 
 def test_sockets_are_in_the_demos_folder_if_their_paths_are_short_enough(folder: Path) -> None:
     with nodes.folders(folder) as found:
-        assert found == {name: folder / name for name in (PLUGIN_NODE, SELLER)}
+        assert found == {name: folder / name for name in ("gpu-c", PLUGIN_NODE, SELLER)}
 
 
 def test_else_they_are_in_a_shorter_one_that_is_removed_as_well(tmp_path: Path) -> None:

@@ -66,8 +66,7 @@ async def test_a_pod_for_nvidias_plugin_does_not_come_to_this_node(world: NodeWo
 
 
 async def test_slots_run_out_although_memory_is_free_and_the_next_comes_when_one_ends(world: NodeWorld) -> None:
-    await world.installation.have(GPUS[:1], "MiB")
-    small: Object = {"containers": {"main": {"mps": 1}}, "annotations": {names.SLOT_MEMORY[0]: "100Mi"}}
+    small: Object = {"containers": {"main": {"mps": len(GPUS)}}, "annotations": {names.SLOT_MEMORY[0]: "100Mi"}}
     await world.run(*({"name": f"slot-{i}", **small} for i in range(SLOTS)))
     await world.make_pods({"name": "one-more", **small})
     await world.watch.until_refused("one-more")

@@ -91,6 +91,7 @@ def test_what_we_sold_under_nvidias_name_is_told_from_its_plugin_by_our_annotati
             pinning.refuse_beside_nvidia(node)
     with pytest.raises(UserError):
         pinning.refuse_beside_nvidia(builders.node(8000, 8000, nvidia=2))
+    pinning.refuse_beside_nvidia(builders.node(8000, 8000, nvidia=2), ours=2)  # the annotation was removed by hand
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def _made(name: str, machine: Machine, api: client.Api, kubelet: Path | None) ->
     if machine.pin == "nvidia":
         assert kubelet is not None
         return nvidia_app.Node(_selling(name, kubelet), api, gpus)
-    config = app.Config(name, "MiB", machine.pin)
+    config = app.Config(name, "MiB", machine.pin, slots=machine.slots, nvidia_whole=machine.nvidia_whole)
     return app.Node(config if kubelet is None else config._replace(kubelet=str(kubelet)), api, gpus)
 
 
@@ -95,9 +95,10 @@ def _named(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def folders(folder: Path) -> Iterator[dict[str, Path]]:
-    """kubelet's folder on each node with a device plugin: in `folder`, or in a shorter one if socket paths would be too
+    """kubelet's folder on each node that uses it: in `folder`, or in a shorter one if socket paths would be too
     long."""
-    plugin = [name for name, machine in objects.NODES.items() if machine.pin != "direct"]
+    machines = objects.NODES.items()
+    plugin = [name for name, machine in machines if machine.pin != "direct" or machine.nvidia_whole]
     longest = max((len(str(folder / name / LONGEST_SOCKET).encode()) for name in plugin), default=0)
     with contextlib.ExitStack() as stack:
         if longest > LONGEST_PATH:

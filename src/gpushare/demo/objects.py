@@ -10,18 +10,21 @@ Object = dict[str, Any]
 
 class Machine(NamedTuple):
     """`gpus`: the memory of each in MiB. `pin`: who makes a container see its GPU; `nvidia`: it sells replicas of its
-    GPUs, as NVIDIA's plugin does. `kubelet`: its version."""
+    GPUs, as NVIDIA's plugin does. `kubelet`: its version. `slots`: MPS slots of each GPU; `nvidia_whole`: it sells
+    whole GPUs as nvidia.com/gpu, too, and shares."""
 
     ip: str
     gpus: list[int]
     pin: Literal["direct", "plugin", "nvidia"] = "direct"
     kubelet: str = VERSION
+    slots: int = 0
+    nvidia_whole: bool = False
 
 
 NODES = {
     "gpu-a": Machine("10.0.0.11", [16276, 16276]),
     "gpu-b": Machine("10.0.0.12", [24268, 11178]),
-    "gpu-c": Machine("10.0.0.13", [40536, 40536]),
+    "gpu-c": Machine("10.0.0.13", [40536, 40536], slots=10, nvidia_whole=True),
     # An older kubelet: from 1.36 on a device plugin that counts in MiB costs kubelet much, and is not needed.
     "gpu-d": Machine("10.0.0.14", [11441, 11441], "plugin", "v1.35.0-simulated"),
     "gpu-e": Machine("10.0.0.15", [16276], "nvidia"),

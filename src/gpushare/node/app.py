@@ -56,9 +56,9 @@ class Node(part.Part):
 
     async def _run(self, tasks: asyncio.TaskGroup, at_the_end: contextlib.ExitStack) -> None:
         await self.gpus.begin(part.START_SECONDS)
-        node, slots = await self.watches.synced(part.START_SECONDS), self.config.slots
-        nvidia_whole = self.config.nvidia_whole
-        pinning.refuse_beside_nvidia(node)
+        slots, nvidia_whole = self.config.slots, self.config.nvidia_whole
+        node = await self.watches.synced(part.START_SECONDS)
+        pinning.refuse_beside_nvidia(node, len(self.gpus.devices) if nvidia_whole else 0)
         pin = await pinning.decide(self.config.pin, self.api)
         pinning.refuse_to_sell(pin, slots=slots, nvidia_whole=nvidia_whole, node=node)
         if pin is Pin.PLUGIN or nvidia_whole:  # another plugin for nvidia.com/gpu would win over the pin

@@ -53,12 +53,13 @@ async def _look(api: Api) -> tuple[Pin, str] | None:
     return Pin.PLUGIN, ", ".join(reasons)
 
 
-def refuse_beside_nvidia(node: objects.Node) -> None:
-    """Two plugins would give each GPU away twice. What we sold under NVIDIA's name before is not its plugin: then our
-    annotation says so, and there is one for each GPU at most."""
+def refuse_beside_nvidia(node: objects.Node, ours: int = 0) -> None:
+    """Two plugins would give each GPU away twice. What we sold under NVIDIA's name before is not its plugin: there is
+    one for each GPU at most, and our annotation says so, or we are told to sell it again (`ours`: so many)."""
     count = sum(units.number(node.status.allocatable, name) for name in names.NVIDIA_GPUS)
     published = node_gpus.read(node, frozenset())
-    if count > (len(published.gpus) if published is not None and published.nvidia_whole else 0):
+    before = len(published.gpus) if published is not None and published.nvidia_whole else 0
+    if count > max(before, ours):
         name = node.metadata.name
         raise errors.UserError(
             f"{name}: NVIDIA's device plugin gives out the same GPUs",

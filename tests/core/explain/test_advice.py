@@ -152,7 +152,9 @@ def _node(dice: random.Random, pin: str, name: str) -> NodeFacts:
     unhealthy = [i for i in range(count) if dice.random() < 0.3]
     limit = dice.choice([0, 0, 0, 6]) if pin == "plugin" else 0
     unit, state = dice.choice(["MiB", "MiB", "MiB", "GiB"]), dice.choice(["ready"] * 9 + ["draining"])
-    sells: dict[str, Any] = {"slots": dice.randint(0, 3), "nvidia_whole": dice.random() < 0.8} if pin == "direct" else {}
+    sells: dict[str, Any] = {}
+    if pin == "direct":
+        sells = {"slots": dice.randint(0, 3), "nvidia_whole": dice.random() < 0.8}
     sells |= {"name": name, "pin": pin, "unit": unit, "unhealthy": unhealthy, "limit": limit, "state": state}
     return facts(*sizes[:count], **sells)
 
