@@ -26,6 +26,8 @@ def run() -> Iterator[Result]:
         yield Result(f"prioritize, {note}", _prioritize(inside), "ms", budgets.get(nodes))
         cold = {5_000: 25.0}
         yield Result(f"filter, {note}, cold shape of two containers", _cold(inside), "ms", cold.get(nodes))
+        mixed = _mixed(inside)
+        yield Result(f"filter, {note}, cold shape of memory, whole and MPS", mixed, "ms", cold.get(nodes))
         gc.unfreeze()
 
 
@@ -58,6 +60,15 @@ def _prioritize(inside: Inside) -> float:
 def _cold(inside: Inside) -> float:
     """Each call asks a shape nobody has asked before."""
     bodies = [world.question(world.pod(f"cold-{i}", world.BIG + 100 + i, 700 + i), inside.size) for i in range(9)]
+    return sorted(cpu_ms([_call(inside, body)], 1) for body in bodies)[len(bodies) // 2]
+
+
+def _mixed(inside: Inside) -> float:
+    """The same for a pod of three kinds. On every fourth node a GPU is empty, so that some fit."""
+    for item in world.bound_pods(inside.size):
+        if item["metadata"]["name"].split("-")[2] == "7" and int(item["metadata"]["name"].split("-")[1]) % 4 == 0:
+            inside.pods.remove(decoded_pod(item))
+    bodies = [world.question(world.mixed_pod(f"mixed-{i}", 4_000 + 8 * i), inside.size) for i in range(9)]
     return sorted(cpu_ms([_call(inside, body)], 1) for body in bodies)[len(bodies) // 2]
 
 

@@ -13,6 +13,7 @@ from gpushare.core.facts import names
 GPUS = 8
 TOTAL = 81920
 PODS_A_GPU = 4
+SLOTS = 10
 BIG = 15000
 HUGE = 70000
 SMALL = 1000
@@ -33,7 +34,9 @@ def node(number: int, size: int = 10_000) -> dict[str, Any]:
             "name": name,
             "uid": f"node-{number}",
             "resourceVersion": "1",
-            "annotations": {names.NODE_GPUS: json.dumps({"v": 1, "unit": "MiB", "pin": "direct", "gpus": gpus})},
+            "annotations": {
+                names.NODE_GPUS: json.dumps({"v": 1, "unit": "MiB", "pin": "direct", "slots": SLOTS, "gpus": gpus})
+            },
         },
         "status": {"capacity": resources, "allocatable": resources, "images": []},
     }
@@ -57,6 +60,17 @@ def pod(name: str, *amounts: int, node: str = "", gpu: int = 0, size: int = 6_00
         "status": {"phase": "Running" if node else "Pending", "containerStatuses": []},
     }  # fmt: skip
     return padded(made, ("spec", "containers", "0", "env"), size, {"name": "SETTING", "value": "x" * 60}, front=True)
+
+
+def mixed_pod(name: str, memory: int) -> dict[str, Any]:
+    """A share of memory, a whole GPU and an MPS share on two GPUs."""
+    made = pod(name, memory, 0, 0)
+    for container, resource, amount in zip(
+        made["spec"]["containers"], (names.GPU_MEM, names.GPU_COUNT, names.MPS_GPU), (memory, 1, 2), strict=True
+    ):
+        container["resources"] = {"limits": {resource: str(amount)}}
+    made["metadata"]["annotations"] = {names.SLOT_MEMORY[0]: f"{memory // 4}Mi"}
+    return made
 
 
 def _container(position: int, amount: int) -> dict[str, Any]:
