@@ -28,8 +28,9 @@ def _always(*_: object) -> bool:
     return True
 
 
-def _no_slots(_: object) -> dict[int, int]:
-    return {}
+def _units_only(taken: Any, charges: Any, sign: int = 1) -> None:
+    for gpu, units, _ in charges:
+        taken.units[gpu] += sign * units
 
 
 def _nodes_unit(_: object, facts: Any) -> Any:
@@ -55,7 +56,7 @@ TAKEN_OUT: dict[str, dict[str, object]] = {
     # Bound by hand it counts on every GPU. What an owner writes on a running pod: see `points`.
     "4": {"gpushare.core.annotations.pod_gpus.sees_nothing": _never},
     # Only memory is counted, not MPS slots.
-    "5": {"gpushare.core.placement.gpu_choice._most_slots": _no_slots},
+    "5": {"gpushare.core.placement.room.Taken.add": _units_only},
     # Nobody knows what keeps a pod off a node, and a woken pod has long to come.
     "8": {
         "gpushare.core.scheduling.reach.NodesByRules.open_to": _always,

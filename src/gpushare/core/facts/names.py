@@ -22,7 +22,7 @@ NVIDIA_SLICES: Final = "nvidia.com/mig-"  # how the names of slices begin: there
 # Pod annotations a user may write.
 MEMORY_UNIT: Final = "gpushare.io/memory-unit"
 POLICY: Final = "gpushare.io/policy"
-SLOT_MEMORY: Final = ("GPUrequest", "GPUlimits")  # bytes on each GPU that come with an MPS slot; the first one counts
+SLOT_MEMORY: Final = ("GPUrequest", "GPUlimits")  # bytes on each GPU that come with an MPS slot; the first that is set
 
 # Pod annotations of Aliyun's gpushare. All its versions use these names.
 ALIYUN_IDX: Final = "ALIYUN_COM_GPU_MEM_IDX"

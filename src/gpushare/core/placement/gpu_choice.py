@@ -60,28 +60,21 @@ def charges(shares: Sequence[Share], facts: NodeFacts, places: Places) -> Charge
     Init containers run one after the other before the app containers; sidecars stay. kubelet's pool of init units
     comes to exactly the same.
     """
-    now: dict[int, int] = {}
-    most: dict[int, int] = {}
-    for share, chosen in zip(shares, places, strict=True):
-        for gpu in chosen:
-            need = now.get(gpu, 0) + share.on(facts.gpus[gpu], facts)
-            if share.role is not Role.INIT:
-                now[gpu] = need
-            most[gpu] = max(most.get(gpu, 0), need)
-    slots = _most_slots([pair for pair in zip(shares, places, strict=True) if pair[0].kind.slots])
-    return tuple([Charge(gpu, units, slots.get(gpu, 0)) for gpu, units in sorted(most.items())])
+    placed = [(share, gpu) for share, chosen in zip(shares, places, strict=True) for gpu in chosen]
+    units = _peaks([(share, gpu, share.on(facts.gpus[gpu], facts)) for share, gpu in placed])
+    slots = _peaks([(share, gpu, share.kind.slots) for share, gpu in placed if share.kind.slots])
+    return tuple([Charge(gpu, most, slots.get(gpu, 0)) for gpu, most in sorted(units.items())])
 
 
-def _most_slots(placed: Sequence[tuple[Share, tuple[int, ...]]]) -> dict[int, int]:
-    """The same for MPS slots, by GPU."""
+def _peaks(needs: Sequence[tuple[Share, int, int]]) -> dict[int, int]:
+    """By GPU the most that is needed there at any time, out of what each share needs on each of its GPUs."""
     now: dict[int, int] = {}
     most: dict[int, int] = {}
-    for share, chosen in placed:
-        for gpu in chosen:
-            need = now.get(gpu, 0) + share.kind.slots
-            if share.role is not Role.INIT:
-                now[gpu] = need
-            most[gpu] = max(most.get(gpu, 0), need)
+    for share, gpu, amount in needs:
+        need = now.get(gpu, 0) + amount
+        if share.role is not Role.INIT:
+            now[gpu] = need
+        most[gpu] = max(most.get(gpu, 0), need)
     return most
 
 
