@@ -115,7 +115,12 @@ def test_what_is_withdrawn_leaves_the_annotation_only_after_the_capacity() -> No
     free = desired.wanted(first, TWO, {}, (), [], "ready")
     assert (free.capacity[names.MPS_GPU], free.capacity[names.NVIDIA_GPU]) == (0, 0)
     assert (free.facts.slots, free.facts.nvidia_whole) == (10, True)
-    last = desired.withdrawn(DIRECT, free.facts, _node(**{names.MPS_GPU: "0", names.NVIDIA_GPU: "0"}))
+    gone_by = {names.MPS_GPU: "0", names.NVIDIA_GPU: "0"}
+    late = objects.Node(
+        objects.Metadata("n"), objects.NodeStatus(dict(gone_by), dict(has))
+    )  # kubelet has yet to see it
+    assert desired.withdrawn(DIRECT, free.facts, late).old_nvidia
+    last = desired.withdrawn(DIRECT, free.facts, _node(**gone_by))
     gone = desired.wanted(last, TWO, {}, (), [], "ready")
     assert (gone.facts.slots, gone.facts.nvidia_whole) == (0, False)
     assert gone.capacity.keys() == {names.GPU_MEM, names.GPU_COUNT}

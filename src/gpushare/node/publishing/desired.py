@@ -164,10 +164,14 @@ def limit(pin: Pin, unit: Unit, node: objects.Node) -> int:
 
 
 def withdrawn(config: PublishConfig, before: NodeFacts | None, node: objects.Node) -> PublishConfig:
-    """The configuration with what was sold `before` and is no longer, as long as the node object has its capacity."""
+    """The configuration with what was sold `before` and is no longer, as long as the node object has it: kubelet makes
+    the allocatable amount out of the capacity some seconds later."""
     if before is None or config.pin is not Pin.DIRECT:
         return config
-    has_slots, has_nvidia = (units.number(node.status.capacity, name) for name in (names.MPS_GPU, names.NVIDIA_GPU))
+    has_slots, has_nvidia = (
+        max(units.number(amounts, name) for amounts in (node.status.capacity, node.status.allocatable))
+        for name in (names.MPS_GPU, names.NVIDIA_GPU)
+    )
     return msgspec.structs.replace(
         config,
         old_slots=before.slots if has_slots else 0,
