@@ -50,7 +50,7 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(folder: Path) -
         "gpu-d pins by device plugin: kubelet asked it, main has GPU 0, helper GPU 1",
         "gpu-e, 1 of 4, time-slicing",
         "gpu-e  nvidia.com/gpu  time-slicing  1     4      1     3",
-        "pods placed: 88 of 88 ",
+        "pods placed: 89 of 89 ",
         "env names its GPU: 50 of 50    2 by the device plugin, 48 by the binding",
         "sold by count: 1 of 4          cuda: env names a GPU of its node",
     ):
