@@ -63,8 +63,8 @@ Exit codes: 0 fits or runs, 1 does not fit, 2 bad input, 3 could not ask"""
 
 DEMO: Final = """\
 usage: gpushare demo [--once]
-Runs gpushare on this machine, without a cluster. Four nodes, eight GPUs and
-Kubernetes itself are simulated; extender, gpushare node and device plugin are
+Runs gpushare on this machine, without a cluster. Five nodes, nine GPUs and
+Kubernetes itself are simulated; extender, gpushare node and device plugins are
 the real programs. On a terminal it keeps running after the last step, so that
 you can try it, until Ctrl-C.
   --once              end after the last step, as it does without a terminal
@@ -79,7 +79,7 @@ _POLICIES = "\n".join(f"{'':24}{policy.name}: {policy.help}" for policy in polic
 EXTENDER: Final = f"""\
 usage: gpushare extender [options]
 Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
-calls for pods that ask for aliyun.com/gpu-mem or aliyun.com/gpu-count.
+calls for pods that ask for GPU memory, whole GPUs or MPS shares.
   --port N [N ...]      where to listen (default 12345); PORT in the environment
                         wins
   --listen ADDRESS      default 127.0.0.1; with any other address use TLS
