@@ -107,6 +107,8 @@ def test_what_a_node_has_is_written_by_gpushare_alone() -> None:
         assert said["allowed"] is allowed
     other = {"metadata": {"annotations": {"other": "x"}}}
     assert response(reviews.guarded(review(other, resource=resource, userInfo={"username": TENANT})))["allowed"]
+    removed = review({"metadata": {}}, resource=resource, oldObject=changed, userInfo={"username": "admin"})
+    assert response(reviews.guarded(removed))["allowed"]  # when a node leaves gpushare
 
 
 def test_new_ephemeral_containers_see_no_gpu_and_old_ones_are_no_hindrance() -> None:

@@ -37,8 +37,10 @@ def pod(user: str, before: Annotations, after: Annotations) -> str:
 
 
 def node(user: str, before: Annotations, after: Annotations) -> str:
-    """The same for a node."""
-    return NODE if user not in ACCOUNTS and before.get(names.NODE_GPUS) != after.get(names.NODE_GPUS) else ""
+    """The same for a node. Removing is allowed: an admin does so when a node leaves gpushare. Where the node part still
+    runs, it writes the annotation again at once."""
+    written = after.get(names.NODE_GPUS)
+    return NODE if user not in ACCOUNTS and written is not None and written != before.get(names.NODE_GPUS) else ""
 
 
 def _visible(key: str) -> bool:
