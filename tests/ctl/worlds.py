@@ -139,11 +139,14 @@ def seller(name: str, *totals: int, resource: str = names.NVIDIA_GPU, replicas: 
     """A node that sells GPUs of these sizes by count, through gpushare."""
     offered = {resource: str(len(totals) * replicas)}
     made = node(name, *totals, ip="10.0.0.15", capacity=offered)
-    published = json.loads(made["metadata"]["annotations"][names.NODE_GPUS])
-    sold = [{"resource": resource, "replicas": replicas, "sharing": sharing}]
-    published |= {"pin": "nvidia", "sell": "gpus", "sold": sold}
-    made["metadata"]["annotations"][names.NODE_GPUS] = json.dumps(published)
+    publish(made, pin="nvidia", sell="gpus", sold=[{"resource": resource, "replicas": replicas, "sharing": sharing}])
     return made
+
+
+def publish(made: Json, **more: Any) -> None:
+    """More that a node says of its GPUs."""
+    annotations = made["metadata"]["annotations"]
+    annotations[names.NODE_GPUS] = json.dumps(json.loads(annotations[names.NODE_GPUS]) | more)
 
 
 def env(key: str) -> Json:
@@ -296,8 +299,7 @@ def sold() -> World:
     labels = {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.sharing-strategy": "none"}
     lame = {names.NVIDIA_GPU: "7"}
     whole = node("gpu-h", 16276, direct=True, capacity={names.GPU_MEM: "16276", names.NVIDIA_GPU: "1"})
-    published = json.loads(whole["metadata"]["annotations"][names.NODE_GPUS]) | {"nvidia": "whole"}
-    whole["metadata"]["annotations"][names.NODE_GPUS] = json.dumps(published)
+    publish(whole, nvidia="whole")
     nodes = [
         node("gpu-a", 16276, 16276),
         seller("gpu-e", 16276, replicas=4, sharing="time-slicing"),
@@ -322,6 +324,28 @@ def sold() -> World:
     return nodes, pods
 
 
+def slots() -> World:
+    """MPS shares beside shares of memory, on a node that also sells nvidia.com/gpu. A GPU is out of slots, not of
+    memory."""
+    mps = node("gpu-c", 16276, 16276, direct=True)
+    publish(mps, slots=2, nvidia="whole")
+    pods = [
+        shared("one", on="gpu-c", gpus=[0], each=4000),
+        shared("two", on="gpu-c", gpus=[0, 1], each=3000),
+        pod("web", 2000, direct=True, on="gpu-c", notes={"gpushare.io/visible-0": "GPU-gpu-c-1"}),
+        shared("waits", gpus=[0, 1]),
+        pod("small", counted={names.MPS_GPU: 2}, direct=True, notes={"GPUrequest": "1Gi"}, age=90),
+    ]
+    return [mps, node("gpu-d", 15, unit="GiB", ip="10.0.0.14")], pods
+
+
+def shared(name: str, *, gpus: Sequence[int], on: str = "", each: int = 0) -> Json:
+    """A pod with an MPS share on each of these GPUs; one that waits asks for as many."""
+    uuids = ",".join(f"GPU-{on}-{gpu}" for gpu in gpus)
+    chosen = {names.ALLOCATION: json.dumps({"0": dict.fromkeys(map(str, gpus), each)}), "gpushare.io/visible-0": uuids}
+    return pod(name, counted={names.MPS_GPU: len(gpus)}, direct=True, on=on, notes=chosen if on else None)
+
+
 def foreign() -> World:
     """No API server allows such names; a table should stand all the same."""
     return [node("gpu-größe", 16276), node("显卡", 16276, ip="10.0.0.12")], [
@@ -344,5 +368,6 @@ WORLDS: dict[str, Callable[[], World]] = {
     "strays": strays,
     "foreign-names": foreign,
     "sold": sold,
+    "slots": slots,
     "only-sold": lambda: ([node("cpu-1"), seller("gpu-e", 16276, 16276)], []),
 }

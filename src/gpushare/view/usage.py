@@ -29,6 +29,8 @@ class GpuUse(msgspec.Struct):
     total: int
     free: int  # what may be given out: an unlocated pod counts on every GPU
     healthy: bool = True
+    slots: int = 0  # MPS slots that it has
+    used_slots: int = 0
 
 
 class PodUse(msgspec.Struct):
@@ -36,6 +38,7 @@ class PodUse(msgspec.Struct):
     on: dict[int, int]  # units by index of the GPU
     pending: int = 0  # units without a known GPU
     why: str = ""  # why there are such units
+    slots: dict[int, int] = {}  # MPS slots by index of the GPU
 
 
 class NodeUse(msgspec.Struct):
@@ -92,8 +95,8 @@ def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:
     assert state is not None
     assert state.room is not None
     gpus = [
-        GpuUse(gpu.index, used, gpu.total, free, gpu.healthy)
-        for gpu, used, free in zip(facts.gpus, state.used, state.room.free, strict=True)
+        GpuUse(gpu.index, used, gpu.total, free, gpu.healthy, facts.slots, slots)
+        for gpu, used, free, slots in zip(facts.gpus, state.used, state.room.free, state.used_slots, strict=True)
     ]
     pods = [_pod(holding, facts) for holding in state.holdings()]
     return NodeUse(facts.name, _address(node), facts.unit, facts.capacity, gpus, pods, facts)
@@ -115,7 +118,8 @@ def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
         chosen = pod.annotation(names.ALLOCATION) or pod.annotation(names.ALIYUN_IDX) or pod.annotation(names.EXTENDER)
         request = pod.request if isinstance(pod.request, Request) else None
         return PodUse(pod, {}, _unlocated(pod, request, facts.gpus), UNUSABLE if chosen else UNASKED)
-    return PodUse(pod, {facts.gpus[gpu].index: amount for gpu, amount, _ in holding.charges})
+    on = {facts.gpus[gpu].index: amount for gpu, amount, _ in holding.charges}
+    return PodUse(pod, on, slots={facts.gpus[gpu].index: slots for gpu, _, slots in holding.charges if slots})
 
 
 def _unlocated(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> int:
@@ -131,7 +135,8 @@ def _address(node: intree.Node) -> str:
 
 def _in_mib(node: NodeUse) -> NodeUse:
     gpus = [
-        GpuUse(g.index, g.used * MIB_IN_GIB, g.total * MIB_IN_GIB, g.free * MIB_IN_GIB, g.healthy) for g in node.gpus
+        msgspec.structs.replace(g, used=g.used * MIB_IN_GIB, total=g.total * MIB_IN_GIB, free=g.free * MIB_IN_GIB)
+        for g in node.gpus
     ]
     pods = [
         msgspec.structs.replace(

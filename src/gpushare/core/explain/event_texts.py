@@ -76,6 +76,10 @@ def gpu_list(indexes: Sequence[int]) -> str:
     return f"GPUs {', '.join(map(str, indexes[:-1]))} and {indexes[-1]}"
 
 
+def slots_in_words(count: int) -> str:
+    return "an MPS slot" if count == 1 else f"{count} MPS slots"
+
+
 def _amount(share: Share, facts: NodeFacts) -> str:
     if share.kind.exclusive:
         return "wholly"
@@ -166,8 +170,7 @@ def kept(view: KeptView) -> str:
     node, many = short_name(view.node), len(view.gpus) > MOST_LISTED
     place = f"{len(view.gpus)} GPUs of {node}" if many else f"{node} {gpu_list(view.gpus)}"
     are, there = ("is", "there") if len(view.gpus) == 1 else ("are", "on them")
-    slots = "an MPS slot" if view.slots == 1 else f"{view.slots} MPS slots"
-    missing = [f"{view.short} {view.unit}"] * bool(view.short) + [slots] * bool(view.slots)
+    missing = [f"{view.short} {view.unit}"] * bool(view.short) + [slots_in_words(view.slots)] * bool(view.slots)
     rest = f"{' and '.join(missing)} must still come free {there}" if missing else "all it asks is free there"
     return f"{place} {are} kept for it: {rest}"
 

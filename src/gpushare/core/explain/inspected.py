@@ -23,19 +23,25 @@ def inspected(state: NodeState) -> dict[str, object]:
         | ({"slots": facts.slots, "usedSlots": state.used_slots[at]} if facts.slots else {})
         for at, (gpu, taken) in enumerate(zip(facts.gpus, used, strict=True))
     ]
-    return {"name": state.name, "unit": facts.unit, "totalGPU": facts.capacity, "usedGPU": sum(used), "devs": devices}
+    sells = {"nvidia": "whole"} if facts.nvidia_whole else {}
+    amounts = {"name": state.name, "unit": facts.unit, "totalGPU": facts.capacity, "usedGPU": sum(used)}
+    return amounts | sells | {"devs": devices}
 
 
 def _pods(state: NodeState, gpu: int) -> list[dict[str, object]]:
     """The pods bound to a GPU, by its position in the node's list."""
     there = sorted(
-        (holding.pod.namespace, holding.pod.name, charge.units)
+        (holding.pod.namespace, holding.pod.name, charge.units, charge.slots)
         for holding in state.holdings()
         if holding.state is State.BOUND
         for charge in holding.charges or ()
         if charge.gpu == gpu
     )
-    return [{"name": name, "namespace": namespace, "usedGPU": units} for namespace, name, units in there]
+    sold = state.facts is not None and state.facts.slots > 0
+    return [
+        {"name": name, "namespace": namespace, "usedGPU": units} | ({"usedSlots": slots} if sold else {})
+        for namespace, name, units, slots in there
+    ]
 
 
 def gpus_of(pod: PodFacts, facts: NodeFacts) -> dict[str, list[int]]:

@@ -30,6 +30,7 @@ LOGS = "kubectl -n kube-system logs -l name=gpushare-device-plugin-ds"
 SELLING = "GPUs are sold by count on {names}: -o wide shows them."
 NOT_LABELLED = "The device plugin runs on nodes labelled gpushare=true: kubectl label node NAME gpushare=true"
 THIS_OFFERS_NONE = "{name} offers no {resource}."
+SLOTS_TOO = "{node} also sells MPS slots as {resource}. In use: {used}."
 WHOLE_TOO = "{node} also sells its free whole GPUs as {resource}."
 MIXED = "everything is shown in MiB; nodes whose GPU memory unit is GiB: {names}."
 UNHEALTHY = "{node} GPU {gpu} is unhealthy: its {free} free {unit} are not given out."
@@ -182,7 +183,19 @@ def _explained(cluster: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, m
         for node in shown
         if node.facts is not None and node.facts.nvidia_whole
     ]
-    return [line for kind in (pending, unusable, _kept(cluster, shown), whole) for line in _at_most(kind, most)]
+    kinds = (pending, unusable, _kept(cluster, shown), _slots(shown), whole)
+    return [line for kind in kinds for line in _at_most(kind, most)]
+
+
+def _slots(shown: Sequence[NodeUse]) -> list[str]:
+    """The second limit of a GPU: memory that looks free is of no use to an MPS share without a slot."""
+    used = {
+        node.name: [f"GPU {gpu.index} {gpu.used_slots} of {gpu.slots}" for gpu in node.gpus if gpu.slots]
+        for node in shown
+    }
+    return [
+        SLOTS_TOO.format(node=node, resource=names.MPS_GPU, used=", ".join(gpus)) for node, gpus in used.items() if gpus
+    ]
 
 
 def _kept(cluster: Snapshot, shown: Sequence[NodeUse]) -> list[str]:

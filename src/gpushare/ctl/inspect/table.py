@@ -21,6 +21,7 @@ TOTAL = "Allocated/Total GPU Memory In Cluster:"
 UNHEALTHY = "unhealthy"
 _SUMMARY_WIDE = ("PODS", "LARGEST FREE", "UNHEALTHY")
 _DETAILS_WIDE = ("STATUS", "PRIORITY", "AGE", "CONTAINERS")
+_MPS_SLOTS = "MPS SLOTS"  # only of nodes that have some
 _LINE_OF_SUMMARY, _LINE_OF_DETAILS = 20, 10  # what Aliyun's plugin adds to the length of its rows
 
 
@@ -140,7 +141,7 @@ def _wide_row(node: NodeUse) -> list[str]:
 def _block(node: NodeUse, now: float, wide: bool) -> list[str]:
     header = ["NAME", "NAMESPACE", *(f"GPU{index}(Allocated)" for index in node.indices)]
     header += ["Pending(Allocated)"] if node.pending else []
-    header += _DETAILS_WIDE if wide else ()
+    header += (*_DETAILS_WIDE, *([_MPS_SLOTS] if _has_slots(node) else [])) if wide else ()
     rows = [[*_pod_row(node, pod), *(_wide_pod(node, pod, now) if wide else ())] for pod in node.pods]
     sums = [["Allocated :", f"{node.used} ({_percent(node.used, node.total)}%)"], ["Total :", f"{node.total} "]]
     name = aligned([[_cell("NAME:"), _cell(node.name)], [_cell("IPADDRESS:"), _cell(node.address)]])
@@ -157,7 +158,13 @@ def _wide_pod(node: NodeUse, pod: PodUse, now: float) -> list[str]:
     status = "Terminating" if pod.pod.terminating else pod.pod.phase
     known = gpus_of(pod.pod, node.facts) if pod.on and node.facts is not None else {}
     containers = ",".join(f"{name}:{'+'.join(f'GPU{gpu}' for gpu in gpus)}" for name, gpus in known.items())
-    return [status, str(pod.pod.priority), wording.age(pod.pod.created, now), containers or "-"]
+    slots = ",".join(f"GPU{gpu}:{count}" for gpu, count in pod.slots.items())
+    row = [status, str(pod.pod.priority), wording.age(pod.pod.created, now), containers or "-"]
+    return [*row, slots or "-"] if _has_slots(node) else row
+
+
+def _has_slots(node: NodeUse) -> bool:
+    return any(gpu.slots for gpu in node.gpus)
 
 
 def _share_of_all(nodes: Sequence[NodeUse]) -> str:

@@ -203,7 +203,8 @@ def _asks(request: Request, unit: Unit) -> str:
     if len(request.shares) > 1:
         return fit.parts(request, unit)
     share = request.shares[0]
-    return share.kind.in_words(f"{share.units} {unit}", share.gpus)
+    amount = share.units or share.each_in(unit)
+    return share.kind.in_words(f"{amount} {unit}" if amount else "", share.gpus)
 
 
 def _invalid(request: Refusal, pod: objects.Pod) -> Answer:

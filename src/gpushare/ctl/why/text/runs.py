@@ -4,7 +4,7 @@ Pure.
 """
 
 from gpushare.core.explain import report
-from gpushare.core.explain.event_texts import gpu_list
+from gpushare.core.explain.event_texts import gpu_list, slots_in_words
 from gpushare.core.explain.report import Explanation, Spot
 from gpushare.ctl.why.text.phrases import pod_name, shares_of, unit_of
 from gpushare.view.usage import UNASKED, UNUSABLE
@@ -51,12 +51,18 @@ def _without_gpu(explanation: Explanation, who: str, node: str, unit: str) -> st
 def _amounts(explanation: Explanation, unit: str) -> str:
     shares = shares_of(explanation)
     whole = bool(shares) and all(share.whole for share in shares)
-    amounts = [spot.units for spot in explanation.has]
+    amounts = [_amount(spot, unit) for spot in explanation.has]
     if len(amounts) == 1:
-        return f"the whole GPU, {amounts[0]} {unit}" if whole else f"{amounts[0]} {unit}"
+        return f"the whole GPU, {amounts[0]}" if whole else amounts[0]
     if len(set(amounts)) == 1:
-        return f"{amounts[0]} {unit} on each"
-    return " and ".join(map(str, amounts)) + f" {unit}"
+        return f"{amounts[0]} on each"
+    if any(spot.slots for spot in explanation.has):
+        return ", ".join(f"{amount} on GPU {spot.gpu}" for amount, spot in zip(amounts, explanation.has, strict=True))
+    return " and ".join(str(spot.units) for spot in explanation.has) + f" {unit}"
+
+
+def _amount(spot: Spot, unit: str) -> str:
+    return f"{slots_in_words(spot.slots)} and {spot.units} {unit}" if spot.slots else f"{spot.units} {unit}"
 
 
 def _containers(explanation: Explanation) -> str:
@@ -68,11 +74,12 @@ def _neighbours(explanation: Explanation, spot: Spot, unit: str) -> str:
     """Who else is on a GPU, and what is left of it."""
     if spot.free is None or spot.total is None or spot.units == spot.total:
         return ""
-    there = next((gpu.pods for view in explanation.nodes for gpu in view.gpus if gpu.index == spot.gpu), 1)
+    gpu = next((gpu for view in explanation.nodes for gpu in view.gpus if gpu.index == spot.gpu), None)
     others = [holder for holder in explanation.beside if holder.gpu == spot.gpu]
     named = [f"{pod_name(holder, explanation)} {holder.units}" for holder in others[:MOST_NAMES]]
-    rest = there - 1 - len(named)
+    rest = (gpu.pods if gpu is not None else 1) - 1 - len(named)
     if rest > 0:
         named.append(f"{rest} more" if not named else f"and {rest} more")
     who = f"With it there: {', '.join(named)}".replace(", and ", " and ") if named else "No other pod is there"
-    return f"{who}; {spot.free} of {spot.total} {unit} are left."
+    slots = f" and {gpu.free_slots} of {gpu.slots} MPS slots" if spot.slots and gpu is not None else ""
+    return f"{who}; {spot.free} of {spot.total} {unit}{slots} are left."
