@@ -15,6 +15,7 @@ from gpushare.demo.world import PATHS, TooLong, World
 FILES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 EXAMPLES = {path: list(yaml.safe_load_all(path.read_text("utf-8"))) for path in FILES}
 NEVER = {"giant", "probe"}  # what these are there to show
+ONLY = {"shared": "gpu-c", "trainer": "gpu-c"}  # the node that sells what they ask, out of the ledger
 
 
 def test_examples_are_numbered_and_begin_with_a_sentence() -> None:
@@ -43,6 +44,8 @@ async def test_the_example_runs_in_the_demos_cluster(path: Path, tmp_path: Path)
             except TooLong as error:
                 raise AssertionError(f"{error}: {_late(world, name)}; {_logged(tmp_path)}") from None
             assert len(world.bound(name)) == pods
+            places = world.places(world.bound(name))
+            assert set(places) == {ONLY[name]} if name in ONLY else places
 
 
 def _ours(world: World) -> list[str]:

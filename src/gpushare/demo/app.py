@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiohttp
 
+from gpushare.core.admission import pinning
 from gpushare.ctl.screen import Screen
 from gpushare.demo import checks, env_check, next_steps, nodes, objects
 from gpushare.demo.checks import Check
@@ -89,13 +90,14 @@ async def prepared(
     async with contextlib.AsyncExitStack() as stack:
         kubelets = stack.enter_context(nodes.folders(folder))
         cluster = await stack.enter_async_context(
-            DevCluster(nodes=machines, folder=folder, kubelets=kubelets, moment=moment)
+            DevCluster(nodes=machines, folder=folder, kubelets=kubelets, moment=moment, pin_nvidia=True)
         )
         access = login.load(str(cluster.kubeconfig), None, {}, folder)
         components = await stack.enter_async_context(nodes.running(access, kubelets))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         world = World(cluster, components, session, terminal)
         await world.create(objects.namespace(objects.BY_PLUGIN))
+        await world.create(objects.namespace(objects.BY_COUNT, dict([pinning.NVIDIA_LEFT])))
         for name in components:
             await world.until(f"the GPUs of {name} published", partial(world.offered, name))
         extender = Extender(cluster.kubeconfig, folder / "extender.log")

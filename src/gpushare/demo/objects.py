@@ -31,6 +31,7 @@ NODES = {
 }
 TIME_SLICED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}"  # NVIDIA's config of such a node
 BY_PLUGIN = "by-plugin"  # the admission policy does not change pods of this namespace: they go to plugin nodes
+BY_COUNT = "by-count"  # its label keeps the policy for nvidia.com/gpu away: its pods go to nodes that sell by count
 IMAGE = "example/cuda"
 FOR_EVER = ["sleep", "infinity"]
 
@@ -40,8 +41,8 @@ def container(name: str, resource: str, amount: int) -> Object:
     return {"name": name, "image": IMAGE, "command": FOR_EVER, "resources": limits}
 
 
-def namespace(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+def namespace(name: str, labels: dict[str, str] | None = None) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}}
 
 
 def pod(

@@ -80,12 +80,14 @@ class Story:
 
     async def _sold(self) -> None:
         """gpushare's scheduling has no part in it: kube-scheduler counts what the node sells."""
-        await self._world.create(objects.pod("cuda", objects.container("main", names.NVIDIA_GPU, 1)))
+        one = objects.container("main", names.NVIDIA_GPU, 1)
+        await self._world.create(objects.pod("cuda", one, namespace=objects.BY_COUNT))
         await self._world.until_running("cuda", 1)
         self.staying.add("cuda")
         self.expected += 1  # the extender lets it pass and binds it, too
         (use,) = (use for use in sold.uses(self._world.look()) if use.buyers)
-        await self._report(f"Pod cuda: 1 {use.resource}", f"{use.node}, {use.used} of {use.total}, {use.sharing}")
+        has = f"{use.node}, {use.used} of {use.total}, {use.sharing}"
+        await self._report(f"Pod {objects.BY_COUNT}/cuda: 1 {use.resource}", has)
 
     async def _burst(self) -> None:
         await self._world.create(objects.batch("batch", BURST, 1000))

@@ -32,6 +32,7 @@ class DevCluster:
     `restart_seconds` are the kubelet's. `dice` make the names of pods and decide what a kubelet leaves to chance.
     `kubelets`: by node, kubelet's folder where device plugins may register. With such nodes the admission policy
     applies only to namespaces with its label, as it must where not all nodes pin directly; `default` has the label.
+    `pin_nvidia`: the policy for nvidia.com/gpu is in force, too.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class DevCluster:
         moment: float = kubelet.MOMENT,
         restart_seconds: float = kubelet.RESTART_SECONDS,
         kubelets: Mapping[str, Path] | None = None,
+        pin_nvidia: bool = False,
         dice: random.Random | None = None,
     ) -> None:
         self._labels = pinning.NAMESPACES if kubelets else {}
         self.server = ApiServer(
-            port=port, token=token, pin_directly=True, pin_namespaces=self._labels, nodes_copy_capacity=True, dice=dice
-        )
+            port=port, token=token, pin_directly=True, pin_namespaces=self._labels, pin_nvidia=pin_nvidia,
+            nodes_copy_capacity=True, dice=dice,
+        )  # fmt: skip
         self.kubelet = kubelet.Kubelet(
             self.server, moment=moment, restart_seconds=restart_seconds, folders=kubelets, dice=dice
         )
