@@ -81,5 +81,5 @@ def _neighbours(explanation: Explanation, spot: Spot, unit: str) -> str:
     if rest > 0:
         named.append(f"{rest} more" if not named else f"and {rest} more")
     who = f"With it there: {', '.join(named)}".replace(", and ", " and ") if named else "No other pod is there"
-    slots = f" and {gpu.free_slots} of {gpu.slots} MPS slots" if spot.slots and gpu is not None else ""
+    slots = f" and {gpu.free_slots} of {gpu.slots} MPS slots" if spot.slots and gpu is not None and gpu.slots else ""
     return f"{who}; {spot.free} of {spot.total} {unit}{slots} are left."
