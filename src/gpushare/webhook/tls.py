@@ -25,7 +25,9 @@ class Shown:
         with tempfile.NamedTemporaryFile() as file:  # Python's ssl reads files only; nobody else may read this one
             file.write(certificate + b"\n" + key)
             file.flush()
-            self.context.load_cert_chain(file.name, password="")  # else a locked key would be asked for on the terminal
+            # First where nobody is served: a context that could not load a pair has lost the one before.
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+                context.load_cert_chain(file.name, password="")  # else a locked key would be asked for on the terminal
         self._loaded = (certificate, key)
         logger.info("certificate loaded")
 
