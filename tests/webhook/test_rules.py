@@ -73,3 +73,27 @@ def test_what_is_there_is_compared_whatever_api_servers_add(version: tuple[int, 
     assert not rules.covers(there, wanted)
     assert not rules.covers(wanted[:-1], wanted)
     assert not rules.covers(None, wanted)
+
+
+@pytest.mark.parametrize("name", ["pin.gpushare.io", "nvidia.pin.gpushare.io"])
+def test_a_limit_to_labelled_namespaces_that_is_not_wanted_any_more_is_noticed(name: str) -> None:
+    there, wanted = (
+        [one for one in rules.mutating(NEW, Choices(labelled=labelled, nvidia=True)) if one["name"] == name]
+        for labelled in (True, False)
+    )
+    assert not rules.covers(there, wanted)
+    assert not rules.covers(wanted, there)
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        {"objectSelector": {"matchLabels": {"mine": "yes"}}},
+        {"namespaceSelector": {"matchLabels": {"mine": "yes"}}},
+        {"matchConditions": [{"name": "never", "expression": "false"}]},
+    ],
+    ids=lambda narrow: next(iter(narrow)),
+)
+def test_what_somebody_adds_so_that_fewer_pods_are_sent_is_noticed(narrow: Object) -> None:
+    wanted = rules.mutating(NEW, Choices(void=True))
+    assert not rules.covers([wanted[0], wanted[1] | narrow, *wanted[2:]], wanted)
