@@ -30,6 +30,16 @@ MADE = {
         for name, number in (("GPU-0", 4), ("GPU-1", 5), ("all", 4))
     ],
 }
+ODD: dict[str, Any] = {
+    "devices are a number": {"devices": 5},
+    "devices are words": {"devices": ["GPU-0", "GPU-1"]},
+    "a device's name is a list": {"devices": [{"name": []}]},
+    "a mount of nothing": {"containerEdits": {"mounts": [{}]}},
+    "mounts are words": {"containerEdits": {"mounts": ["/usr"]}},
+    "a mount of a number": {"containerEdits": {"mounts": [{"hostPath": 5}]}},
+    "edits are a list": {"containerEdits": ["mounts"]},
+    "a device node of nothing": {"containerEdits": {"deviceNodes": [{}]}},
+}
 
 
 class Machine:
@@ -128,8 +138,10 @@ async def test_paths_of_a_mounted_driver_become_paths_of_the_host(machine: Machi
         ['echo \'{"kind": "nvidia.com/gpu", "devices": []}\''],
         ['echo \'{"kind": "k8s.device-plugin.nvidia.com/gpu", "devices": [{"name": "GPU-0"}]}\''],
         ["exec sleep 60"],
+        *([f"echo '{json.dumps(MADE | odd)}'"] for odd in ODD.values()),
+        ["head -c 200000 /dev/zero | tr '\\\\0' '['"],
     ],
-    ids=["fails", "prints nonsense", "prints a list", "another vendor", "a GPU is missing", "hangs"],
+    ids=["fails", "prints nonsense", "prints a list", "another vendor", "a GPU is missing", "hangs", *ODD, "deep"],
 )
 async def test_an_nvidia_ctk_that_cannot_be_used_is_done_without(machine: Machine, does: list[str]) -> None:
     machine.nvidia_ctk(*does)

@@ -86,12 +86,16 @@ class CdiFile:
         try:
             spec = json.loads(await _output(program, words, self._limit))
             why = cdi_spec.checked(spec, wanted)
-        except (OSError, ValueError, AttributeError, TimeoutError) as error:
-            spec, why = None, str(error) or f"no answer within {self._limit:g} s"
-        if why:
-            logger.warn(NODES_ONLY, why=f"{program}: {why[:300]}")
-            return None
-        return cdi_spec.moved(spec, settings, here)
+            if not why:
+                return cdi_spec.moved(spec, settings, here)
+        except TimeoutError:
+            why = f"no answer within {self._limit:g} s"
+        except (OSError, ValueError) as error:
+            why = str(error)
+        except (AttributeError, LookupError, TypeError, RecursionError) as error:
+            why = f"its answer is no CDI spec: {error!r}"
+        logger.warn(NODES_ONLY, why=f"{program}: {why[:300]}")
+        return None
 
     def _at(self, path: str) -> Path:
         return self._root / path.lstrip("/")
