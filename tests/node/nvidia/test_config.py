@@ -15,6 +15,9 @@ from gpushare.obs.errors import UserError
 from tests.node.nvidia import made
 
 CASES = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text())
+MERGED = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{level + 1}: &a{level + 1} {{<<: [{', '.join([f'*a{level}'] * 10)}]}}\n" for level in range(12)
+)  # 10¹² keys
 WITH_MIG = msgspec.structs.replace(simulated.device(1, "GPU-1", 1), mig=True)
 
 
@@ -114,8 +117,11 @@ def test_without_a_place_the_config_is_empty() -> None:
         (b"\xff\xfe\x00", "it is not UTF-8"),
         (b"x" * (2 << 20), "it has more than 1,048,576 bytes"),
         (b"[" * 100_000, "is not YAML"),
+        (b"version: !!bool x", "is not YAML"),
+        (b"version: !!timestamp x", "is not YAML"),
+        (MERGED.encode(), "it has more than 20 aliases (*name)"),
     ],
-    ids=["unfinished", "no yaml", "bytes", "huge", "deep"],
+    ids=["unfinished", "no yaml", "bytes", "huge", "deep", "no bool", "no time", "aliases of aliases"],
 )
 def test_a_file_that_is_no_config_is_refused_with_its_name(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "config.yaml"
@@ -124,6 +130,24 @@ def test_a_file_that_is_no_config_is_refused_with_its_name(tmp_path: Path, conte
         config_source.settle(config_source.read(Places(file=str(file)), ""), {}, {})
     assert "config.yaml" in str(caught.value)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("odd", ['"\\uD800"', '"\\0"', "0x" + "f" * 5000], ids=["half a pair", "zero", "huge"])
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("{{? {odd} : 1}}", "(a key)"),
+        ("{{flags: {{? {odd} : 1}}}}", "flags.(a key)"),
+        ("{{flags: {{migStrategy: {odd}}}}}", "flags.migStrategy"),
+        ("{{flags: {{plugin: {{deviceListStrategy: [envvar, {odd}]}}}}}}", "flags.plugin.deviceListStrategy[1]"),
+        ("{{sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {odd}}}]}}}}}}", "resources[0].replicas"),
+    ],
+)
+def test_what_could_be_neither_used_nor_shown_is_refused_with_its_place(text: str, where: str, odd: str) -> None:
+    with pytest.raises(UserError) as caught:
+        config_source.settle(Found("c", text.format(odd=odd)), {}, {})
+    assert f"{where} cannot be read" in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("places", [Places(file="/none/config"), Places(folder="/none")])

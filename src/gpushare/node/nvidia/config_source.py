@@ -6,7 +6,7 @@ whole files, so no watch on a file would stay. NVIDIA's config manager compares 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -15,6 +15,7 @@ from gpushare.node.nvidia.rules.settings import Settings
 from gpushare.obs.errors import UserError
 
 LARGEST: Final = 1 << 20  # bytes, as of a ConfigMap
+MOST_ALIASES: Final = 20
 HIDDEN: Final = "."  # Kubernetes' own links in a mounted ConfigMap begin so
 UNREADABLE: Final = "the config {path} cannot be read"
 EMPTY: Final = "(empty)"
@@ -32,6 +33,18 @@ class Places(NamedTuple):
 class Found(NamedTuple):
     name: str
     text: str
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases of aliases of aliases: a few lines of them can fill any memory."""
+
+    aliases = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.aliases += self.check_event(yaml.AliasEvent)
+        if self.aliases > MOST_ALIASES:
+            raise yaml.YAMLError(f"it has more than {MOST_ALIASES} aliases (*name)")
+        return super().compose_node(parent, index)
 
 
 def read(places: Places, label: str) -> Found:
@@ -52,8 +65,8 @@ def read(places: Places, label: str) -> Found:
 def settle(found: Found, given: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
     """What is in force with it. Raises UserError."""
     try:
-        data = yaml.safe_load(found.text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        data = yaml.load(found.text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:  # PyYAML's for odd tags
         why = f"{getattr(error, 'problem', None) or error}"[:200]
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark is not None else ""

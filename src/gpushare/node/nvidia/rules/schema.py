@@ -19,6 +19,8 @@ EMPTY: Final[dict[str, Any]] = {}
 NO_FILE: Final = "the config is not a map of keys"
 NOT_KNOWN: Final = 'config: unknown key "{key}" in {where}'
 WRONG: Final = "config: {path} cannot be read"
+CORRECT: Final = "correct it in the config file"
+LONGEST_NUMBER: Final = 63  # bits
 
 
 class Keys(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,7 +116,7 @@ def read(data: object) -> File:
         found = re.fullmatch(r"(?P<why>.*?)(?: - at `\$\.?(?P<path>.*)`)?", str(error), re.DOTALL)
         assert found is not None  # it matches everything
         why = found["why"].replace("`", "").replace(" | null", "")
-        raise UserError(WRONG.format(path=found["path"] or "it"), why, "correct it in the config file") from None
+        raise UserError(WRONG.format(path=found["path"] or "it"), why, CORRECT) from None
 
 
 def unknown(where: str, word: str, known: Sequence[str]) -> UserError:
@@ -127,6 +129,7 @@ def _checked(data: Mapping[Any, Any], kind: type[msgspec.Struct], path: str) -> 
     """Without the keys that have no value. Refuses keys that do not exist."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for key in data:
+        _refuse_odd(key, f"{path}(a key)")
         if key not in fields:
             (close,) = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.0)
             where, why = path.removesuffix(".") or "the config", f"keys there: {', '.join(fields)}"
@@ -143,4 +146,13 @@ def _within(value: object, kind: Any, path: str) -> object:
     lists = next((one for one in kinds if typing.get_origin(one) is list), None)
     if lists is not None and isinstance(value, list):
         return [_within(one, typing.get_args(lists)[0], f"{path}[{at}]") for at, one in enumerate(value)]
+    _refuse_odd(value, path)
     return value
+
+
+def _refuse_odd(value: object, path: str) -> None:
+    """What could be neither used nor shown. YAML has escapes for every character, and numbers of any length."""
+    if isinstance(value, str) and not value.isprintable():
+        raise UserError(WRONG.format(path=path), "it has characters that cannot be printed", CORRECT)
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        raise UserError(WRONG.format(path=path), "it is too large a number", CORRECT)

@@ -119,6 +119,9 @@ def _check(value: Mapping[str, Any]) -> None:
             raise schema.unknown("--device-list-strategy", word, STRATEGIES)
     if not value["device-list-strategy"]:
         raise schema.unknown("--device-list-strategy", "", STRATEGIES)
+    if not value["nvidia-cdi-hook-path"].strip("/."):
+        why = f'"{value["nvidia-cdi-hook-path"]:.20}" names no program'
+        raise UserError("--nvidia-cdi-hook-path cannot be used", why, "--nvidia-cdi-hook-path=/usr/bin/nvidia-cdi-hook")
     for name, what in CANNOT.items():
         if value[name]:
             way = f"leave out --{name}, its variable and its key in the config"
