@@ -119,6 +119,12 @@ def test_new_ephemeral_containers_see_no_gpu_and_old_ones_are_no_hindrance() -> 
     assert operation == {"op": "add", "path": "/spec/ephemeralContainers/1/env", "value": [dict(unasked.VOID)]}
 
 
+@pytest.mark.parametrize("name", [None, [], {}, 7])
+def test_an_ephemeral_container_with_any_name_sees_no_gpu(name: object) -> None:
+    old, new = ({"spec": {"ephemeralContainers": found}} for found in ([], [{"name": name}]))
+    assert "patch" in response(reviews.void(review(new, oldObject=old, subResource="ephemeralcontainers")))
+
+
 def test_very_many_containers_are_no_way_around_void() -> None:
     many: Object = {"spec": {"containers": [{} for _ in range(501)]}}
     assert response(reviews.void(review(many)))["status"]["message"] == unasked.TOO_MANY

@@ -46,11 +46,11 @@ def void(pod: Object) -> list[Addition]:
 
 def void_debugging(pod: Object, before: Object) -> list[Addition]:
     """For each ephemeral container that is new: nobody can change those that exist already."""
-    known = {one.get("name") for one in containers.listed(before, EPHEMERAL)}
+    known = {str(one.get("name")) for one in containers.listed(before, EPHEMERAL)}  # it may be of any type
     return [
         Addition(EPHEMERAL, i, [dict(VOID)])
         for i, one in enumerate(containers.listed(pod, EPHEMERAL))
-        if one.get("name") not in known and not _is_void(one)
+        if str(one.get("name")) not in known and not _is_void(one)
     ]
 
 
