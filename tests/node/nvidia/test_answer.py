@@ -93,6 +93,7 @@ def test_device_nodes_are_passed_if_they_are_wanted_and_the_runtime_does_not_add
         (["GPU-0::2"], {"replicas": 2}, "unknown device: GPU-0::2"),
         (["GPU-0::01"], {"replicas": 2}, "unknown device: GPU-0::01"),
         (["GPU-0::"], {"replicas": 2}, "unknown device: GPU-0::"),
+        ([f"GPU-0::{'9' * 5000}"], {"replicas": 2}, f"unknown device: GPU-0::{'9' * 5000}"),
     ],
 )
 def test_a_refusal_has_nvidias_words(ids: list[str], settings: dict[str, object], says: str) -> None:

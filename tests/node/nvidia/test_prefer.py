@@ -46,6 +46,11 @@ def test_replicas_of_a_lost_gpu_are_not_preferred_and_the_answer_may_be_short() 
     assert prefer.replicas({"GPU-0": 2}, names(2, 1, 2), [], 3, packed=False) == ["GPU-0::1"]
 
 
+def test_ids_that_nobody_can_have_given_do_not_stop_the_choice() -> None:
+    odd = ["GPU-0::" + "9" * 5000, "GPU-0::", "GPU-0::-1", "GPU-0::1"]
+    assert sorted(prefer.replicas({"GPU-0": 2}, odd, [], 4, packed=False)) == sorted(odd)
+
+
 def test_what_kubelet_insists_on_is_in_the_answer_even_if_it_is_unknown() -> None:
     assert prefer.replicas({}, ["GPU-9::0"], ["GPU-9::0"], 1, packed=False) == ["GPU-9::0"]
     assert prefer.whole([], ["GPU-9"], ["GPU-9"], 1, {}) == ["GPU-9"]

@@ -60,12 +60,7 @@ def _exists(settings: Settings, gpus: Mapping[str, Gpu], name: str) -> bool:
     gpu = gpus.get(devices.uuid(name))
     if gpu is None:
         return False
-    number = name.removeprefix(gpu.uuid + devices.REPLICA)
     if settings.replicas == 1:
         return name == gpu.uuid
-    return (
-        number.isascii()
-        and number.isdecimal()
-        and name == f"{gpu.uuid}{devices.REPLICA}{int(number)}"
-        and (int(number) < settings.replicas)
-    )
+    number = devices.number(name)
+    return number is not None and number < settings.replicas and name == f"{gpu.uuid}{devices.REPLICA}{number}"

@@ -16,6 +16,7 @@ from gpushare.node.nvidia.rules.settings import Settings
 from gpushare.obs.errors import UserError
 
 REPLICA: Final = "::"
+LONGEST_NUMBER: Final = 9  # digits
 TOO_MANY: Final = "{gpus} GPUs with {replicas:,} replicas each are {count:,} devices"
 TOO_MANY_WHY: Final = "kubelet takes a list of 4 MiB, which is about {most:,} of them"
 
@@ -42,6 +43,12 @@ def ids(gpu: Gpu, replicas: int) -> list[str]:
 def uuid(name: str) -> str:
     """Of the GPU that a device is, or is a replica of."""
     return name.partition(REPLICA)[0]
+
+
+def number(name: str) -> int | None:
+    """Of a replica; None if it has none that anybody could have given it."""
+    text = name.partition(REPLICA)[2]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def message(gpus: Sequence[Gpu], replicas: int) -> bytes:

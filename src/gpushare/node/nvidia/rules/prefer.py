@@ -89,5 +89,5 @@ def _greedily(free: list[str], must: list[str], missing: int, score: Callable[[I
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    uuid, _, number = name.partition(devices.REPLICA)
-    return uuid, int(number) if number.isascii() and number.isdecimal() else -1, number
+    number = devices.number(name)
+    return devices.uuid(name), -1 if number is None else number, name
