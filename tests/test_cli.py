@@ -9,7 +9,7 @@ import pytest
 
 import gpushare
 from gpushare import cli
-from gpushare.cli import components
+from gpushare.cli import words as cli_words
 from gpushare.ctl.inspect import command
 from gpushare.view.direct import Direct
 from gpushare.view.kubectl import Kubectl
@@ -54,7 +54,8 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
         ["--help"],
         ["-h"],
         ["--help", "extender"],
-        *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin")),
+        *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin", "webhook")),
+        ["node", "--sell=gpus", "--help"],
     ],
 )
 def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
@@ -176,7 +177,7 @@ def test_a_patience_that_is_no_time_is_refused(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("given", "seconds"), [("0", 0), ("600", 600), ("90s", 90), ("10m", 600), ("2h", 7200)])
 def test_a_patience_is_seconds_or_says_its_unit(given: str, seconds: int) -> None:
-    assert components._seconds(given) == seconds
+    assert cli_words.seconds(given) == seconds
 
 
 def test_an_unknown_policy_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -374,7 +375,7 @@ def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys
         (["node", "--node-name", "a", "--mps-slots", "49"], '"49" is not a number of MPS slots'),
         (["node", "--node-name", "a", "--mps-slots", "-1"], '"-1" is not a number of MPS slots'),
         (["node", "--node-name", "a", "--mps-slots", "ten"], '"ten" is not a number of MPS slots'),
-        (["node", "--node-name", "a", "--nvidia-gpu", "half"], 'unknown way to sell nvidia.com/gpu "half"'),
+        (["node", "--node-name", "a", "--nvidia-gpu", "half"], 'unknown --nvidia-gpu value "half"'),
         (["node", "--node-name", "a", "--port", "0"], '"0" is not a port'),
         (["node", "--node-name", "a", "--listen="], '"" is not an address'),
         (["node", "--node-name", "a", "--reserve", "9" * 5000], f'"{"9" * 20}" is not an amount to reserve'),

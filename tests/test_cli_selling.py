@@ -6,8 +6,11 @@ import pytest
 
 from gpushare import cli
 from gpushare.node.nvidia.config_source import Places
+from gpushare.node.nvidia.rules import flags, settings
 from tests.support import manifests
 from tests.test_cli import error
+
+NO_EFFECT = ("mps-root", "device-discovery-strategy")  # nothing but their default can be served
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +56,35 @@ def test_another_thing_to_sell_is_told_with_those_there_are(capsys: pytest.Captu
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["--pin=direct"], ["--memory-unit=MiB"], ["--reserve=1"]])
-def test_flags_for_shares_are_unknown_where_gpus_are_sold(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    what, _, way = error(capsys, "node", "--sell=gpus", *words)
-    assert what == f"unknown option {words[0].partition('=')[0]}"
-    assert "gpushare node --sell=gpus" in way
+@pytest.mark.parametrize("word", ["--pin=direct", "--memory-unit=MiB", "--reserve=1", "--mps-slots=3", "--nvidia-gpu"])
+def test_options_for_shares_are_named_as_such_where_gpus_are_sold(
+    capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    assert error(capsys, "node", "--sell=gpus", word) == [
+        f"unknown option {word.partition('=')[0]}",
+        "it is an option of gpushare node, not of gpushare node --sell=gpus",
+        "leave it out; gpushare node --sell=gpus --help",
+    ]
 
 
-def test_flags_for_gpus_are_unknown_where_shares_are_sold(capsys: pytest.CaptureFixture[str]) -> None:
-    assert error(capsys, "node", "--mig-strategy=none")[0] == "unknown option --mig-strategy"
+@pytest.mark.parametrize("word", ["--mig-strategy=none", "--config-file=x", "--nvidia-driver-root"])
+def test_options_for_gpus_are_named_as_such_where_shares_are_sold(
+    capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    what, why, _ = error(capsys, "node", word)
+    assert what == f"unknown option {word.partition('=')[0]}"
+    assert why == "it is an option of gpushare node --sell=gpus, not of gpushare node"
+
+
+def test_a_node_sells_one_thing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error(capsys, "node", "--sell=gpus", "--sell", "shares")[0] == "two things to sell"
+
+
+def test_every_option_that_can_be_served_is_in_the_help_for_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["node", "--sell", "gpus", "--help"])
+    shown = capsys.readouterr().out
+    served = [flag.name for flag in flags.FLAGS if flag.name not in (*settings.CANNOT, "imex-required", *NO_EFFECT)]
+    assert [name for name in ("config-file", "config-dir", *served) if f"--{name}" not in shown] == []
 
 
 def test_a_config_comes_from_one_place(capsys: pytest.CaptureFixture[str]) -> None:

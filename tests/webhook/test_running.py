@@ -136,8 +136,8 @@ async def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--unasked", "none"], 'unknown choice for --unasked "none"'),
-        (["--on-invalid", "off"], 'unknown choice for --on-invalid "off"'),
+        (["--unasked", "none"], 'unknown --unasked value "none"'),
+        (["--on-invalid", "off"], 'unknown --on-invalid value "off"'),
         (["--tls-cert", "x"], "half a certificate"),
         (["--ca-file", "x"], "half a certificate"),
         (["--port", "0"], '"0" is not a port'),

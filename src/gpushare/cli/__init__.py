@@ -77,6 +77,8 @@ def _run(args: list[str], program: str, known: Sequence[str], page: str, *, plug
 
 def _command(args: list[str], name: str, program: str, *, plugin: bool) -> int:
     page, run = COMMANDS[name]
+    if name == "node" and components.sells_gpus(args):
+        page = help.NODE_GPUS
     if "--version" in args:
         streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpushare.cli.words import Parser, unknown
+from gpushare.cli.words import Parser, seconds, unknown
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import policies
 from gpushare.ctl import streams
@@ -28,7 +28,6 @@ UNITS = ("MiB", "GiB")
 PINS = ("auto", "direct", "plugin")
 VISIBLE = ("uuid", "index")
 SELLS = ("shares", "gpus")
-SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
 MOST_RESERVED = 1 << 20  # MiB
 NVIDIA_GPU = ("whole",)
 # Flags of Aliyun's plugin: for its queries to kubelet, and for its log. With a value, and without.
@@ -69,7 +68,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
         raise unknown("policy", args.policy, tuple(policies.POLICIES), "--policy {}")
     if args.memory_unit not in (None, *UNITS):
         raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
-    patience = _seconds(args.patience)
+    patience = seconds(args.patience)
     tls = http.certificates(args.tls_cert, args.tls_key, args.client_ca)
     config = app.Config(_address(args.listen), _ports(args.port), args.policy, args.memory_unit, tls, patience)
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
@@ -77,15 +76,19 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     return errors.INTERRUPTED if ended is signal.SIGINT else 0
 
 
+def sells_gpus(words: Sequence[str]) -> bool:
+    return "--sell=gpus" in words or ("--sell", "gpus") in itertools.pairwise(words)
+
+
 def node(words: list[str], program: str, plugin: bool) -> int:
-    if "--sell=gpus" in words or ("--sell", "gpus") in itertools.pairwise(words):
-        return _sell_gpus(words, program)
-    parser = _node_parser(program)
+    parser, gpus = _node_parser(program), _gpus_parser(f"{program} --sell=gpus")
     parser.add_argument("--sell", default="shares")
     parser.add_argument("--pin", default="auto")
     parser.add_argument("--mps-slots", default="0")
     parser.add_argument("--nvidia-gpu")
-    args = parser.parse(words)
+    if sells_gpus(words):
+        return _sell_gpus(gpus.parse(words, beside=parser))
+    args = parser.parse(words, beside=gpus)
     if args.sell not in SELLS:
         raise unknown("--sell value", args.sell, SELLS, "--sell {}")
     if args.pin not in PINS:
@@ -95,7 +98,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         why = f"it is the number of MPS shares of each GPU, 0 to {node_gpus.MOST_SLOTS}"
         raise errors.UserError(f'"{slots:.20}" is not a number of MPS slots', why, "--mps-slots 10")
     if args.nvidia_gpu not in (None, *NVIDIA_GPU):
-        raise unknown("way to sell nvidia.com/gpu", args.nvidia_gpu, NVIDIA_GPU, "--nvidia-gpu={}")
+        raise unknown("--nvidia-gpu value", args.nvidia_gpu, NVIDIA_GPU, "--nvidia-gpu={}")
     return _run_node(args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None)
 
 
@@ -119,11 +122,11 @@ def device_plugin(words: list[str], program: str, plugin: bool) -> int:
     return _run_node(args, "plugin", args.visible_devices, args.unhealthy_configmap)
 
 
-def _sell_gpus(words: list[str], program: str) -> int:
-    from gpushare.node.nvidia.rules import flags, xids
+def _gpus_parser(program: str) -> Parser:
+    from gpushare.node.nvidia.rules import flags
 
-    parser = Parser(f"{program} --sell=gpus")
-    parser.add_argument("--sell")
+    parser = Parser(program)
+    parser.add_argument("--sell", action="append")
     _common(parser)
     parser.add_argument("--config-file", default=os.environ.get("CONFIG_FILE", ""))
     parser.add_argument("--config-dir", default=os.environ.get("CONFIG_FILE_SRCDIR", ""))
@@ -132,13 +135,20 @@ def _sell_gpus(words: list[str], program: str) -> int:
     for flag in flags.FLAGS:
         maybe: dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(flag.default, bool) else {}
         parser.add_argument(*(f"--{name}" for name in flag.spellings), dest=flag.name, action="append", **maybe)
-    args = parser.parse(words)
+    return parser
+
+
+def _sell_gpus(args: argparse.Namespace) -> int:
+    if set(args.sell) != {"gpus"}:
+        why = f"--sell is {', '.join(args.sell)}: a node sells shares or whole GPUs, never both"
+        raise errors.UserError("two things to sell", why, "give --sell once")
     if args.config_file and args.config_dir:
         why = "--config-file names the config, --config-dir has several to choose from"
         raise errors.UserError("two places for one config", why, "give one of the two")
 
     from gpushare.node.nvidia import app
     from gpushare.node.nvidia.config_source import Places
+    from gpushare.node.nvidia.rules import flags, xids
 
     name, address, port = _identity(args)
     variables = (xids.DISABLE, xids.ENABLE, *(variable for flag in flags.FLAGS for variable in flag.variables))
@@ -169,7 +179,7 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
     given = {name: getattr(args, name.replace("-", "_")) for name in WEBHOOK_CHOICES}
     for name, choices in WEBHOOK_CHOICES.items():
         if given[name] not in choices:
-            raise unknown(f"choice for --{name}", given[name], choices, f"--{name} {{}}")
+            raise unknown(f"--{name} value", given[name], choices, f"--{name} {{}}")
     if bool(args.tls_cert) != bool(args.tls_key) or (args.ca_file and not args.tls_cert):
         why = "--tls-cert and --tls-key go together, and --ca-file with them"
         raise errors.UserError("half a certificate", why, "give both, or none: then it makes its own")
@@ -270,15 +280,6 @@ def _address(address: str) -> str:
         why = "an empty one would mean every address of this machine"
         raise errors.UserError('"" is not an address', why, "--listen 127.0.0.1, or 0.0.0.0 for every one")
     return address
-
-
-def _seconds(text: str) -> float:
-    """`600`, `600s`, `10m` or `2h`."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in SECONDS_IN else (text, "s")
-    if not (number.isascii() and number.isdecimal() and len(number) <= 6):
-        why = "it is a number of seconds, or one with s, m or h"
-        raise errors.UserError(f'"{text:.20}" is not a time to wait', why, "--patience 10m, or 0 for never")
-    return float(int(number) * SECONDS_IN[unit])
 
 
 def _ports(words: Sequence[str]) -> list[int]:

@@ -104,7 +104,7 @@ Publishes the GPUs of this node and keeps that up to date. Where containers get
 their GPUs from a device plugin, it serves that plugin, too.
   --node-name NAME    the node it runs on; default NODE_NAME
   --sell WHAT         shares of GPUs (default), or gpus: in place of NVIDIA's
-                      device plugin, with its flags (docs/sell-gpus.md)
+                      device plugin (gpushare node --sell=gpus --help)
   --pin HOW           how containers get their GPUs. direct: from the binding
                       that chose them; plugin: from a device plugin; auto
                       (default): direct if deploy/admission.yaml (Kubernetes
@@ -121,6 +121,31 @@ their GPUs from a device plugin, it serves that plugin, too.
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
   gpushare node --node-name gpu-a --memory-unit MiB
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
+
+NODE_GPUS: Final = """\
+usage: gpushare node --sell=gpus [options]
+Sells the GPUs of this node, or replicas of them, as nvidia.com/gpu, in place of
+NVIDIA's device plugin. Its flags, variables and config: docs/sell-gpus.md.
+  --node-name NAME    the node it runs on; default NODE_NAME
+  --config-dir FOLDER configs, chosen by the node's label
+                      nvidia.com/device-plugin.config; or --config-file FILE
+  --default-config NAME, --fallback-strategies LIST
+                      without that label (default named,single; or empty)
+  --device-list-strategy LIST
+                      how containers get GPUs: envvar (default), volume-mounts,
+                      cdi-annotations, cdi-cri
+  --device-id-strategy uuid|index, --pass-device-specs
+  --shared-devices-allocation-policy distributed|packed
+                      which GPU the next replica is of
+  --driver-root PATH, --dev-root PATH, --driver-root-ctr-path PATH,
+  --nvidia-cdi-hook-path PATH, --cdi-annotation-prefix PREFIX,
+  --kubelet-socket PATH, --mig-strategy none, --fail-on-init-error=false
+  --listen ADDRESS, --port N, --log-level LEVEL
+                      as without --sell=gpus
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  gpushare node --sell=gpus --node-name gpu-b --config-file shared.yaml
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 
 DEVICE_PLUGIN: Final = """\

@@ -12,6 +12,7 @@ from typing import NoReturn
 from gpushare.obs import errors
 
 OF_EVERY_COMMAND = ("--kubeconfig", "--context", "--color")  # with a value, before or after the command
+SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
 SWITCHES = ("--debug", "--version", "-h", "--help")
 
 
@@ -44,12 +45,26 @@ def name(option: str) -> str:
     return option.partition("=")[0]
 
 
+def seconds(text: str) -> float:
+    """`600`, `600s`, `10m` or `2h`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in SECONDS_IN else (text, "s")
+    if not (number.isascii() and number.isdecimal() and len(number) <= 6):
+        why = "it is a number of seconds, or one with s, m or h"
+        raise errors.UserError(f'"{text:.20}" is not a time to wait', why, "--patience 10m, or 0 for never")
+    return float(int(number) * SECONDS_IN[unit])
+
+
 class Parser(argparse.ArgumentParser):
     """For one command. `takes`: what it takes besides options; the error about a word too many names it."""
 
     def __init__(self, program: str, takes: str = "options only") -> None:
         super().__init__(prog=program, add_help=False, allow_abbrev=False)
         self._takes = takes
+
+    @property
+    def options(self) -> list[Sequence[str]]:
+        """The spellings of each."""
+        return [action.option_strings for action in self._actions]
 
     def error(self, message: str) -> NoReturn:
         match = re.fullmatch(r"argument (\S+): (expected .*)", message)
@@ -58,16 +73,20 @@ class Parser(argparse.ArgumentParser):
         )
         raise errors.UserError(what, why, f"{self.prog} --help")
 
-    def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """The options, which may stand anywhere, also between other words."""
+    def parse(self, words: Sequence[str], beside: "Parser | None" = None) -> argparse.Namespace:
+        """The options, which may stand anywhere, also between other words. `beside`: of a command that is easily taken
+        for this one."""
         self.add_argument("--kubeconfig")
         self.add_argument("--context")
         self.add_argument("--color", default="auto")
         self.add_argument("--debug", action="store_true")
         options, rest = self.parse_known_intermixed_args(words)
         for word in rest:
+            if beside is not None and any(name(word) in spellings for spellings in beside.options):
+                why = f"it is an option of {beside.prog}, not of {self.prog}"
+                raise errors.UserError(f"unknown option {name(word)}", why, f"leave it out; {self.prog} --help")
             if word.startswith("-"):
-                raise unknown_option(word, self.prog, [action.option_strings for action in self._actions])
+                raise unknown_option(word, self.prog, self.options)
             raise errors.UserError(
                 f'unexpected word "{word}"', f"{self.prog} takes {self._takes}", f"{self.prog} --help"
             )
