@@ -1,5 +1,6 @@
 """The CDI file: as nvidia-ctk makes it if that is there, else of device nodes; complete, and removed at the end."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from gpushare.gpu import simulated
 from gpushare.gpu.device import Device
-from gpushare.node.nvidia import host
+from gpushare.node.nvidia import cdi_file, host
 from gpushare.node.nvidia.cdi_file import CdiFile
 from gpushare.node.nvidia.rules import cdi_spec
 from gpushare.node.nvidia.rules.devices import Gpu
@@ -147,6 +148,34 @@ async def test_an_nvidia_ctk_that_cannot_be_used_is_done_without(machine: Machin
     machine.nvidia_ctk(*does)
     machine.file._limit = 0.3 if "sleep" in does[0] else 5.0
     assert [device["name"] for device in (await machine.written())["devices"]] == ["GPU-0", "GPU-1"]
+
+
+async def test_an_nvidia_ctk_that_cannot_even_be_killed_is_done_without(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InTheDriver:
+        returncode, kills = None, 0
+
+        def kill(self) -> None:
+            self.kills += 1
+
+        async def wait(self) -> None:
+            await asyncio.Event().wait()
+
+        communicate = wait
+
+    stuck = InTheDriver()
+
+    async def start(*_: object, **__: object) -> InTheDriver:
+        return stuck
+
+    machine.nvidia_ctk("exit 1")
+    machine.file._limit = 0.01
+    monkeypatch.setattr(cdi_file, "END_SECONDS", 0.01)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    async with asyncio.timeout(5.0):
+        assert len((await machine.written())["devices"]) == 2
+    assert stuck.kills == 1
 
 
 async def test_a_spec_is_written_only_if_a_strategy_needs_it_and_something_changed(machine: Machine) -> None:

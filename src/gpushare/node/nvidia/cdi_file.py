@@ -24,6 +24,7 @@ from gpushare.obs.errors import UserError
 FOLDER: Final = "/var/run/cdi"
 PROGRAM: Final = "nvidia-ctk"
 LIMIT_SECONDS: Final = 30.0
+END_SECONDS: Final = 1.0
 NODES_ONLY: Final = "the CDI spec has device nodes only: the driver's libraries must come by other means"
 NOT_WRITTEN: Final = "cannot write the CDI spec {path}"
 MOUNT_IT: Final = "mount that folder of the host, as deploy/nvidia-ds.yaml does"
@@ -112,7 +113,9 @@ async def _output(program: Path, words: Sequence[str], limit: float) -> bytes:
         if running.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 running.kill()
-            await running.wait()
+            with contextlib.suppress(TimeoutError):  # one that hangs in the driver cannot be ended, and is left
+                async with asyncio.timeout(END_SECONDS):
+                    await running.wait()
     if running.returncode:
         raise ValueError(said.decode(errors="replace").strip()[-300:] or f"exit code {running.returncode}")
     return out
