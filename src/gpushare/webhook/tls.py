@@ -48,5 +48,6 @@ class Files:
             self._shown.load(*(Path(file).read_bytes() for file in self._files))
             return Path(self._bundle).read_bytes() if self._bundle else None
         except (OSError, ValueError) as error:  # ssl's own errors are OSErrors
+            given = ", ".join(file for file in (*self._files, self._bundle) if file)
             way = "check --tls-cert, --tls-key and --ca-file: PEM, without a password, and a matching pair"
-            raise errors.UserError("the TLS files cannot be used", str(error), way) from error
+            raise errors.UserError(f"the TLS files cannot be used: {given}", str(error), way) from error
