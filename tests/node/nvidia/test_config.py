@@ -18,6 +18,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text())
 MERGED = "a0: &a0 {x: 1}\n" + "".join(
     f"a{level + 1}: &a{level + 1} {{<<: [{', '.join([f'*a{level}'] * 10)}]}}\n" for level in range(12)
 )  # 10¹² keys
+MANY = [f"k{number}" for number in range(100, 600)]
 WITH_MIG = msgspec.structs.replace(simulated.device(1, "GPU-1", 1), mig=True)
 
 
@@ -78,6 +79,8 @@ def test_the_label_chooses_then_the_default_then_the_fallbacks(
         (["a"], "", "c", [], 'there is no config "c": DEFAULT_CONFIG=c (try: one of: a)'),
         (["a", "b"], "", "", ["named", "single"], "no config is chosen for this node: there are a, b"),
         ([], "", "", ["named", "single"], "there are none"),
+        (MANY, "x", "", [], "one of: k100, k101, k102, k103, k104, k105, k106, k107, k108, k109, 490 more)"),
+        (MANY, "", "", ["single"], "k109, 490 more; none is called default"),
         (["a"], "", "", ["first"], 'FALLBACK_STRATEGIES: unknown value "first"'),
     ],
 )

@@ -12,6 +12,7 @@ from gpushare.obs.errors import UserError
 LABEL: Final = "nvidia.com/device-plugin.config"
 NAMED: Final = "default"
 FALLBACKS: Final = ("named", "single", "empty")
+MOST_LISTED: Final = 10  # names in one sentence
 NO_CONFIG: Final = 'there is no config "{name}"'
 NOTHING: Final = "no config is chosen for this node"
 
@@ -20,7 +21,7 @@ def choose(configs: Collection[str], label: str, default: str, fallbacks: Sequen
     """The name of the config; None: an empty one. Raises UserError."""
     for name, where in ((label, f"label {LABEL}={label}"), (default, f"DEFAULT_CONFIG={default}")):
         if name and name not in configs:
-            raise UserError(NO_CONFIG.format(name=name), where, f"one of: {', '.join(sorted(configs)) or 'none'}")
+            raise UserError(NO_CONFIG.format(name=name), where, f"one of: {_listed(configs)}")
         if name:
             return name
     for fallback in fallbacks:
@@ -32,5 +33,11 @@ def choose(configs: Collection[str], label: str, default: str, fallbacks: Sequen
             return next(iter(configs))
         if fallback == "empty":
             return None
-    why = f"there are {', '.join(sorted(configs)) or 'none'}; none is called {NAMED}"
+    why = f"there are {_listed(configs)}; none is called {NAMED}"
     raise UserError(NOTHING, why, f"kubectl label node NAME {LABEL}=CONFIG, or DEFAULT_CONFIG")
+
+
+def _listed(configs: Collection[str]) -> str:
+    names = sorted(configs)
+    more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([*names[:MOST_LISTED], *more]) or "none"
