@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gpushare.node.nvidia import app
-from gpushare.node.nvidia.config_source import Places
+from gpushare.node.nvidia import app, config_source
+from gpushare.node.nvidia.config_source import Found, Places
+from gpushare.node.nvidia.rules.settings import Settings
 from tests.node import world
 from tests.node.nvidia.world import GPU, SHARED, Machine, sliced
 from tests.support import embedded_objects
@@ -126,3 +128,25 @@ async def test_one_config_file_needs_no_label(machine: Machine, tmp_path: Path) 
     file.write_text(sliced(7))
     async with machine.kubelet(), machine.selling(machine.config(places=Places(file=str(file)))):
         await machine.offers(gpu=14)
+
+
+async def test_a_broken_config_is_worked_out_once_and_a_mended_one_at_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.configs / "default").write_text(sliced(2))
+    read: list[str] = []
+    settle = config_source.settle
+
+    def counted(found: Found, given: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
+        read.append(found.text)
+        return settle(found, given, environment)
+
+    monkeypatch.setattr(config_source, "settle", counted)
+    async with machine.kubelet(), machine.selling():
+        await machine.offers(gpu=4)
+        (machine.configs / "default").write_text("a: [")
+        await eventually(lambda: "a: [" in read)
+        await asyncio.sleep(0.1)  # it is looked at several times meanwhile
+        assert read.count("a: [") == 1
+        (machine.configs / "default").write_text(sliced(3))
+        await machine.offers(gpu=6)

@@ -61,6 +61,7 @@ class Node(part.Part):
         self._last_wait = "the config"
         self._patient = False  # with the driver, at the start
         self._used, self._refused = Found("", ""), ""  # the config in force, and what was said of the last bad one
+        self._bad: tuple[Found, UserError] | None = None  # that one
         self._look = asyncio.Event()
         self._settle(self._used)  # wrong flags and variables are told before anybody is asked
         self.this_node.listeners.append(self._look.set)
@@ -139,10 +140,19 @@ class Node(part.Part):
         found = config_source.read(self.config.places, self._label())
         if found == self._used:
             return
-        settings = self._settle(found)
+        settings = self._settle_once(found)
         publisher.sell(await plugin.use(settings))
         self._log(found, settings)
         self._tell("Normal", USED, f"config {found.name}: {settings.replicas} × {settings.resource} for each GPU")
+
+    def _settle_once(self, found: Found) -> Settings:
+        """A bad config is worked out once, and not every second: a long one takes seconds."""
+        if self._bad is None or self._bad[0] != found:
+            try:
+                return self._settle(found)
+            except UserError as error:
+                self._bad = found, error
+        raise self._bad[1]
 
     def _log(self, found: Found, settings: Settings) -> None:
         self._used = found
