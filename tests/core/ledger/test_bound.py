@@ -184,6 +184,15 @@ def test_it_holds_the_same_if_its_node_counts_in_another_unit_or_pins_otherwise(
     assert pod_gpus.read(gib, before) == ((1, 3072, 1),)
 
 
+def test_a_whole_gpu_of_a_pod_with_an_mps_share_stays_whole_if_its_gpu_becomes_larger() -> None:
+    """The allocation has the size that the GPU had: less was kept back since, or a GiB is not cut off any more."""
+    both = pod(whole=1, mps=1, slot_memory="3Gi")
+    there = bound(both, facts(15000, 15000, slots=10), ((0,), (1,)))
+    assert pod_gpus.read(there, facts(15360, 15360, slots=10)) == ((0, 15360, 0), (1, 3072, 1))
+    gib = bound(both, facts(15, 15, unit="GiB", slots=10), ((0,), (1,)))
+    assert pod_gpus.read(gib, facts(16000, 16000, slots=10)) == ((0, 16000, 0), (1, 3072, 1))
+
+
 def test_an_init_container_with_a_slot_is_charged_what_it_needs_beyond_the_others() -> None:
     inits, apps = [container("i", mps=1), container("s", mps=1, sidecar=True)], [container("a", 3)]
     there = bound(pod(containers=apps, inits=inits, slot_memory="2Mi"), MPS_NODE, ((0,), (1,), (0,)))

@@ -35,10 +35,12 @@ def read(pod: PodFacts, facts: NodeFacts) -> Charges | None:
 
 
 def _as_written(pod: PodFacts, facts: NodeFacts, plan: Plan, held: Charges, unit: Unit) -> Charges | None:
-    """The charges of a pod with MPS shares: on each GPU it holds what the allocation has there in all. None if that
-    names other GPUs, or has another amount where the spec tells it."""
+    """The charges of a pod with MPS shares: on each GPU it holds what the allocation has there in all, but a whole GPU
+    wholly, also if the GPU has become larger since. None if that names other GPUs, or has another amount where the spec
+    tells it."""
     written = _decoded(pod.annotation(names.ALLOCATION))
     on: dict[int, int] = {}
+    whole = {gpu for share, chosen in zip(*plan, strict=True) if share.kind.exclusive for gpu in chosen}
     for share, chosen in zip(*plan, strict=True):
         entry = {_position(index, facts): amount for index, amount in written.get(str(share.position), {}).items()}
         stays = share.role is not Role.INIT
@@ -50,7 +52,8 @@ def _as_written(pod: PodFacts, facts: NodeFacts, plan: Plan, held: Charges, unit
             on[gpu] = on.get(gpu, 0) + amount
     if on.keys() != {charge.gpu for charge in held}:
         return None
-    return tuple([Charge(gpu, units.converted(on[gpu], unit, facts.unit), slots) for gpu, _, slots in held])
+    now = {gpu: units.converted(amount, unit, facts.unit) for gpu, amount in on.items()}
+    return tuple([Charge(gpu, max(now[gpu], most) if gpu in whole else now[gpu], slots) for gpu, most, slots in held])
 
 
 def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
