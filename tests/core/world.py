@@ -101,7 +101,7 @@ class Decision:
         self, pod: PodFacts, node: NodeFacts, keys: tuple[tuple[str, ...], ...], since: float, held: bool
     ) -> None:
         self.pod, self.node, self.keys, self.since, self.held = pod, node.name, keys, since, held
-        self.unit, self.slots = node.unit, node.slots
+        self.facts, self.unit, self.slots = node, node.unit, node.slots
 
     def ends(self) -> float:
         slow = self.pod.slow_volumes or self.pod.nominated == self.node
@@ -307,8 +307,12 @@ class Mirror:
         if decision.held and (decision.unit, decision.slots) != (facts.unit, facts.slots):
             return None
         places = tuple(tuple(position[key] for key in keys) for keys in decision.keys)
-        then = replace(facts, slots=decision.slots)  # its share of a GPU stays what it was
-        return by_gpu(pod_gpus.charges(asked.shares, then, places, decision.unit))
+        if not decision.held and any(share.kind.slots for share in asked.shares):  # it is as its binding is written
+            there = {gpu.key: i for i, gpu in enumerate(decision.facts.gpus)}
+            chosen = tuple(tuple(there[key] for key in keys) for keys in decision.keys)
+            written = pod_gpus.read(bound(decision.pod, decision.facts, chosen), facts)
+            return None if written is None else by_gpu(written)
+        return by_gpu(pod_gpus.charges(asked.shares, facts, places, decision.unit))
 
     def _bound_amounts(self, pod: PodFacts) -> dict[str, Amounts] | None:
         facts = self.facts.get(pod.node)

@@ -193,6 +193,40 @@ def test_a_whole_gpu_of_a_pod_with_an_mps_share_stays_whole_if_its_gpu_becomes_l
     assert pod_gpus.read(gib, facts(16000, 16000, slots=10)) == ((0, 16000, 0), (1, 3072, 1))
 
 
+@pytest.mark.parametrize(
+    ("memory", "before", "after", "left"),
+    [
+        ("1500Mi", facts(8, 8, unit="GiB", slots=4), facts(8192, 8192, slots=4), 8192 - 2048),
+        (None, facts(8, 8, unit="GiB", slots=48), facts(8192, 8192, slots=48), 8192 - 1024),
+        (None, facts(16000, 16000, slots=10), facts(12000, 12000, slots=10), 12000 - 1600),
+        (None, facts(16000, 16000, slots=10), facts(16000, 16000, slots=40), 16000 - 1600),
+    ],
+)
+def test_an_mps_share_whose_binding_is_under_way_counts_as_what_the_binding_writes(
+    memory: str | None, before: NodeFacts, after: NodeFacts, left: int
+) -> None:
+    books, who = ledger(before), pod(mps=1, slot_memory=memory)
+    places = books.reserve(who, "n", "binpack")
+    books.set_node(after)
+    assert free(books)[0] == left
+    assert isinstance(places, tuple)
+    books.confirm(bound(who, before, places))
+    assert free(books)[0] == left
+
+
+def test_an_mps_share_is_written_in_the_parts_of_the_node_that_it_is_bound_to() -> None:
+    """It was assumed while the GPU was larger. What is written counts, not what was assumed."""
+    books, who, smaller = ledger(facts(16000, slots=10)), pod(mps=1), facts(12000, slots=10)
+    books.assume(who, "n", "binpack", 0.0)
+    books.set_node(smaller)
+    places = books.reserve(who, "n", "binpack")
+    books.set_node(facts(11000, slots=10))
+    assert free(books) == [11000 - 1200]
+    assert isinstance(places, tuple)
+    books.confirm(bound(who, smaller, places))
+    assert free(books) == [11000 - 1200]
+
+
 def test_an_init_container_with_a_slot_is_charged_what_it_needs_beyond_the_others() -> None:
     inits, apps = [container("i", mps=1), container("s", mps=1, sidecar=True)], [container("a", 3)]
     there = bound(pod(containers=apps, inits=inits, slot_memory="2Mi"), MPS_NODE, ((0,), (1,), (0,)))

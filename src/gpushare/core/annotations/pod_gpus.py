@@ -53,7 +53,8 @@ def _as_written(pod: PodFacts, facts: NodeFacts, plan: Plan, held: Charges, unit
     if on.keys() != {charge.gpu for charge in held}:
         return None
     now = {gpu: units.converted(amount, unit, facts.unit) for gpu, amount in on.items()}
-    return tuple([Charge(gpu, max(now[gpu], most) if gpu in whole else now[gpu], slots) for gpu, most, slots in held])
+    now |= {gpu: facts.gpus[gpu].total for gpu in whole}
+    return tuple([Charge(gpu, now[gpu], slots) for gpu, _, slots in held])
 
 
 def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:

@@ -5,9 +5,10 @@ Plain data with a few questions about itself. Only the `ledger` makes and change
 
 from enum import Enum
 
-from gpushare.core.annotations import pod_gpus
+from gpushare.core.annotations import kept_gpus, pod_gpus
 from gpushare.core.facts import names, units
-from gpushare.core.facts.model import Charges, Data, NodeFacts, PodFacts, Request, Share, Unit
+from gpushare.core.facts import request as requests
+from gpushare.core.facts.model import Charges, Data, NodeFacts, Places, PodFacts, Request, Share, Unit
 from gpushare.core.placement import gpu_choice
 
 ASSUME_SECONDS = 30.0
@@ -27,7 +28,7 @@ class Holding:
     """One pod on one node. `charges` is None if it is unlocated: nobody knows on which GPU it is."""
 
     __slots__ = (
-        "charges", "keys", "node", "pod", "seen", "since", "slots", "splits", "state", "unit", "unlocated", "until",
+        "charges", "decided_on", "keys", "node", "pod", "seen", "since", "splits", "state", "unlocated", "until",
     )  # fmt: skip
 
     def __init__(
@@ -37,11 +38,8 @@ class Holding:
         self.node = node
         self.state = state
         self.charges = charges
-        self.unit = facts.unit if facts is not None else None  # the node's unit when this was decided
-        self.slots = (
-            facts.slots if facts is not None else 0
-        )  # the same for its slots: an MPS share may be a part of them
-        self.keys: tuple[tuple[str, ...], ...] = ()  # GPUs by share, by uuid: how it is found again if indices shift
+        self.decided_on = facts if state is not State.BOUND else None  # the node when we decided
+        self.keys: kept_gpus.Keys = ()  # how it is found again if indices shift
         self.unlocated = 0 if charges is not None else self.on_every_gpu(facts)
         self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in shares(pod))
         self.since = self.until = 0.0
@@ -55,7 +53,17 @@ class Holding:
 
     def unit_on(self, facts: NodeFacts) -> Unit:
         """The unit of its amounts. Before it is bound we know it, because the decision was ours."""
-        return pod_gpus.counted_in(self.pod, facts) if self.state is State.BOUND else self.unit or facts.unit
+        if self.state is State.BOUND or self.decided_on is None:
+            return pod_gpus.counted_in(self.pod, facts)
+        return self.decided_on.unit
+
+    def as_bound(self) -> PodFacts | None:
+        """The pod with what its binding writes; None unless a binding was decided."""
+        places = places_of(self.keys, self.decided_on) if self.decided_on is not None else None
+        if places is None or self.decided_on is None or not isinstance(self.pod.request, Request):
+            return None
+        notes = pod_gpus.write(self.pod.request, self.decided_on, places, extender="", nanoseconds=0)
+        return requests.bound(self.pod, self.node, notes)
 
 
 class OldPlace(Data, frozen=True):
@@ -70,16 +78,23 @@ class Kept(Data, frozen=True):
 
     pod: PodFacts
     node: str
-    keys: tuple[tuple[str, ...], ...]  # GPUs by share, by uuid: the node may change meanwhile
+    keys: kept_gpus.Keys  # the node may change meanwhile
     since: float  # since when the pod waits: if two pods are kept the same GPU, the older goes first
 
     def charges(self, facts: NodeFacts) -> Charges | None:
         """What the pod is to get on each GPU; None if the node lacks one of them."""
-        position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
-        if not isinstance(self.pod.request, Request) or any(key not in position for keys in self.keys for key in keys):
+        places = places_of(self.keys, facts)
+        if not isinstance(self.pod.request, Request) or places is None:
             return None
-        places = tuple([tuple([position[key] for key in keys]) for keys in self.keys])
         return gpu_choice.charges(self.pod.request.shares, facts, places)
+
+
+def places_of(keys: kept_gpus.Keys, facts: NodeFacts) -> Places | None:
+    """Where the GPUs with these keys are in the node's list; None if the node lacks one of them."""
+    position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
+    if any(key not in position for chosen in keys for key in chosen):
+        return None
+    return tuple([tuple([position[key] for key in chosen]) for chosen in keys])
 
 
 def assume_seconds(pod: PodFacts, node: str) -> float:

@@ -67,7 +67,7 @@ class Ledger(Observed):
         if holding is not None and holding.node == node and holding.pod.request == pod.request:
             assumed = self._still(holding)
             if assumed is not None:
-                holding.state = State.RESERVED
+                holding.state, holding.decided_on = State.RESERVED, self._nodes[node].facts
                 del self._assumed[pod.uid]
                 return assumed
         self.release(pod.uid)

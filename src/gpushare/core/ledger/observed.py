@@ -8,11 +8,9 @@ requests with rooms. Nodes where memory came free are in `take_grown`, which `co
 
 from collections.abc import Set
 
-import msgspec
-
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts.model import Charges, NodeFacts, PodFacts, Request
-from gpushare.core.ledger.holding import Holding, State, assume_seconds
+from gpushare.core.ledger.holding import Holding, State, assume_seconds, places_of
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.questions import Questions
 
@@ -50,16 +48,16 @@ class Observed(Questions):
     def _charges(self, holding: Holding, facts: NodeFacts) -> Charges | None:
         if holding.state is State.BOUND:
             return pod_gpus.read(holding.pod, facts)
-        position = {gpu.key: i for i, gpu in enumerate(facts.gpus)}
-        if not isinstance(holding.pod.request, Request) or any(
-            k not in position for keys in holding.keys for k in keys
-        ):
+        request, then, places = holding.pod.request, holding.decided_on, places_of(holding.keys, facts)
+        if not isinstance(request, Request) or then is None or places is None:
             return None
-        places = tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
-        if holding.state is State.ASSUMED and (holding.unit, holding.slots) != (facts.unit, facts.slots):
+        if holding.state is State.ASSUMED and (then.unit, then.slots) != (facts.unit, facts.slots):
             return None  # it was found to fit in another unit, or in other parts
-        then = facts if facts.slots == holding.slots else msgspec.structs.replace(facts, slots=holding.slots)
-        return pod_gpus.charges(holding.pod.request.shares, then, places, holding.unit_on(facts))
+        if holding.state is State.RESERVED and any(share.kind.slots for share in request.shares):
+            # What an MPS share holds is what its binding writes, whatever has become of the GPU since.
+            written = holding.as_bound()
+            return None if written is None else pod_gpus.read(written, facts)
+        return pod_gpus.charges(request.shares, facts, places, holding.unit_on(facts))
 
     # Pods, as the API server shows them
 
