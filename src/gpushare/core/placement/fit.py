@@ -149,6 +149,9 @@ class Question:
         if each > room.largest:
             return self._say("TooLarge", TOO_LARGE, facts.unit, each=each, forever=True)
         if self._can_never_fit(room, budget):
+            if task.most_with_slots:  # slots and memory may both be short now: say what is short on the empty node
+                budget.left -= cost.NODE_LOOKS
+                room = room.emptied()
             return self._full(room, budget, heals=False, forever=True)
         some_unhealthy = len(room.rising) < len(facts.gpus)
         return self._full(room, budget, heals=some_unhealthy and self._has_room(room.healed(), budget))
@@ -201,8 +204,8 @@ class Question:
         if pooled is not None and not pooled.kind.exclusive:
             return self._say(code or "NoInitGpu", _healthy(NO_INIT_GPU, heals), unit, each=pooled.each, forever=forever)
         if len(self.request.shares) > 1:
-            slots_short = bool(task and task.most_with_slots) and self._has_room(room.with_all_slots(), budget)
-            if slots_short:
+            slots = len(self.request.shares) if forever else facts.slots  # no pod needs more of them on one GPU
+            if task is not None and task.most_with_slots and self._would_fit(room.with_slots(slots), budget):
                 return self._say(code or "NoSlot", _healthy(NO_SLOTS_FOR, heals), unit, forever=forever)
             return self._say(code or "NoGpusFor", _healthy(NO_GPUS_FOR, heals), unit, forever=forever)
         if share.kind.slots:
@@ -212,6 +215,13 @@ class Question:
             return self._say(code or "NoWholeGpu", _healthy(template, heals), unit, gpus=share.gpus, forever=forever)
         template = _healthy(NO_GPUS_EACH, heals)
         return self._say(code or "NoGpusEach", template, unit, gpus=share.gpus, each=share.each, forever=forever)
+
+    def _would_fit(self, room: Room, budget: Budget) -> bool:
+        """Whether it would fit another room. No, if that takes too long to find: that it does not fit is known."""
+        try:
+            return self._has_room(room, budget)
+        except TooHard:
+            return False
 
     def _no_mps_share(self, share: Share, room: Room, code: str, *, forever: bool) -> Refusal:
         """Slots are short, or memory on the GPUs that have one free."""

@@ -66,9 +66,11 @@ class Room(Data, frozen=True):
         rising, picture = tuple(sorted(self.free)), _picture(facts, self.free, self.free_slots, self.empty)
         return Room(facts, self.free, self.free_slots, self.empty, rising, sum(self.free), self.largest, picture)
 
-    def with_all_slots(self) -> "Room":
-        """The same node if nobody held an MPS slot there."""
-        return Room.of(self.facts, [gpu.total - free for gpu, free in zip(self.facts.gpus, self.free, strict=True)])
+    def with_slots(self, slots: int) -> "Room":
+        """The same node if each GPU had so many free MPS slots. An MPS share takes as much memory as before."""
+        each = (slots,) * len(self.free)
+        picture = _picture(self.facts, self.free, each, self.empty)
+        return msgspec.structs.replace(self, free_slots=each, picture=picture)
 
     def emptied(self) -> "Room":
         """The same node if all its GPUs were healthy and no pod held anything there."""
