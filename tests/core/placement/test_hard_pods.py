@@ -14,7 +14,7 @@ import pytest
 
 from gpushare.core.explain import verdict
 from gpushare.core.facts import policies
-from gpushare.core.facts.kinds import MEMORY
+from gpushare.core.facts.kinds import MEMORY, MPS
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Share
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
@@ -34,7 +34,7 @@ def nodes(pin: Pin, count: int = NODES) -> Ledger:
     dice, ledger = random.Random(1), Ledger()
     for number in range(count):
         gpus = tuple(Gpu(i, f"G{number}-{i}", 15_900 + dice.randint(0, 99)) for i in range(8))
-        ledger.set_node(NodeFacts(f"n{number}", "MiB", pin, gpus))
+        ledger.set_node(NodeFacts(f"n{number}", "MiB", pin, gpus, slots=24 if pin is Pin.DIRECT else 0))
     ledger.take_grown()
     return ledger
 
@@ -45,6 +45,13 @@ def asks(pin: Pin, apps: list[int], inits: tuple[int, ...] = ()) -> PodFacts:
     ]
     shares += [Share(f"c{i}", i, Role.APP, MEMORY, units, visible=f"app-{i}") for i, units in enumerate(apps)]
     return PodFacts("hard", "tenant", "hard", Request(tuple(shares), pin), unschedulable="x", spec_units=sum(apps))
+
+
+def asks_mps(apps: int, gpus: int = 1, early: tuple[Role, ...] = ()) -> PodFacts:
+    """`early`: whether a container before the others ends or stays."""
+    roles = (*early, *[Role.APP] * apps)
+    shares = [Share(f"c{i}", i, role, MPS, 0, gpus, f"mps-{i}") for i, role in enumerate(roles)]
+    return PodFacts("hard", "tenant", "hard", Request(tuple(shares), Pin.DIRECT), unschedulable="x", spec_unknown=True)
 
 
 def nearly_packs() -> list[int]:
@@ -58,6 +65,9 @@ HARD = {
     "many init containers": (Pin.DIRECT, asks(Pin.DIRECT, [100 + i for i in range(5)], (16_500, *[1] * 190))),
     "containers that just do not pack": (Pin.PLUGIN, asks(Pin.PLUGIN, nearly_packs())),
     "two hundred containers": (Pin.PLUGIN, asks(Pin.PLUGIN, [620 + i % 60 for i in range(200)])),
+    "two hundred MPS shares": (Pin.DIRECT, asks_mps(200)),
+    "MPS shares on most GPUs": (Pin.DIRECT, asks_mps(20, gpus=7)),
+    "MPS shares of sidecars and init containers": (Pin.DIRECT, asks_mps(1, early=(Role.SIDECAR, Role.INIT) * 95)),
 }
 
 
@@ -89,15 +99,18 @@ def test_one_call_costs_little_whatever_the_pod(name: str, verb: str) -> None:
 
 def wire(pod: PodFacts) -> dict[str, Any]:
     assert isinstance(pod.request, Request)
-    containers: dict[Role, list[dict[str, Any]]] = {Role.INIT: [], Role.APP: []}
+    apps: list[dict[str, Any]] = []
+    inits: list[dict[str, Any]] = []
     for share in pod.request.shares:
         path = f"metadata.annotations['gpushare.io/visible-{share.visible}']"
         env = {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        limits = {"aliyun.com/gpu-mem": str(share.units)}
-        made = {"name": share.container, "resources": {"limits": limits}}
-        containers[share.role].append({**made, "env": [env]} if pod.request.pin is Pin.DIRECT else made)
+        limits = {"keti.com/mpsgpu": str(share.gpus)} if share.kind is MPS else {"aliyun.com/gpu-mem": str(share.units)}
+        made: dict[str, Any] = {"name": share.container, "resources": {"limits": limits}}
+        made |= {"restartPolicy": "Always"} if share.role is Role.SIDECAR else {}
+        made |= {"env": [env]} if pod.request.pin is Pin.DIRECT else {}
+        (apps if share.role is Role.APP else inits).append(made)
     meta = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
-    return {"metadata": meta, "spec": {"containers": containers[Role.APP], "initContainers": containers[Role.INIT]}}
+    return {"metadata": meta, "spec": {"containers": apps, "initContainers": inits}}
 
 
 @pytest.mark.parametrize("name", HARD)

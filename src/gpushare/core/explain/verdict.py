@@ -75,7 +75,8 @@ def explaining(
     if not open_to_it:
         fitting = [node for node in nodes if node.fits]
         return views.gpushare_part(pod, kept_off(fitting, one_gpu=pod.request.one_share), nodes=nodes)
-    return views.gpushare_part(pod, FITS, nodes=nodes, ways=[_where(ledger, pod, pod.request, open_to_it, policy)])
+    where = _where(ledger, pod, pod.request, open_to_it, policy, Budget(looks))
+    return views.gpushare_part(pod, FITS, nodes=nodes, ways=[where])
 
 
 def kept_off(fitting: Sequence[NodeView], *, one_gpu: bool) -> Outcome:
@@ -90,10 +91,10 @@ def _refused(verdict: str, refusal: Refusal) -> Outcome:
     return Outcome(verdict, report.GPUSHARE, refusal.code, refusal.message, refusal.detail)
 
 
-def _where(ledger: Ledger, pod: PodFacts, request: Request, nodes: Sequence[str], policy: str) -> Way:
+def _where(ledger: Ledger, pod: PodFacts, request: Request, nodes: Sequence[str], policy: str, budget: Budget) -> Way:
     """The node and the GPUs to which the extender would send the pod."""
     policy = request.policy or policy
-    best = ranking.best(ledger, request, pod, nodes, policy)
+    best = ranking.best(ledger, request, pod, nodes, policy, budget)
     node = best[0][0] if best else nodes[0]
     state = ledger.node(node)
     room = state.room_for(pod) if state is not None else None

@@ -9,6 +9,8 @@ CALL_LOOKS = 20_000  # for all searches of one call of a scheduler: about 8 ms
 UNHURRIED_LOOKS = 2_000_000  # where no other call waits: about half a second
 NEVER_LOOKS = 1_000  # to find out whether a request could never fit a node: enough for all that people write
 NODE_LOOKS = 8  # the cost of looking at a node, besides its GPUs
+SIDECAR_LOOKS = 4  # the cost of a sidecar on a GPU, for each init container that runs beside it
+SLOT_WEIGHT = 2  # so much more a GPU costs in a search for MPS shares, where sums find less and slots are looked at
 
 
 class TooHard(Exception):

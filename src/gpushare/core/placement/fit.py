@@ -121,7 +121,7 @@ class Question:
         places = self.places(room, policy, budget)
         if places is None:
             return None
-        budget.left -= len(places)
+        budget.left -= 2 * sum(map(len, places))
         taken = gpu_choice.charges(self.request.shares, room.facts, places)
         return sum(room.free[charge.gpu] - charge.units for charge in taken)
 
@@ -218,10 +218,13 @@ class Question:
 
     def _would_fit(self, room: Room, budget: Budget) -> bool:
         """Whether it would fit another room. No, if that takes too long to find: that it does not fit is known."""
+        own = Budget(cost.NEVER_LOOKS)
         try:
-            return self._has_room(room, budget)
+            return self._has_room(room, own)
         except TooHard:
             return False
+        finally:
+            budget.left -= cost.NEVER_LOOKS - own.left
 
     def _no_mps_share(self, share: Share, room: Room, code: str, *, forever: bool) -> Refusal:
         """Slots are short, or memory on the GPUs that have one free."""

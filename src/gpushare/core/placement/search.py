@@ -34,8 +34,12 @@ class Search:
         self.emptiest_first = emptiest_first
         self.ties = [((empty is not emptiest_first) << (GPU_BITS + 1)) + gpu for gpu, empty in enumerate(self.empty)]
         self.budget, self.looks = budget, 0
+        self.weight = cost.SLOT_WEIGHT if task.most_with_slots else 1
         self.allowed = min(cost.SEARCH_LOOKS, budget.left)
         self.dead_ends: set[tuple[object, ...]] = set()
+        # By GPU what an MPS share takes there whose memory depends on the GPU: worked out once, for all of them.
+        part = next((self.shares[p.shares[0]] for p in self.pieces if p.kind.slots and not p.each), None)
+        self.parts = [part.on(gpu, self.facts) for gpu in self.gpus] if part is not None else []
 
     def run(self) -> Places | None:
         try:
@@ -80,7 +84,7 @@ class Search:
         """Put a piece on these GPUs. Returns what they had left before."""
         before = [self.left[gpu] for gpu in gpus]
         for gpu in gpus:
-            self.left[gpu] -= piece.each or self._need(piece, gpu)
+            self.left[gpu] -= piece.each or (self.parts[gpu] if piece.kind.slots else self.left[gpu])  # a whole GPU
             self.slots[gpu] -= piece.kind.slots
         return before
 
@@ -89,16 +93,12 @@ class Search:
             self.left[gpu] = amount
             self.slots[gpu] += piece.kind.slots
 
-    def _need(self, piece: Piece, gpu: int) -> int:
-        """What a piece takes of a GPU on which its amount depends. Only pieces of one share and of whole GPUs do."""
-        return self.shares[piece.shares[0]].on(self.gpus[gpu], self.facts)
-
     def _may_go_on(self, depth: int) -> bool:
         """Whether the rest may fit into what is left. Checked only after something has failed: most plans are found on
         the first way down."""
         if not self.dead_ends:
             return True
-        self._look(len(self.left))
+        self._look(self.weight * len(self.left))
         least = self.task.smallest
         if sum([left for left in self.left if left >= least]) < self.task.rest[depth]:
             return False
@@ -116,13 +116,13 @@ class Search:
         return (depth, *sorted(self.left))
 
     def _candidates(self, piece: Piece) -> Iterator[tuple[int, ...]]:
-        self._look(1 + len(self.left))
+        self._look(self.weight * (1 + len(self.left)))
         able = self._able(piece)
         if piece.gpus == 1:
             yield from self._singles(able)
             return
         for gpus in combinations(able, piece.gpus):
-            self._look(piece.gpus)
+            self._look(self.weight * piece.gpus)
             yield gpus
 
     def _singles(self, able: list[int]) -> Iterator[tuple[int, ...]]:
@@ -144,7 +144,7 @@ class Search:
             able = [gpu for gpu in self.healthy if self.empty[gpu] and left[gpu] == self.gpus[gpu].total]
         elif piece.kind.slots:
             with_slot = [gpu for gpu in self.healthy if self.slots[gpu] >= piece.kind.slots]
-            able = [gpu for gpu in with_slot if left[gpu] >= (piece.each or self._need(piece, gpu))]
+            able = [gpu for gpu in with_slot if left[gpu] >= (piece.each or self.parts[gpu])]
         else:
             able = [gpu for gpu in self.healthy if left[gpu] >= piece.each]
         most, emptiest_first, before = 1 << 30 if self.emptiest_first else 0, self.emptiest_first, self.untouched
@@ -173,7 +173,8 @@ class Search:
         stays = [(s, at) for s, at in zip(self.shares, self.places, strict=True) if s.role is not Role.INIT]
         held = self._sum(stays)
         for i in self.task.inits:
-            self._look(len(self.left) + len(self.task.sidecars_before[i]))
+            beside = sum([len(self.places[j]) for j in self.task.sidecars_before[i]])
+            self._look(len(self.left) + cost.SIDECAR_LOOKS * beside)
             self.places[i] = self._cheapest(i, held)
             if not self.places[i]:
                 return False
