@@ -147,6 +147,18 @@ def test_a_pod_no_gpu_is_large_enough_for_keeps_nothing_from_others() -> None:
     assert room.names() == ["large"]
 
 
+def test_nodes_whose_gpus_are_too_small_for_an_mps_share_do_not_hide_one_that_is_large_enough() -> None:
+    """Only so many nodes are looked at for one pod. Its memory is in bytes: each node counts it in its own unit."""
+    books, large = Ledger(), facts(16, name="z", unit="GiB", slots=4)
+    for number in range(kept_place.MOST_NODES):
+        books.set_node(facts(8192, name=f"n{number}", slots=4))
+    books.set_node(large)
+    books.observe(bound(pod(9, name="on-z"), large, ((0,),)), 0.0)
+    place = kept_place.closest(books, waits(mps=1, slot_memory="10Gi"), None, (), Budget(10_000))
+    assert place is not None
+    assert (place.node, place.short) == ("z", 3)
+
+
 def test_a_pod_that_has_room_waits_for_something_else() -> None:
     room = Room(world(facts(8, 8), 6, 0), waits(7, name="for-cpu"))
     assert room.at() == []

@@ -3,12 +3,12 @@
 Pure. `patience` decides whose turn it is; here is where. What a search may cost is bounded.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from heapq import nsmallest
 from typing import NamedTuple
 
-from gpushare.core.facts import policies
-from gpushare.core.facts.model import Charges, NodeFacts, Places, PodFacts, Request, Role
+from gpushare.core.facts import names, policies
+from gpushare.core.facts.model import Charges, NodeFacts, Places, PodFacts, Request, Role, Unit
 from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
@@ -64,18 +64,15 @@ def closest(
     """Where least must come free for a pod; None if it could be placed nowhere, whatever came free. Nodes that were
     tried before come last."""
     assert isinstance(pod.request, Request)
-    question, able, need, near = (
-        Question(pod.request),
-        _ability(pod.request),
-        max(s.each for s in pod.request.shares),
-        [],
-    )
+    question, need, near = Question(pod.request), _most_on_one_gpu(pod.request), []
+    able = _ability(pod.request, need)
     for name in ledger.node_names() if nodes is None else nodes:
         state = ledger.node(name)
         room = state.room if state is not None else None
         if room is not None and able(room) and question.off_limits(room.facts) is None:
             largest = room.rising[-1]
-            near.append((name in tried, max(need - largest, 0), name))  # at least that is missing
+            least = max(need[room.facts.unit] - largest, 0)  # is missing, or more
+            near.append((name in tried, least, name))
     best: Place | None = None
     for was_tried, least, name in nsmallest(MOST_NODES, near):
         if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
@@ -88,12 +85,22 @@ def closest(
     return best
 
 
-def _ability(request: Request) -> Callable[[Room], bool]:
+def _most_on_one_gpu(request: Request) -> dict[Unit, int]:
+    """By unit of the node, the most units that one container wants on one GPU; 0 if that depends on the GPU."""
+    return {unit: max(share.each_in(unit) for share in request.shares) for unit in names.UNITS}
+
+
+def _ability(request: Request, need: Mapping[Unit, int]) -> Callable[[Room], bool]:
     """Whether a node might ever take it, by the sizes of its GPUs alone. There are too many nodes for more."""
-    each, gpus = max(share.each for share in request.shares), max(share.gpus for share in request.shares)
+    gpus = max(share.gpus for share in request.shares)
     stays = [share for share in request.shares if share.role is not Role.INIT]
     gpus, units = max(gpus, sum(s.gpus for s in stays if s.kind.exclusive)), sum(s.units for s in stays)
-    return lambda room: each <= room.largest and gpus <= len(room.rising) and units <= room.facts.capacity
+
+    def able(room: Room) -> bool:
+        facts = room.facts
+        return need[facts.unit] <= room.largest and gpus <= len(room.rising) and units <= facts.capacity
+
+    return able
 
 
 def _on(
