@@ -117,6 +117,7 @@ async def test_people_with_the_view_role_see_what_they_need_and_change_nothing(w
         *((kind, verb) for kind in ("nodes", "pods", "events") for verb in ("get", "list", "watch")),
         ("namespaces", "get"),
         *((f"mutatingadmission{kind}", verb) for kind in ("policies", "policybindings") for verb in ("get", "list")),
+        *(("mutatingwebhookconfigurations", verb) for verb in ("get", "list")),
     }
     figures.say("the view role", f"nodes, pods and events read; {refused} kinds of writes tried, all refused")
 

@@ -190,7 +190,7 @@ class Installation:
         """As shipped, for this machine and in our unit."""
         documents = [shipped.for_test_machine(document, self._mock.path.parent) for document in shipped.documents(name)]
         counting = [shipped.counting_in(self.unit, document) for document in documents]
-        for document in counting if name in self._component else ():
+        for document in counting if name in self._component and self._flags else ():
             if document["kind"] == "DaemonSet":
                 document["spec"]["template"]["spec"]["containers"][0]["args"] += self._flags
         return counting
