@@ -56,6 +56,8 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
         ["--help", "extender"],
         *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin", "webhook")),
         ["node", "--sell=gpus", "--help"],
+        ["node", "--help-metrics"],
+        ["device-plugin", "--help-metrics"],
     ],
 )
 def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, help, words
+from gpushare.cli import commands, components, help, observing, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "webhook": (help.WEBHOOK, components.webhook),
 }
 OF_PLUGIN = ("inspect", "why")
+OBSERVES = ("node", "device-plugin")  # what GPUs do
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,6 +83,8 @@ def _command(args: list[str], name: str, program: str, *, plugin: bool) -> int:
     if "--version" in args:
         streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0
+    if name in OBSERVES and observing.SWITCH in args:
+        page, args = help.NODE_METRICS, ["--help"]
     if "-h" in args or "--help" in args:
         streams.write(sys.stdout, page.format(program=program) + "\n")
         return 0

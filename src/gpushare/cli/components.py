@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpushare.cli import observing
 from gpushare.cli.words import Parser, seconds, unknown
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import policies
@@ -162,6 +163,7 @@ def _sell_gpus(args: argparse.Namespace) -> int:
         Places(args.config_file, args.config_dir, args.default_config, fallbacks),
         address,
         port,
+        observing=observing.config(args),
     )
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
@@ -223,6 +225,7 @@ def _common(parser: Parser) -> None:
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--port", default="12346")
     parser.add_argument("--log-level", default="info")
+    observing.add(parser)
 
 
 def _identity(args: argparse.Namespace) -> tuple[str, str, int]:
@@ -270,7 +273,7 @@ def _run_node(
         raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
     config = app.Config(
         name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap, slots=slots,
-        nvidia_whole=nvidia_whole,
+        nvidia_whole=nvidia_whole, observing=observing.config(args),
     )  # fmt: skip
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 

@@ -99,7 +99,7 @@ Examples
 Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
 
 NODE: Final = """\
-usage: gpushare node [options]
+usage: gpushare node [options]             metrics and over-use: --help-metrics
 Publishes the GPUs of this node and keeps that up to date. Where containers get
 their GPUs from a device plugin, it serves that plugin, too.
   --node-name NAME    the node it runs on; default NODE_NAME
@@ -124,7 +124,7 @@ Examples
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 
 NODE_GPUS: Final = """\
-usage: gpushare node --sell=gpus [options]
+usage: gpushare node --sell=gpus [options] metrics and over-use: --help-metrics
 Sells the GPUs of this node, or replicas of them, as nvidia.com/gpu, in place of
 NVIDIA's device plugin. Its flags, variables and config: docs/sell-gpus.md.
   --node-name NAME    the node it runs on; default NODE_NAME
@@ -148,8 +148,15 @@ Examples
   gpushare node --sell=gpus --node-name gpu-b --config-file shared.yaml
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 
+NODE_METRICS: Final = """\
+usage: {program} [options]          what GPUs do, and who is told
+Samples the GPUs of this node, and says which container uses how much.
+  --sample-seconds N  between two looks at what they do (default 5)
+All other options: {program} --help
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
+
 DEVICE_PLUGIN: Final = """\
-usage: gpushare device-plugin [options]
+usage: gpushare device-plugin [options]    metrics and over-use: --help-metrics
 Replaces Aliyun's device plugin: does what gpushare node --pin plugin does.
   --node-name NAME    the node it runs on; default NODE_NAME
   --memory-unit UNIT  GiB (default) or MiB

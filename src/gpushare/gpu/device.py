@@ -8,6 +8,8 @@ from typing import Protocol
 
 import msgspec
 
+from gpushare.gpu.sample import Pass
+
 
 class Device(msgspec.Struct, frozen=True, gc=False):
     """One GPU as the driver shows it now."""
@@ -56,6 +58,10 @@ class Backend(Protocol):
 
     async def links(self) -> list[Link]:
         """How each two GPUs are connected. That never changes while the machine runs. Raises UserError."""
+        ...
+
+    async def sample(self) -> Pass:
+        """What the GPUs do now. Raises UserError, also if there is none."""
         ...
 
     async def xids(self) -> list[Xid]:

@@ -15,9 +15,10 @@ from typing import TypeVar
 import msgspec
 from pynvml import NVMLError  # type: ignore[import-untyped]
 
-from gpushare.gpu import failures, topology
+from gpushare.gpu import failures, sampling, topology
 from gpushare.gpu.bounded import Threads
 from gpushare.gpu.device import Device, Link, Xid
+from gpushare.gpu.sample import Pass
 from gpushare.gpu.session import Listing, Session
 
 LIMIT_SECONDS = 30.0  # for each unused GPU the driver may need seconds
@@ -61,6 +62,10 @@ class Nvml:
     async def links(self) -> list[Link]:
         async with self._turn:
             return await self._ask(topology.links)
+
+    async def sample(self) -> Pass:
+        async with self._turn:
+            return await self._ask(sampling.sample)
 
     async def xids(self) -> list[Xid]:
         async with self._turn:

@@ -8,10 +8,13 @@ import asyncio
 from collections.abc import Iterable
 
 from gpushare.gpu.device import Device, Link, Xid
+from gpushare.gpu.sample import Pass, Sample
 from gpushare.obs.errors import UserError
 
 WAIT_SECONDS = 2.0
 NAME = "simulated GPU"
+DRIVER = "simulated"
+MIB = 1024 * 1024
 
 
 def device(index: int, uuid: str, memory_mib: int) -> Device:
@@ -61,6 +64,11 @@ class Simulated:
         self._check()
         return []
 
+    async def sample(self) -> Pass:
+        """Idle GPUs."""
+        self._check()
+        return Pass(DRIVER, tuple([_idle(device) for device in await self.devices()]))
+
     async def xids(self) -> list[Xid]:
         self._check()
         try:
@@ -77,3 +85,18 @@ class Simulated:
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def _idle(device: Device) -> Sample:
+    total = device.memory_mib * MIB
+    return Sample(
+        device.uuid,
+        device.index,
+        memory_total=total,
+        memory_used=0,
+        memory_free=total,
+        gpu_util=0,
+        temperature=30,
+        power=25_000,
+        processes=(),
+    )

@@ -16,13 +16,14 @@ from gpushare.gpu.device import Backend
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.kubelet import paths
-from gpushare.node import part, pinning
+from gpushare.node import observer, part, pinning
 from gpushare.node.audit.auditor import Auditor
 from gpushare.node.pinning import Choice
 from gpushare.node.publishing.assigned import Assigner
 from gpushare.node.publishing.desired import PublishConfig
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.publishing.unhealthy_configmap import UnhealthyConfigMap
+from gpushare.node.usage.sampler import Owners
 
 if TYPE_CHECKING:
     from gpushare.node.deviceplugin.environment import Visible
@@ -43,13 +44,14 @@ class Config(NamedTuple):
     kubelet: str = paths.ROOT
     slots: int = 0  # MPS slots of each GPU
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
+    observing: observer.Config = observer.Config()
 
 
 class Node(part.Part):
     """All parts. The publisher and the parts that depend on it are made once it is decided how this node pins."""
 
-    def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
-        super().__init__(config.node, api, backend)
+    def __init__(self, config: Config, api: client.Api, backend: Backend, owners: Owners | None = None) -> None:
+        super().__init__(config.node, api, backend, observing=config.observing, owners=owners)
         self.config = config
         self.plugin: Plugin | None = None  # only if this node pins by device plugin
         self._last_wait = "the admission policy"

@@ -8,6 +8,7 @@ What happens next: after each change the listeners are called. The publisher is 
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from gpushare.gpu.device import Backend, Device
@@ -23,8 +24,8 @@ logger = log.get(__name__)
 
 
 class Gpus:
-    """`devices`: those the driver shows now. `unhealthy`: reasons by uuid, also of GPUs that are gone. Listeners are
-    called after each change."""
+    """`devices`: those the driver shows now. `unhealthy`: reasons by uuid, also of GPUs that are gone. `xids`: how
+    often the driver reported an error, by uuid and code. Listeners are called after each change."""
 
     def __init__(
         self,
@@ -38,6 +39,8 @@ class Gpus:
         self.unhealthy: dict[str, str] = {}
         self.failure: UserError | None = None  # of the last question to the driver
         self.listeners: list[Callable[[], None]] = []
+        self.xids: Counter[tuple[str, int]] = Counter()
+        self.last_xid: dict[str, int] = {}  # by uuid
         self._backend, self._clock, self._sleep = backend, clock, sleep
         self._health = health or Health()
         self._failures = 0
@@ -77,6 +80,9 @@ class Gpus:
             for report in reports:
                 logger.warn("the driver reports an error", xid=report.code, gpu=report.uuid or "all")
                 self._health.xid(report, self._clock())
+                for uuid in [device.uuid for device in self.devices] if report.uuid is None else [report.uuid]:
+                    self.xids[uuid, report.code] += 1
+                    self.last_xid[uuid] = report.code
             self._judge(self.devices)
             if not reports:
                 await self._sleep(max(LISTEN_SECONDS - (self._clock() - begun), 0.0))

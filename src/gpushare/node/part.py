@@ -18,7 +18,10 @@ from gpushare.kube.events import Recorder
 from gpushare.node import kubelet_folder
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
+from gpushare.node.observer import Config as ObserverConfig
+from gpushare.node.observer import Observer
 from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.usage.sampler import Owners
 from gpushare.node.watches import Watches
 from gpushare.obs import http, log
 from gpushare.obs.signals import ending
@@ -36,10 +39,22 @@ logger = log.get(__name__)
 
 
 class Part:
-    """`publisher` is None until it is decided what this node publishes."""
+    """`publisher` and `observer` are None until it is decided what this node publishes. `owners`: who says whose a
+    process is; None: the host's /proc."""
 
-    def __init__(self, node: str, api: client.Api, backend: Backend, health: Health | None = None) -> None:
+    def __init__(
+        self,
+        node: str,
+        api: client.Api,
+        backend: Backend,
+        health: Health | None = None,
+        *,
+        observing: ObserverConfig | None = None,
+        owners: Owners | None = None,
+    ) -> None:
         self.node, self.api = node, api
+        self.observer: Observer | None = None
+        self._backend, self._observing, self._owners = backend, observing or ObserverConfig(), owners
         self.gpus = Gpus(backend, health)
         self.watches = Watches(api, node)
         self.pods, self.this_node = self.watches.pods, self.watches.this_node
@@ -78,6 +93,12 @@ class Part:
                     tasks.create_task(watch.run())
                 tasks.create_task(self.recorder.run())
                 await self._run(tasks, at_the_end)
+                if self.publisher is not None:
+                    self.observer = Observer(
+                        self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node,
+                        self.publisher, self.recorder, self._owners,
+                    )  # fmt: skip
+                    tasks.create_task(self.observer.run())
                 tasks.create_task(self.gpus.look())
                 tasks.create_task(self.gpus.listen())
 

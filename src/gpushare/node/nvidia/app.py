@@ -19,7 +19,7 @@ from gpushare.gpu.device import Backend
 from gpushare.gpu.health import Health
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
-from gpushare.node import part
+from gpushare.node import observer, part
 from gpushare.node.nvidia import beside, cdi_file, config_source
 from gpushare.node.nvidia.cdi_file import CdiFile
 from gpushare.node.nvidia.config_source import Found, Places
@@ -29,6 +29,7 @@ from gpushare.node.nvidia.rules.flags import KUBELET_SOCKET
 from gpushare.node.nvidia.rules.settings import Settings
 from gpushare.node.publishing.desired import PublishConfig
 from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.usage.sampler import Owners
 from gpushare.obs import log
 from gpushare.obs.errors import UserError
 
@@ -49,14 +50,16 @@ class Config(NamedTuple):
     host: str = "127.0.0.1"
     port: int = 12346
     root: str = "/"  # where this machine's file system begins
+    observing: observer.Config = observer.Config()
 
 
 class Node(part.Part):
-    def __init__(self, config: Config, api: client.Api, backend: Backend) -> None:
+    def __init__(self, config: Config, api: client.Api, backend: Backend, owners: Owners | None = None) -> None:
         variables = config.environment
         counts = xids.counting(variables.get(xids.DISABLE, ""), variables.get(xids.ENABLE, ""))
-        super().__init__(config.node, api, backend, Health(counts, mig=True))
-        self.config, self._backend = config, backend
+        health = Health(counts, mig=True)
+        super().__init__(config.node, api, backend, health, observing=config.observing, owners=owners)
+        self.config = config
         self.plugin: Plugin | None = None
         self._last_wait = "the config"
         self._patient = False  # with the driver, at the start

@@ -1,0 +1,111 @@
+"""What the GPUs of a node do, as its node part publishes it: the status of a `GPUNode`, read and written as this.
+
+Pure. One object for each node, of the same name. Every figure has an age. A figure that is too old, or that the driver
+does not tell, is unknown: neither idle nor busy.
+"""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from gpushare.core.facts.objects import Condition, Frozen, Metadata, Struct
+
+GROUP, VERSION, PLURAL, KIND = "gpushare.io", "v1alpha1", "gpunodes", "GPUNode"
+HEARTBEAT_SECONDS = 60.0  # a status is written at least so often
+SLACK_SECONDS = 20.0  # for a write that is late
+SAMPLED = "Sampled"  # condition: the driver answered the last pass; else the message says why not
+OVER_USE = "OverUse"  # condition: containers use more than they asked for, for longer than the grace
+
+
+class GpuVitals(Frozen, frozen=True):
+    """One GPU. Memory in MiB, utilisation in percent, temperatures in °C, power in W. None: unknown."""
+
+    index: int = 0
+    uuid: str = ""
+    model: str = ""
+    healthy: bool = True
+    why: str = ""  # why it is not
+    shares: int = 0  # containers that were given a part of it
+    total_mib: int = msgspec.field(default=0, name="totalMiB")  # may be given out
+    granted_mib: int = msgspec.field(default=0, name="grantedMiB")  # is given out
+    used_mib: int | None = msgspec.field(default=None, name="usedMiB")  # by all processes, as the driver says
+    unattributed_mib: int | None = msgspec.field(default=None, name="unattributedMiB")  # used by no known container
+    utilization: int | None = None
+    temperature: int | None = None
+    temperature_limit: int | None = None
+    power_watts: int | None = None
+    power_limit_watts: int | None = None
+    known_processes: int | None = None  # those of containers that were given this GPU
+    unknown_processes: int | None = None
+
+
+class ContainerVitals(Frozen, frozen=True):
+    """A container on a GPU: what it was given, and what it uses. None: unknown."""
+
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""  # of the pod
+    container: str = ""
+    granted_mib: int = msgspec.field(default=0, name="grantedMiB")
+    used_mib: int | None = msgspec.field(default=None, name="usedMiB")
+    sm_percent: int | None = None
+    over_use: bool = False  # above what it asked, for longer than the grace
+
+
+class GpuAndContainers(GpuVitals, frozen=True):
+    """With the containers on it, which only people and dashboards want to know."""
+
+    containers: tuple[ContainerVitals, ...] = ()
+
+
+class Summary(Frozen, frozen=True):
+    """The row of `kubectl get gpunodes`, as texts: its columns can only name fields."""
+
+    gpus: int = 0
+    model: str = ""
+    granted: str = ""
+    used: str = ""
+    utilization: str = ""
+    temperature: str = ""
+    power: str = ""
+    health: str = ""
+
+
+class Status(Struct):
+    sampled_at: str = ""  # RFC 3339, of the last pass in which the driver answered; empty: there was none
+    sample_seconds: float = 5.0  # between two passes
+    driver: str = ""
+    containers_unknown: str = ""  # why there are no figures of containers; empty: there are
+    gpus: tuple[GpuVitals, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class GpuNode(Struct):
+    """As the scheduler side reads it: the containers are skipped, which are most of the bytes."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    status: Status = msgspec.field(default_factory=Status)
+
+
+class FullStatus(Status):
+    summary: Summary | None = None
+    gpus: tuple[GpuAndContainers, ...] | None = None  # only ever encoded or decoded
+
+
+class FullGpuNode(GpuNode):
+    status: FullStatus = msgspec.field(default_factory=FullStatus)
+
+
+def age(status: Status, now: float) -> float | None:
+    """Seconds since the figures were read; None: there are none. `now` in seconds since 1970."""
+    try:
+        at = datetime.fromisoformat(status.sampled_at)
+    except ValueError:
+        return None
+    return max(now - (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp(), 0.0)
+
+
+def is_fresh(status: Status, now: float) -> bool:
+    """Whether its figures still count. Else all of them are unknown, whatever it says."""
+    seconds = age(status, now)
+    return seconds is not None and seconds <= HEARTBEAT_SECONDS + 2 * status.sample_seconds + SLACK_SECONDS

@@ -1,0 +1,51 @@
+"""Everything on a node that has to do with what GPUs really do: wiring, read top to bottom.
+
+The driver is sampled once an interval; each part below gets the result. None of them can hold up another one, or what
+the node sells.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from gpushare.gpu.device import Backend
+from gpushare.kube.client import Api
+from gpushare.kube.events import Recorder
+from gpushare.node.gpus import Gpus
+from gpushare.node.pods import NodePods
+from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.this_node import ThisNode
+from gpushare.node.usage import sampler
+from gpushare.node.usage.processes import Processes
+from gpushare.node.usage.sampler import Sampler
+
+
+class Config(NamedTuple):
+    """`proc`: where the host's processes are seen."""
+
+    sample_seconds: float = sampler.SECONDS
+    proc: str = "/proc"
+
+
+class Observer:
+    """Made once it is decided what this node publishes."""
+
+    def __init__(
+        self,
+        config: Config,
+        node: str,
+        api: Api,
+        backend: Backend,
+        gpus: Gpus,
+        pods: NodePods,
+        this_node: ThisNode,
+        publisher: Publisher,
+        recorder: Recorder,
+        owners: sampler.Owners | None = None,
+    ) -> None:
+        owners = owners or Processes(config.proc)
+        self.sampler = Sampler(node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.sampler.run())

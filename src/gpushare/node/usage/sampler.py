@@ -1,0 +1,107 @@
+"""Asks the driver what the GPUs do, once an interval, for everybody who wants to know.
+
+A driver that hangs or fails makes figures old, and figures that are too old are left out: then everybody publishes that
+they are unknown. What pods were given is published in any case.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from gpushare.gpu.device import Backend
+from gpushare.gpu.sample import Pass
+from gpushare.node.pods import NodePods
+from gpushare.node.publishing.desired import Wanted
+from gpushare.node.usage import attribution
+from gpushare.node.usage.model import Owner, Usage
+from gpushare.obs import log
+from gpushare.obs.errors import UserError
+
+SECONDS: Final = 5.0  # between two passes, if nothing else is said
+FRESH_INTERVALS: Final = 2.5  # figures that are older are left out
+NO_ANSWER: Final = "the driver has not answered for {seconds:.0f} s"
+
+logger = log.get(__name__)
+
+
+class Owners(Protocol):
+    @property
+    def unknown(self) -> str:
+        """Why nobody can say whose a process is; empty: somebody can."""
+        ...
+
+    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
+        """Whose these processes are. Those that are of no pod, or gone, are left out."""
+        ...
+
+
+class Sampler:
+    """`usage` is None until this node has published its GPUs. Listeners are called once an interval, whether the driver
+    has answered or not."""
+
+    def __init__(
+        self,
+        node: str,
+        backend: Backend,
+        wants: Callable[[], Wanted | None],
+        pods: NodePods,
+        owners: Owners,
+        *,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.usage: Usage | None = None
+        self.seconds = seconds
+        self.listeners: list[Callable[[Usage], None]] = []
+        self._node, self._backend, self._wants, self._pods, self._owners = node, backend, wants, pods, owners
+        self._clock, self._now = clock, now
+        self._pass: Pass | None = None  # the last one
+        self._at = clock()  # when that was, or the start
+        self._sampled_at: float | None = None
+        self._failure = ""
+
+    async def run(self) -> None:
+        """For ever."""
+        asking: asyncio.Task[None] | None = None
+        try:
+            while True:
+                due = self._clock() + self.seconds
+                if asking is None or asking.done():
+                    asking = asyncio.create_task(self._ask())
+                await asyncio.wait([asking], timeout=self.seconds)
+                self._publish()
+                await asyncio.sleep(max(due - self._clock(), 0.0))
+        finally:
+            if asking is not None:
+                asking.cancel()
+
+    async def _ask(self) -> None:
+        try:
+            self._pass = await self._backend.sample()
+        except UserError as failure:
+            if failure.what != self._failure:
+                logger.warn("the use of GPUs cannot be read", what=failure.what, **failure.fields())
+            self._failure = failure.what
+            return
+        self._failure = ""
+        self._at, self._sampled_at = self._clock(), self._now()
+
+    def _publish(self) -> None:
+        wants = self._wants()
+        if wants is None:
+            return
+        silent = self._clock() - self._at
+        fresh = self._pass if silent <= FRESH_INTERVALS * self.seconds else None
+        pids = {process.pid for gpu in fresh.gpus for process in gpu.processes or ()} if fresh else set()
+        self.usage = Usage(
+            self._node,
+            attribution.joined(wants, self._pods, fresh, self._owners.of(pids) if pids else {}),
+            sampled_at=self._sampled_at,
+            driver=self._pass.driver if self._pass is not None else "",
+            failure="" if fresh else self._failure or NO_ANSWER.format(seconds=silent),
+            containers_unknown=self._owners.unknown,
+        )
+        for listener in self.listeners:
+            listener(self.usage)
