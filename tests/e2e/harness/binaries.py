@@ -1,10 +1,10 @@
 """The programs of a real cluster: found, or built once and kept by version in the user's cache folder.
 
-etcd and runc come from Debian packages, unpacked and not installed, so that no service starts. Kubernetes is built from
-the Go module proxy, of older versions kube-scheduler alone, and so is containerd: Debian's knows no CDI. Each is made
-under another name and renamed when it is whole, and a lock keeps two builds from meeting. `make` runs this file once
-for each that is missing, to show a line for it; `cluster` and `containers` find them with `program`, `packaged` and
-`runtime`.
+etcd, runc, Prometheus and InfluxDB come from Debian packages, unpacked and not installed, so that no service starts.
+Kubernetes is built from the Go module proxy, of older versions kube-scheduler alone, and so is containerd: Debian's
+knows no CDI. Each is made under another name and renamed when it is whole, and a lock keeps two builds from meeting.
+`make` runs this file once for each that is missing, to show a line for it; `cluster` and `containers` find them with
+`program`, `packaged`, `monitoring` and `runtime`.
 """
 
 import contextlib
@@ -30,7 +30,10 @@ RUNTIME = f"containerd {CONTAINERD}"
 RUNTIME_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 CONTAINERS = "packages"  # what containerd needs to run a container; debootstrap is for the image of gpushare
 PACKAGES = ("runc", "containernetworking-plugins", "busybox-static", "debootstrap")
+MONITORING = "monitoring"  # what reads our figures
+MONITORING_PACKAGES = ("prometheus", "influxdb", "influxdb-client")
 MODULE = "kubernetes sources"
+PACKAGED = {ETCD, CONTAINERS, MONITORING}
 KUBERNETES = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "kubelet")
 SCHEDULER = "kube-scheduler"
 OLDER = "scheduler "  # and a version: the name of an older kube-scheduler, when it has to be made
@@ -71,6 +74,11 @@ def packaged(path: str) -> Path:
     return folder() / CONTAINERS / path
 
 
+def monitoring(name: str) -> Path:
+    """Where prometheus, promtool, influxd or influx is, or will be."""
+    return folder() / MONITORING / "usr" / "bin" / name
+
+
 def runtime(name: str) -> Path:
     """Where a program of containerd is, or will be."""
     return folder() / RUNTIME.replace(" ", "-") / name
@@ -81,6 +89,7 @@ def missing(older: Iterable[str] = ()) -> list[str]:
     kubernetes = [name for name in KUBERNETES if not program(name).exists()]
     sources = [MODULE] if kubernetes and not _module_is_current() else []
     packages = [ETCD] * (not program(ETCD).exists()) + [CONTAINERS] * (not packaged("").exists())
+    packages += [MONITORING] * (not monitoring("").exists())
     schedulers = [f"{OLDER}{version}" for version in older if not program(SCHEDULER, version).exists()]
     containerd = [RUNTIME] * (not runtime("").exists())
     return packages + containerd + sources + kubernetes + schedulers
@@ -100,9 +109,9 @@ def check(older: Iterable[str] = ()) -> None:
         if not shutil.which(tool):
             raise UserError(f"{tool} not found", "the cluster is started with it", f"apt-get install {package}")
     lacking = set(missing(older))
-    if lacking - {ETCD, CONTAINERS}:
+    if lacking - PACKAGED:
         _check_go()
-    if lacking & {ETCD, CONTAINERS} and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+    if lacking & PACKAGED and not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise UserError("apt-get not found", "etcd and runc are fetched with it, once", "run it on Debian 12")
 
 
@@ -145,7 +154,10 @@ def ensure_all(say: Callable[[str], None], older: Iterable[str] = ()) -> None:
 def _maker(name: str) -> Callable[[Path], Path]:
     if name.startswith(OLDER):
         return partial(_make_older, version=name.removeprefix(OLDER))
-    makers = {ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, RUNTIME: _build_runtime, MODULE: _write_module}
+    makers = {
+        ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, MONITORING: _fetch_monitoring, RUNTIME: _build_runtime,
+        MODULE: _write_module,
+    }  # fmt: skip
     return makers.get(name) or partial(_build, module=folder() / "module", name=name)
 
 
@@ -155,6 +167,10 @@ def _fetch_etcd(work: Path) -> Path:
 
 def _fetch_containers(work: Path) -> Path:
     return _unpack(work, *PACKAGES).rename(work / CONTAINERS)
+
+
+def _fetch_monitoring(work: Path) -> Path:
+    return _unpack(work, *MONITORING_PACKAGES).rename(work / MONITORING)
 
 
 def _unpack(work: Path, *packages: str) -> Path:
