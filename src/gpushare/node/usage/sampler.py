@@ -1,12 +1,14 @@
 """Asks the driver what the GPUs do, once an interval, for everybody who wants to know.
 
 A driver that hangs or fails makes figures old, and figures that are too old are left out: then everybody publishes that
-they are unknown. What pods were given is published in any case.
+they are unknown. What pods were given is published in any case. A bug in here, or in who listens, is logged: it does
+not end what the node sells.
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from gpushare.gpu.device import Backend
@@ -21,6 +23,7 @@ from gpushare.obs.errors import UserError
 SECONDS: Final = 5.0  # between two passes, if nothing else is said
 FRESH_INTERVALS: Final = 2.5  # figures that are older are left out
 NO_ANSWER: Final = "the driver has not answered for {seconds:.0f} s"
+OUR_FAULT: Final = "a bug in gpushare; its log names it"
 
 logger = log.get(__name__)
 
@@ -58,7 +61,7 @@ class Sampler:
         self._node, self._backend, self._wants, self._pods, self._owners = node, backend, wants, pods, owners
         self._clock, self._now = clock, now
         self._pass: Pass | None = None  # the last one
-        self._at = clock()  # when that was, or the start
+        self._at = clock()  # when that began, or the start
         self._sampled_at: float | None = None
         self._failure = ""
 
@@ -71,25 +74,30 @@ class Sampler:
                 if asking is None or asking.done():
                     asking = asyncio.create_task(self._ask())
                 await asyncio.wait([asking], timeout=self.seconds)
-                self._publish()
+                with _survived():
+                    self._publish()
                 await asyncio.sleep(max(due - self._clock(), 0.0))
         finally:
             if asking is not None:
                 asking.cancel()
 
     async def _ask(self) -> None:
+        # A slow driver tells some figures long before its last one, so all count as of the beginning.
+        began, sampled_at = self._clock(), self._now()
         try:
             self._pass = await self._backend.sample()
         except UserError as failure:
             if failure.what != self._failure:
                 logger.warn("the use of GPUs cannot be read", what=failure.what, **failure.fields())
             self._failure = failure.what
-            return
-        self._failure = ""
-        self._at, self._sampled_at = self._clock(), self._now()
+        except Exception as error:  # noqa: BLE001 - whatever our bug is, what the node sells goes on
+            logger.error("the use of GPUs cannot be read", error=repr(error))
+            self._failure = OUR_FAULT
+        else:
+            self._failure, self._at, self._sampled_at = "", began, sampled_at
 
     def _publish(self) -> None:
-        wants = self._wants()
+        wants, self.usage = self._wants(), None
         if wants is None:
             return
         silent = self._clock() - self._at
@@ -104,4 +112,13 @@ class Sampler:
             containers_unknown=self._owners.unknown,
         )
         for listener in self.listeners:
-            listener(self.usage)
+            with _survived():
+                listener(self.usage)
+
+
+@contextlib.contextmanager
+def _survived() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - as above
+        logger.error("the use of GPUs cannot be published", error=repr(error))
