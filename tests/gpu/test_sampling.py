@@ -174,7 +174,7 @@ async def test_a_fault_of_the_whole_driver_is_an_error(gpus: Nvml, mock: Mock, f
     assert (await only(gpus)).processes == ()
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeRunningProcesses_v3"])
+@pytest.mark.parametrize("function", ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeRunningProcesses_v2"])
 async def test_a_pass_that_hangs_is_given_up_and_the_next_one_is_taken(mock: Mock, function: str) -> None:
     mock.show(using(0, 16276), rules=(f"hang={function}",))
     gpus = Nvml(limit=0.1)
@@ -210,8 +210,9 @@ async def test_a_gpu_without_processes_says_so(gpus: Nvml, mock: Mock) -> None:
     assert (await only(gpus)).processes == ()
 
 
-async def test_processes_are_listed_as_older_drivers_do(gpus: Nvml, mock: Mock) -> None:
-    mock.show(using(0, 16276, process(1, 512)), rules=tuple(f"fail={name}_v3 {NO_FUNCTION}" for name in LISTS))
+@pytest.mark.parametrize("missing", ["_v2", "_v3"])
+async def test_processes_are_listed_by_old_drivers_and_new_ones(gpus: Nvml, mock: Mock, missing: str) -> None:
+    mock.show(using(0, 16276, process(1, 512)), rules=tuple(f"fail={name}{missing} {NO_FUNCTION}" for name in LISTS))
     assert (await only(gpus)).processes == (Process(1, 512 * MIB, 0),)
 
 

@@ -20,11 +20,12 @@ IDLE = frozenset({pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND})  # the bind
 MEMORY_TEMPERATURE = 82  # NVML's number of that field
 MOST_PERCENT = 100  # drivers tell more for processes that have ended
 
-# Newest version first. A process can be in several lists.
+# A process can be in several lists. Version 2 first: it tells the same as version 3, whose layout some drivers (535.54,
+# for example) changed, so that bindings read wrong pids there. Old bindings do not have version 2.
 LISTS = (
-    ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
-    ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
-    ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
+    ("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"),
+    ("nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
+    ("nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
 )
 # The first one is new, and on new GPUs the only one that tells more than 0.
 SM_USE = ("nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization")
