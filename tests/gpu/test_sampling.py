@@ -7,6 +7,7 @@ from typing import Any
 import pynvml  # type: ignore[import-untyped]
 import pytest
 
+from gpushare.gpu import nvml
 from gpushare.gpu.nvml import Nvml
 from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.obs.errors import UserError
@@ -278,7 +279,8 @@ async def test_a_binding_that_raises_success_says_idle(gpus: Nvml, mock: Mock, m
     assert (await only(gpus)).processes == (Process(1, 512 * MIB, 0),)
 
 
-async def test_a_pass_does_not_wait_for_who_waits_for_errors(mock: Mock) -> None:
+async def test_a_pass_does_not_wait_for_who_waits_for_errors(mock: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "SLICE_SECONDS", 0.02)
     gpus = Nvml(wait=600.0)
     await gpus.devices()
     listening = asyncio.create_task(gpus.xids())

@@ -25,7 +25,7 @@ from gpushare.gpu.session import Listing, Session
 
 LIMIT_SECONDS = 30.0  # for each unused GPU the driver may need seconds
 WAIT_SECONDS = 2.0  # for errors
-SLICE_SECONDS = 0.2  # of that wait; other questions wait so long
+SLICE_SECONDS = 0.5  # of that wait; other questions wait so long
 CLOSE_SECONDS = 2.0
 RENEW_SECONDS = 300.0
 RENEW_SOON_SECONDS = 60.0  # while a GPU is missing or faulty

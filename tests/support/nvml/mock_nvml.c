@@ -312,14 +312,15 @@ static int any_lost(const EventSet *set) {
 int nvmlEventSetWait_v2(EventSet *set, Event *event, unsigned timeout_ms) {
     struct timespec start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    for (;; sleep_ms(STEP_MS)) {
+    for (;;) {
         int code = begin(__func__, NULL, NULL);
         if (code) return code;
         if (!opened) return UNINITIALIZED;
         if (next_event(set, event)) return OK;
         if (any_lost(set)) return LOST;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        long passed = (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
-        if (passed >= (long)timeout_ms) return TIMEOUT;
+        long left = (long)timeout_ms - (now.tv_sec - start.tv_sec) * 1000 - (now.tv_nsec - start.tv_nsec) / 1000000;
+        if (left <= 0) return TIMEOUT;
+        sleep_ms(left < EVENT_STEP_MS ? (int)left : EVENT_STEP_MS);
     }
 }
