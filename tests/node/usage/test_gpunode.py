@@ -24,8 +24,8 @@ def sample(index: int = 0, **figures: Any) -> Sample:
 
 
 def gpu(index: int = 0, *, sampled: Sample | None = None, silent: bool = False, **more: Any) -> GpuUse:
-    words: dict[str, Any] = {"model": "H100", "total": 80 * GIB, "granted": 60 * GIB, "containers": (MAIN,), "unattributed": 2 * GIB,
-             "unknown_processes": 1} | more  # fmt: skip
+    words: dict[str, Any] = {"model": "H100", "total": 80 * GIB, "granted": 60 * GIB, "containers": (MAIN,)}
+    words |= {"unattributed": 2 * GIB, "unknown_processes": 1} | more
     return GpuUse(index, f"GPU-{index}", **words, sample=None if silent else sampled or sample(index))
 
 
@@ -129,7 +129,8 @@ def test_containers_that_use_too_much_are_named_in_one_sentence_and_marked() -> 
 
 @pytest.mark.parametrize("why", ["failure", "containers_unknown"])
 def test_nobody_says_that_all_keep_to_their_requests_where_their_use_is_unknown(why: str) -> None:
-    assert conditions(status(**{why: "because"}))["OverUse"] == ("Unknown", *gpunode.USE_UNKNOWN)
+    words: dict[str, Any] = {why: "because"}
+    assert conditions(status(**words))["OverUse"] == ("Unknown", *gpunode.USE_UNKNOWN)
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
