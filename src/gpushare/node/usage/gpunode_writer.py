@@ -19,8 +19,8 @@ from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.loop import Chance, Loop, Sleep
 from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import gpunode
-from gpushare.node.usage.gpunode import OverUse
 from gpushare.node.usage.model import Usage
+from gpushare.node.usage.overuse import OverUse
 from gpushare.obs import log
 
 SHORTEST: Final = 10.0  # seconds between two writes
