@@ -39,18 +39,28 @@ MIB = 1 << 20
 @pytest.fixture
 async def uids(cluster: Cluster, api: Api) -> AsyncIterator[dict[str, str]]:
     """Of two nodes, in a cluster with GPUNodes and all that guards them."""
+    async with defined(cluster):
+        for file in FILES:
+            await cluster.kubectl("apply", "-f", file)
+        nodes = [await api.create("/api/v1/nodes", node_world.node(name)) for name in (OWN, OTHER)]
+        try:
+            yield {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        finally:
+            for name in (OWN, OTHER):
+                await api.call("DELETE", f"/api/v1/nodes/{name}")
+            for file in FILES:
+                await cluster.kubectl("delete", "-f", file)
+
+
+@contextlib.asynccontextmanager
+async def defined(cluster: Cluster) -> AsyncIterator[None]:
+    """The cluster has GPUNodes."""
     await cluster.kubectl("apply", "-f", CRD)
     await cluster.kubectl("wait", "--for=condition=Established", "crd/gpunodes.gpushare.io", "--timeout=20s")
-    for file in FILES:
-        await cluster.kubectl("apply", "-f", file)
-    nodes = [await api.create("/api/v1/nodes", node_world.node(name)) for name in (OWN, OTHER)]
     try:
-        yield {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        yield
     finally:
-        for name in (OWN, OTHER):
-            await api.call("DELETE", f"/api/v1/nodes/{name}")
-        for file in [*FILES, CRD]:
-            await cluster.kubectl("delete", "-f", file)
+        await cluster.kubectl("delete", "-f", CRD)
 
 
 @contextlib.asynccontextmanager
@@ -169,15 +179,7 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
             await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN)))
             await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, {"driver": "true"}))
             await denied(ELSEWHERE + OTHER, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OTHER))))
-            made = await tenant.call("POST", PATH, gpu_node(OTHER))
-            forged = await tenant.patch(f"{PATH}/{OWN}/status", {"status": {"driver": "forged"}})
-            for attempt in (made, forged):
-                assert (attempt.code, attempt.message.endswith(guard.GPU_NODE)) == (403, True), attempt.body
-            around = await tenant.patch(f"{PATH}/{OWN}", {"status": {"driver": "forged"}})
-            assert around.code == 200, "only the status says anything, and this cannot change it"
-            kept = await shown(cluster)
-            assert kept is not None
-            assert kept["status"] == {"driver": "true"}
+            await check_forging(tenant)
             text = {"gpus": [{"uuid": "a", "usedMiB": "much"}]}
             with pytest.raises(ApiError, match="must be of type integer") as wrong:
                 await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, text))
@@ -185,6 +187,18 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
             await elsewhere(cluster, uids)
     finally:
         await cluster.kubectl("delete", "clusterrolebinding,clusterrole", TENANT)
+
+
+async def check_forging(person: Api) -> None:
+    """There is a GPUNode of OWN. This person has all rights, and is not gpushare."""
+    before = (await person.get(f"{PATH}/{OWN}")).body["status"]
+    made = await person.call("POST", PATH, gpu_node(OTHER))
+    forged = await person.patch(f"{PATH}/{OWN}/status", {"status": {"driver": "forged"}})
+    for attempt in (made, forged):
+        assert (attempt.code, attempt.message.endswith(guard.GPU_NODE)) == (403, True), attempt.body
+    around = await person.patch(f"{PATH}/{OWN}", {"status": {"driver": "forged"}})
+    assert around.code == 200, "this cannot change the status, and nothing else says anything"
+    assert (await person.get(f"{PATH}/{OWN}")).body["status"] == before
 
 
 async def elsewhere(cluster: Cluster, uids: dict[str, str]) -> None:

@@ -152,8 +152,9 @@ def test_a_patch_says_null_for_what_vanished_and_shows_every_0() -> None:
 
 
 def test_a_container_whose_grant_is_unknown_is_not_said_to_have_0() -> None:
-    (shown,) = gpunode.patch(status(gpu(containers=(msgspec.structs.replace(MAIN, granted=None),))))["gpus"]
-    assert "grantedMiB" not in shown["containers"][0]
+    patch = gpunode.patch(status(gpu(containers=(msgspec.structs.replace(MAIN, granted=None),))))
+    assert "grantedMiB" not in patch["gpus"][0]["containers"][0]
+    assert patch["summary"]["granted"] == "-/80 GiB"
 
 
 def test_what_is_written_is_what_is_read() -> None:
