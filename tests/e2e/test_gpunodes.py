@@ -112,11 +112,11 @@ async def test_the_node_part_keeps_its_gpunode_and_it_goes_with_its_node(
         figures.say("kubectl get gn", f"\n{head}\n{row}")
 
         changed = time.monotonic()
-        gpus.show(*cards(used=None, util="99 20", temp=80))
+        gpus.show(*cards(power=None, util="99 20", temp=80))
         status = await until("what changed is written", cluster, "gpus.0.utilization", 99)
         took = time.monotonic() - changed
-        assert "usedMiB" not in status["gpus"][0], "what is unknown now is not there any more"
-        assert status["summary"]["used"] == "-"
+        assert "powerWatts" not in status["gpus"][0], "what is unknown now is not there any more"
+        assert status["summary"]["power"] == "-"
 
         gpus.show(*cards(), rules=("hang=nvmlDeviceGetTemperature",))
         status = await until("a driver that hangs is written", cluster, "summary.health", "unknown")

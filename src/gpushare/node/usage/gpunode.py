@@ -4,6 +4,7 @@ Pure. The API server keeps every write of every node, so figures that changed a 
 compared with what was written last, not with the sample before: a figure that creeps is written, too.
 """
 
+import functools
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -69,7 +70,7 @@ def changed_enough(before: FullStatus | None, after: FullStatus) -> bool:
 
 def patch(after: FullStatus) -> dict[str, Any]:
     """As a merge patch: null for what is unknown now. Lists are replaced as a whole, so in them it is left out."""
-    return {field.encode_name: _plain(getattr(after, field.name)) for field in msgspec.structs.fields(after)}
+    return {key: _plain(getattr(after, name)) for name, key in _names(FullStatus)}
 
 
 def timestamp(seconds: float) -> str:
@@ -182,8 +183,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, msgspec.Struct):
-        made = {field.encode_name: _plain(getattr(value, field.name)) for field in msgspec.structs.fields(value)}
+        made = {key: _plain(getattr(value, name)) for name, key in _names(type(value))}
         if isinstance(value, ContainerVitals) and not value.granted_mib:
             del made["grantedMiB"]  # nobody is given 0: it is unknown
-        return {name: one for name, one in made.items() if one is not None}
+        return {key: one for key, one in made.items() if one is not None}
     return None if value == "" else value
+
+
+@functools.cache
+def _names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Of its fields, in Python and in JSON."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
