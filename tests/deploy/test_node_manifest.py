@@ -58,9 +58,11 @@ def test_it_is_root_for_kubelets_folders_and_nothing_more() -> None:
 
 def test_it_sees_all_gpus_and_asks_the_driver_only() -> None:
     env = {entry["name"]: entry.get("value") for entry in container()["env"]}
-    assert env == {"NODE_NAME": None, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
-    named = next(entry for entry in container()["env"] if entry["name"] == "NODE_NAME")
-    assert named["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert env == {
+        "NODE_NAME": None, "POD_IP": None, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"
+    }  # fmt: skip
+    named = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container()["env"][:2]}
+    assert named == {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP"}
 
 
 def test_it_is_given_the_time_to_say_that_it_drains() -> None:
@@ -69,12 +71,13 @@ def test_it_is_given_the_time_to_say_that_it_drains() -> None:
 
 def test_its_words_start_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     config = manifests.node_config(container()["args"], monkeypatch)
-    assert config == app.Config("gpu-a", "MiB", "auto")
+    assert config == app.Config("gpu-a", "MiB", "auto", observing=manifests.OBSERVING)
     assert pod()["hostNetwork"]
     for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert container()[probe]["httpGet"] == {"host": config.host, "port": config.port, "path": path}
     assert container()["ports"] == [
-        {"name": "http", "containerPort": config.port, "hostPort": config.port, "hostIP": config.host}
+        {"name": "http", "containerPort": config.port, "hostPort": config.port, "hostIP": config.host},
+        {"name": "metrics", "containerPort": 9400, "hostPort": 9400},
     ]
 
 
@@ -92,7 +95,8 @@ def test_what_is_said_about_over_use_is_understood(monkeypatch: pytest.MonkeyPat
     def observing(*words: str) -> observer.Config:
         return manifests.node_config(["node", *words], monkeypatch).observing
 
-    assert observing() == observer.Config(tolerance=Tolerance(0.05, 256 << 20), grace=60.0, evicts=False, proc="")
+    told = observing()
+    assert (told.tolerance, told.grace, told.evicts, told.proc) == (Tolerance(0.05, 256 << 20), 60.0, False, "")
     assert observing("--overuse-tolerance=10%").tolerance == Tolerance(0.1, 0)
     assert observing("--overuse-tolerance=2GiB").tolerance == Tolerance(0, 2 << 30)
     assert observing("--overuse-tolerance=0%,1MiB").tolerance == Tolerance(0, 1 << 20)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gpushare.cli import exporting
 from gpushare.cli.words import Parser, unknown
 from gpushare.obs import errors
 
@@ -30,6 +31,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--overuse-tolerance", default="5%,256MiB")
     parser.add_argument("--overuse-grace", default="60")
     parser.add_argument("--on-overuse", default="warn")
+    exporting.add(parser)
 
 
 def config(args: argparse.Namespace) -> "Config":
@@ -43,6 +45,7 @@ def config(args: argparse.Namespace) -> "Config":
         tolerance=_tolerance(args.overuse_tolerance),
         grace=_seconds(args.overuse_grace, "--overuse-grace 60"),
         evicts=args.on_overuse == "evict",
+        exporter=exporting.config(args),
     )
 
 
