@@ -37,9 +37,9 @@ USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_BY_
 ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
 EVICTING = SOURCES / "node" / "usage" / "eviction.py"
 USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST, EVICTING}), *USED_BY_ALL)
-PUBLISHER = SOURCES / "node" / "publishing" / "publisher.py"
+WRITERS = [SOURCES / "node" / path for path in ("publishing/publisher.py", "usage/gpunode_writer.py")]
 USED_TO_SELL_GPUS = (
-    PUBLISHER, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
+    *WRITERS, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
     *sorted((SOURCES / "node" / "exporter").rglob("*.py")), *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
@@ -306,7 +306,7 @@ def test_people_who_look_change_nothing() -> None:
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
     policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"}
     read = {resource for rule in rules for resource in rule["resources"]}
-    assert read == {"nodes", "pods", "events", "namespaces", *policies}
+    assert read == {"nodes", "pods", "events", "gpunodes", "namespaces", *policies}
 
 
 def test_prometheus_may_read_the_metrics_of_nodes_and_nothing_else() -> None:

@@ -17,6 +17,7 @@ from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import overuse, sampler
 from gpushare.node.usage.eviction import Evictor
+from gpushare.node.usage.gpunode_writer import GpuNodeWriter
 from gpushare.node.usage.overuse import Tolerance
 from gpushare.node.usage.overuse_events import OverUses
 from gpushare.node.usage.processes import Processes
@@ -61,6 +62,8 @@ class Observer:
         self.evictor = Evictor(node, api, pods, self.overuse) if config.evicts else None
         if self.evictor is not None:
             self.sampler.listeners.append(self.evictor.look)
+        self.gpunode = GpuNodeWriter(api, this_node, config.sample_seconds, lambda: self.overuse.current)
+        self.sampler.listeners.append(self.gpunode.take)
 
     async def run(self) -> None:
         """For ever."""
@@ -68,3 +71,4 @@ class Observer:
             tasks.create_task(self.sampler.run())
             if self.evictor is not None:
                 tasks.create_task(self.evictor.run())
+            tasks.create_task(self.gpunode.run())
