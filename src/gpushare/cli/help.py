@@ -152,6 +152,10 @@ NODE_METRICS: Final = """\
 usage: {program} [options]          what GPUs do, and who is told
 Samples the GPUs of this node, and says which container uses how much.
   --sample-seconds N  between two looks at what they do (default 5)
+  --influx URL, --influx-interval N
+                      write it to InfluxDB every N seconds (default 10), with
+                      INFLUX_USER and INFLUX_PASSWORD, or INFLUX_TOKEN, _ORG,
+                      _BUCKET of the environment, or files: docs/influxdb.md
 All other options: {program} --help
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 

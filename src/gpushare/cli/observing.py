@@ -4,6 +4,7 @@ The same for all ways to sell GPUs. `--help-metrics` explains them (`help.NODE_M
 """
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Final
 
 from gpushare.cli.words import Parser
@@ -18,12 +19,28 @@ MOST_SECONDS: Final = 3600.0
 
 def add(parser: Parser) -> None:
     parser.add_argument("--sample-seconds", default="5")
+    parser.add_argument("--influx", default="")
+    parser.add_argument("--influx-interval", default="10")
 
 
 def config(args: argparse.Namespace) -> "Config":
     from gpushare.node.observer import Config
 
-    return Config(sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5"))
+    return Config(
+        sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5"),
+        influx=_influx(args.influx),
+        influx_seconds=_seconds(args.influx_interval, "--influx-interval 10"),
+    )
+
+
+def _influx(url: str) -> str:
+    """Credentials are in the environment only. What is wrong with them is said now, not when points are written."""
+    from gpushare.node.influx import credentials
+
+    if not url:
+        return ""
+    credentials.read(os.environ)
+    return credentials.check_url(url)
 
 
 def _seconds(text: str, way: str) -> float:

@@ -11,6 +11,8 @@ from gpushare.gpu.device import Backend
 from gpushare.kube.client import Api
 from gpushare.kube.events import Recorder
 from gpushare.node.gpus import Gpus
+from gpushare.node.influx.feed import Feed
+from gpushare.node.influx.interval import DEFAULT as INFLUX_SECONDS
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.this_node import ThisNode
@@ -20,10 +22,12 @@ from gpushare.node.usage.sampler import Sampler
 
 
 class Config(NamedTuple):
-    """`proc`: where the host's processes are seen."""
+    """`proc`: where the host's processes are seen. `influx`: the address of InfluxDB; empty: nothing goes there."""
 
     sample_seconds: float = sampler.SECONDS
     proc: str = "/proc"
+    influx: str = ""
+    influx_seconds: float = INFLUX_SECONDS
 
 
 class Observer:
@@ -44,8 +48,14 @@ class Observer:
     ) -> None:
         owners = owners or Processes(config.proc)
         self.sampler = Sampler(node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds)
+        self.influx: Feed | None = None
+        if config.influx:
+            self.influx = Feed(config.influx, config.influx_seconds, api, pods, owners, config.proc)
+            self.sampler.listeners.append(self.influx.see)
 
     async def run(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.sampler.run())
+            if self.influx is not None:
+                tasks.create_task(self.influx.run())

@@ -98,6 +98,8 @@ class Part:
                         self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node,
                         self.publisher, self.recorder, self._owners,
                     )  # fmt: skip
+                    if (influx := self.observer.influx) is not None:
+                        self.sight.influx, self.sight.influx_waiting = influx.outcomes, lambda: influx.writer.waiting
                     tasks.create_task(self.observer.run())
                 tasks.create_task(self.gpus.look())
                 tasks.create_task(self.gpus.listen())
