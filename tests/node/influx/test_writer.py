@@ -205,6 +205,21 @@ async def test_points_that_influxdb_refuses_are_given_up_with_one_line_and_its_w
     assert len(said["why"]) <= 200
 
 
+async def test_points_that_influxdb_1_takes_beside_bad_ones_are_written_and_the_log_says_it_once(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    conflict = 'partial write: field type conflict: input field \\"Power\\" is type integer, already exists as string'
+    server.answers = [(400, f'{{"error":"{conflict} dropped=1"}}'), (400, f'{{"error":"{conflict} dropped=2"}}')]
+    work = Work(server.url)
+    async with beside(work.writer.run()):
+        work.writer.add([b"m f=1i 1", b"m f=2i 2", b"m f=3i 3"])
+        await eventually(lambda: work.writer.failed == 1)
+        work.writer.add([b"m f=1i 4", b"m f=2i 5", b"m f=3i 6"])
+        await eventually(lambda: work.writer.failed == 3)
+    assert work.writer.written == 3
+    assert len(caplog.records) == 1
+
+
 async def test_a_request_that_is_too_large_is_divided_until_it_fits(server: Server) -> None:
     server.answers = [(413, "too large"), (413, "too large"), OK]
     work = Work(server.url)

@@ -1,10 +1,12 @@
 """What InfluxDB 1 and 2 are sent, and what their answers mean. Pure."""
 
 import base64
+import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 PRECISION: Final = "s"
+DROPPED: Final = re.compile(r"^400 .*partial write.* dropped=(\d{1,9})\b", re.DOTALL)
 LONGEST_WORDS: Final = 200  # characters of a server's own words
 
 
@@ -69,6 +71,12 @@ def verdict(status: int, words: str, *, is_v2: bool) -> Verdict:
     if status in (400, 422):
         return Verdict.BAD
     return Verdict.LATER if status in (408, 429) or status >= 500 else Verdict.NOT_ALLOWED
+
+
+def refused(words: str, points: int) -> int:
+    """How many of these points InfluxDB has not taken. InfluxDB 1 takes the others, and says how many it dropped."""
+    dropped = DROPPED.search(words)
+    return min(int(dropped[1]), points) if dropped else points
 
 
 def shortened(words: str) -> str:

@@ -6,6 +6,7 @@ line; anything else is tried again, while the buffer drops what has become too o
 
 import asyncio
 import gzip
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -25,6 +26,8 @@ RETRY: Final = (0.5, 10.0)  # the first and the longest delay in seconds
 NOT_ALLOWED_SECONDS: Final = 60.0  # until it is tried again
 LARGEST_ANSWER: Final = 4096  # bytes that are read
 NO_MORE_THAN_A_POINT: Final = 1  # byte: `take` takes one entry in any case
+
+NUMBERS: Final = re.compile(r"\d+")
 
 Sleep = Callable[[float], Awaitable[object]]
 logger = log.get(__name__)
@@ -50,6 +53,7 @@ class Writer:
         self._retry = Backoff(RETRY)
         self._sending = 0  # points
         self._complaint = ""  # the last one
+        self._refusal = ""  # the last one, without its numbers
         self._awake = asyncio.Event()
 
     @property
@@ -132,18 +136,24 @@ class Writer:
                 found = protocol.verdict(response.status, said, is_v2=credentials.is_v2)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return Verdict.LATER, credentials.hidden_in(str(error) or f"no answer within {SECONDS:.0f} s")
-        return found, protocol.shortened(credentials.hidden_in(f"{response.status} {said}"))
+        return found, credentials.hidden_in(f"{response.status} {said}")
 
     def _wrote(self, points: int) -> None:
         self.written += points
         self._retry.reset()
         if self._complaint:
             logger.info("InfluxDB takes points again", waiting=self._buffer.points)
-        self._complaint = ""
+        self._complaint = self._refusal = ""
 
     def _give_up(self, points: int, words: str) -> None:
-        self.failed += points
-        logger.warn("InfluxDB refuses points, they are given up", points=points, why=words)
+        """One log line for all refusals of the same kind, until something is written."""
+        refused = protocol.refused(words, points)
+        self.failed += refused
+        self.written += points - refused
+        kind = NUMBERS.sub("", words)
+        if kind != self._refusal:
+            logger.warn("InfluxDB refuses points, they are given up", points=refused, why=protocol.shortened(words))
+        self._refusal = kind
 
     def _divide(self, taken: list[Entry], words: str) -> None:
         """Smaller requests from now on. A single point that is too large is given up."""
@@ -156,5 +166,5 @@ class Writer:
     def _complain(self, what: str, why: str) -> None:
         """Once, until the reason is another one or it works again."""
         if why != self._complaint:
-            logger.warn(what, why=why)
+            logger.warn(what, why=protocol.shortened(why))
         self._complaint = why
