@@ -166,6 +166,10 @@ Samples the GPUs of this node, and says which container uses how much.
   --dcgm-names WHEN   NVIDIA's names: auto (not beside its exporter), on, off
   --hostname-label L  Hostname (default) or hostname, beside those names
   --counters FILE     which of them: a counters file of dcgm-exporter
+  --influx URL, --influx-interval N
+                      write it to InfluxDB every N seconds (default 10), with
+                      INFLUX_USER and INFLUX_PASSWORD, or INFLUX_TOKEN, _ORG,
+                      _BUCKET of the environment, or files: docs/influxdb.md
 All other options: {program} --help
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 

@@ -4,6 +4,7 @@ The same for all ways to sell GPUs. `--help-metrics` explains them (`help.NODE_M
 """
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ def add(parser: Parser) -> None:
     parser.add_argument("--overuse-grace", default="60")
     parser.add_argument("--on-overuse", default="warn")
     exporting.add(parser)
+    parser.add_argument("--influx", default="")
+    parser.add_argument("--influx-interval", default="10")
 
 
 def config(args: argparse.Namespace) -> "Config":
@@ -46,6 +49,8 @@ def config(args: argparse.Namespace) -> "Config":
         grace=_seconds(args.overuse_grace, "--overuse-grace 60"),
         evicts=args.on_overuse == "evict",
         exporter=exporting.config(args),
+        influx=_influx(args.influx),
+        influx_seconds=_seconds(args.influx_interval, "--influx-interval 10"),
     )
 
 
@@ -68,6 +73,16 @@ def _tolerance(text: str) -> "Tolerance":
         raise errors.UserError(f'"{text:.20}" is not a tolerance', why, "--overuse-tolerance 5%,256MiB")
     percent, mib = int(found["percent"] or 0), int(found["amount"] or 0) * MIB_IN.get(found["unit"] or "MiB", 1)
     return Tolerance(percent / 100, mib << 20)
+
+
+def _influx(url: str) -> str:
+    """Credentials are in the environment only. What is wrong with them is said now, not when points are written."""
+    from gpushare.node.influx import credentials
+
+    if not url:
+        return ""
+    credentials.read(os.environ)
+    return credentials.check_url(url)
 
 
 def _seconds(text: str, way: str) -> float:

@@ -19,6 +19,8 @@ class Sight:
         self.done: Callable[[], Mapping[str, int]] = dict  # writes, by what was written
         self.events: Callable[[], Mapping[str, int]] = dict  # events, by outcome
         self.ages: Callable[[], Mapping[str, float]] = dict  # seconds since API server or driver answered
+        self.influx: Callable[[], Mapping[str, int]] = dict  # points for InfluxDB, by what became of them
+        self.influx_waiting: Callable[[], int | None] = lambda: None  # points that are not written yet
 
 
 class Metrics(Collector):
@@ -38,6 +40,16 @@ class Metrics(Collector):
         for name, count in self._sight.done().items():
             writes.add_metric([name], count)
         yield writes
+        yield from self._influx()
+
+    def _influx(self) -> Iterable[Metric]:
+        waiting = self._sight.influx_waiting()
+        if waiting is not None:
+            points = CounterMetricFamily("gpushare_influx_points", "Points for InfluxDB.", labels=["outcome"])
+            for outcome, count in self._sight.influx().items():
+                points.add_metric([outcome], count)
+            yield points
+            yield GaugeMetricFamily("gpushare_influx_buffered_points", "Points not written to InfluxDB yet.", waiting)
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

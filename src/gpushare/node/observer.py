@@ -12,10 +12,12 @@ from gpushare.kube.client import Api
 from gpushare.kube.events import Recorder
 from gpushare.node.exporter.exporter import Config as ExporterConfig
 from gpushare.node.gpus import Gpus
+from gpushare.node.influx.feed import Feed
+from gpushare.node.influx.interval import DEFAULT as INFLUX_SECONDS
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.this_node import ThisNode
-from gpushare.node.usage import overuse, sampler
+from gpushare.node.usage import overuse, processes, sampler
 from gpushare.node.usage.eviction import Evictor
 from gpushare.node.usage.gpunode_writer import GpuNodeWriter
 from gpushare.node.usage.overuse import Tolerance
@@ -25,7 +27,8 @@ from gpushare.node.usage.sampler import Sampler
 
 
 class Config(NamedTuple):
-    """`proc`: where the node's processes are seen; empty: in our own /proc, if it shows them."""
+    """`proc`: where the node's processes are seen; empty: in our own /proc, if it shows them. `influx`: the address of
+    InfluxDB; empty: nothing goes there."""
 
     sample_seconds: float = sampler.SECONDS
     proc: str = ""
@@ -33,6 +36,8 @@ class Config(NamedTuple):
     grace: float = overuse.GRACE_SECONDS
     evicts: bool = False  # pods that use more than they asked for
     exporter: ExporterConfig = ExporterConfig()
+    influx: str = ""
+    influx_seconds: float = INFLUX_SECONDS
 
 
 class Observer:
@@ -64,6 +69,10 @@ class Observer:
             self.sampler.listeners.append(self.evictor.look)
         self.gpunode = GpuNodeWriter(api, this_node, config.sample_seconds, lambda: self.overuse.current)
         self.sampler.listeners.append(self.gpunode.take)
+        self.influx: Feed | None = None
+        if config.influx:
+            self.influx = Feed(config.influx, config.influx_seconds, api, pods, owners, config.proc or processes.OWN)
+            self.sampler.listeners.append(self.influx.see)
 
     async def run(self) -> None:
         """For ever."""
@@ -72,3 +81,5 @@ class Observer:
             if self.evictor is not None:
                 tasks.create_task(self.evictor.run())
             tasks.create_task(self.gpunode.run())
+            if self.influx is not None:
+                tasks.create_task(self.influx.run())

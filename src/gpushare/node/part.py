@@ -112,6 +112,8 @@ class Part:
                     )  # fmt: skip
                     done = self.sight.done
                     self.sight.done = lambda: {**done(), "gpunode": observer.gpunode.writes}
+                    if (influx := observer.influx) is not None:
+                        self.sight.influx, self.sight.influx_waiting = influx.outcomes, lambda: influx.writer.waiting
                     tasks.create_task(self.observer.run())
                 tasks.create_task(self.gpus.look())
                 tasks.create_task(self.gpus.listen())

@@ -1,0 +1,97 @@
+"""When points are made, whose processes they name, and what the running component tells about it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+from prometheus_client import exposition
+
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.gpu.sample import Process, Sample
+from gpushare.gpu.simulated import Simulated
+from gpushare.kube.client import Api
+from gpushare.node.influx import feed
+from gpushare.node.influx.feed import Feed
+from gpushare.node.influx.points import Whose
+from gpushare.node.metrics import Metrics
+from gpushare.node.observer import Config as ObserverConfig
+from gpushare.node.pods import NodePods, Pod
+from gpushare.node.usage.model import GpuUse, Owner, Usage
+from tests.node.influx.test_writer import served
+from tests.node.world import CONFIG, NAME, running
+from tests.support import embedded_objects
+from tests.support.wait import eventually
+
+SAMPLE = Sample("GPU-a", 0, processes=(Process(41, 5),))
+USAGE = Usage("node-1", (GpuUse(0, "GPU-a", "Tesla T4", 9, 0, sample=SAMPLE),))
+UID, ID = "11-22", "0abc"
+POINTS = 4  # of USAGE: the node twice, the GPU, its process
+
+
+class Owners:
+    unknown = ""
+
+    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
+        return {pid: Owner(UID, ID) for pid in pids}
+
+
+def pods(**status: Any) -> NodePods:
+    made, known = embedded_objects.pod("train", 4), NodePods()
+    made["metadata"]["uid"] = UID
+    known.upsert(msgspec.convert(made | {"status": status}, Pod))
+    return known
+
+
+def whose(known: NodePods) -> dict[int, Whose]:
+    return feed.whose([(41, Owner(UID, ID))], known)
+
+
+def test_a_process_is_that_of_the_container_with_the_id_in_its_cgroup() -> None:
+    statuses = [{"name": "other", "containerID": "containerd://ffff"}, {"name": "main", "containerID": f"cri-o://{ID}"}]
+    assert whose(pods(containerStatuses=statuses)) == {41: Whose("default", "train", "main")}
+
+
+def test_a_process_whose_container_kubelet_has_not_told_yet_has_its_pod_only() -> None:
+    assert whose(pods()) == {41: Whose("default", "train", "")}
+
+
+def test_a_process_of_a_pod_without_gpus_has_no_pod() -> None:
+    assert whose(NodePods()) == {}
+
+
+def test_points_are_made_once_an_interval_whatever_the_samples() -> None:
+    times = iter((1000.0, 1005.0, 1010.0, 1015.1, 1020.1, 1029.9, 1031.0, 1032.0, 1033.0))
+    made = Feed("http://x", 10.0, cast(Api, None), pods(), Owners(), "/proc", environment={}, now=lambda: next(times))
+
+    def seen() -> int:
+        made.see(USAGE)
+        return made.writer.waiting // POINTS
+
+    assert [seen() for _ in range(6)] == [1, 1, 2, 2, 3, 3]
+    made.interval.seconds = 1.0
+    assert [seen() for _ in range(3)] == [4, 5, 6]
+
+
+async def test_the_running_component_writes_its_gpus_and_says_how_it_goes(
+    server: ApiServer, gpus: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFLUX_USER", "keti")
+    monkeypatch.setenv("INFLUX_PASSWORD", "hunter2-secret")
+    async with served() as influx:
+        observing = ObserverConfig(sample_seconds=0.01, influx=influx.url, influx_seconds=0.01)
+        async with running(server.url, gpus, CONFIG._replace(observing=observing)) as node:
+            await eventually(lambda: influx.lines)
+            names = {line.partition(b",")[0] for line in influx.lines}
+            page = exposition.generate_latest(Metrics(node.sight).registry).decode()
+        assert {b"multimetric", b"nodemetric", b"gpumetric"} <= names
+        assert all(f"node={NAME}".encode() in line for line in influx.lines)
+        assert 'gpushare_influx_points_total{outcome="dropped"} 0.0' in page
+        assert "gpushare_influx_buffered_points" in page
+        assert "hunter2" not in str(observing), "the configuration is logged"
+
+
+async def test_a_component_without_influxdb_says_nothing_about_it(server: ApiServer, gpus: Simulated) -> None:
+    async with running(server.url, gpus) as node:
+        await eventually(lambda: node.observer)
+        assert "influx" not in exposition.generate_latest(Metrics(node.sight).registry).decode()
