@@ -71,7 +71,7 @@ class Observer:
         self.sampler.listeners.append(self.gpunode.take)
         self.influx: Feed | None = None
         if config.influx:
-            self.influx = Feed(config.influx, config.influx_seconds, api, pods, owners, config.proc or processes.OWN)
+            self.influx = Feed(config.influx, config.influx_seconds, api, config.proc or processes.OWN)
             self.sampler.listeners.append(self.influx.see)
 
     async def run(self) -> None:

@@ -1,9 +1,7 @@
-"""When points are made, whose processes they name, and what the running component tells about it."""
+"""When points are made, and what the running component tells about it."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import cast
 
-import msgspec
 import pytest
 from prometheus_client import exposition
 
@@ -11,58 +9,22 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.sample import Process, Sample
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.client import Api
-from gpushare.node.influx import feed
 from gpushare.node.influx.feed import Feed
-from gpushare.node.influx.points import Whose
 from gpushare.node.metrics import Metrics
 from gpushare.node.observer import Config as ObserverConfig
-from gpushare.node.pods import NodePods, Pod
-from gpushare.node.usage.model import GpuUse, Owner, Usage
+from gpushare.node.usage.model import GpuUse, Usage
 from tests.node.influx.test_writer import served
 from tests.node.world import CONFIG, NAME, running
-from tests.support import embedded_objects
 from tests.support.wait import eventually
 
 SAMPLE = Sample("GPU-a", 0, processes=(Process(41, 5),))
 USAGE = Usage("node-1", (GpuUse(0, "GPU-a", "Tesla T4", 9, 0, sample=SAMPLE),))
-UID, ID = "11-22", "0abc"
 POINTS = 4  # of USAGE: the node twice, the GPU, its process
-
-
-class Owners:
-    unknown = ""
-
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
-        return {pid: Owner(UID, ID) for pid in pids}
-
-
-def pods(**status: Any) -> NodePods:
-    made, known = embedded_objects.pod("train", 4), NodePods()
-    made["metadata"]["uid"] = UID
-    known.upsert(msgspec.convert(made | {"status": status}, Pod))
-    return known
-
-
-def whose(known: NodePods) -> dict[int, Whose]:
-    return feed.whose([(41, Owner(UID, ID))], known)
-
-
-def test_a_process_is_that_of_the_container_with_the_id_in_its_cgroup() -> None:
-    statuses = [{"name": "other", "containerID": "containerd://ffff"}, {"name": "main", "containerID": f"cri-o://{ID}"}]
-    assert whose(pods(containerStatuses=statuses)) == {41: Whose("default", "train", "main")}
-
-
-def test_a_process_whose_container_kubelet_has_not_told_yet_has_its_pod_only() -> None:
-    assert whose(pods()) == {41: Whose("default", "train", "")}
-
-
-def test_a_process_of_a_pod_without_gpus_has_no_pod() -> None:
-    assert whose(NodePods()) == {}
 
 
 def test_points_are_made_once_an_interval_whatever_the_samples() -> None:
     times = iter((1000.0, 1005.0, 1010.0, 1015.1, 1020.1, 1029.9, 1031.0, 1032.0, 1033.0))
-    made = Feed("http://x", 10.0, cast(Api, None), pods(), Owners(), "/proc", environment={}, now=lambda: next(times))
+    made = Feed("http://x", 10.0, cast(Api, None), "/proc", environment={}, now=lambda: next(times))
 
     def seen() -> int:
         made.see(USAGE)

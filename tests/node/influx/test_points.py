@@ -4,8 +4,8 @@ from gpushare.gpu.sample import Process, Sample
 from gpushare.node.influx import line
 from gpushare.node.influx.line import Point
 from gpushare.node.influx.node_figures import NodeFigures
-from gpushare.node.influx.points import Whose, points
-from gpushare.node.usage.model import GpuUse, Usage
+from gpushare.node.influx.points import points
+from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
 
 GIB = 1 << 30
 FIGURES = NodeFigures(1500, 8 * GIB, 20 * GIB, 111, 222)
@@ -13,8 +13,9 @@ SAMPLE = Sample(
     "GPU-a", 0, memory_total=16 * GIB, memory_used=2 * GIB, memory_free=14 * GIB, gpu_util=37, temperature=54,
     power=61500, processes=(Process(4001, GIB, 30), Process(4002, None, None)),
 )  # fmt: skip
+MAIN = ContainerUse("team", "train-0", "uid", "main", 2 * GIB, used=GIB, pids=(4001,))
 GPUS = (
-    GpuUse(0, "GPU-a", "Tesla T4", 16 * GIB, 0, sample=SAMPLE),
+    GpuUse(0, "GPU-a", "Tesla T4", 16 * GIB, 0, sample=SAMPLE, containers=(MAIN,)),
     GpuUse(1, "GPU-b", "Tesla T4", 16 * GIB, 0, sample=Sample("GPU-b", 1)),
 )
 USAGE = Usage("node-1", GPUS, sampled_at=100.0)
@@ -24,12 +25,12 @@ GPUMETRIC = ["last_GPUName", "last_Index", "last_Power", "last_memory(free)", "l
              "last_memory(used)", "last_temperature"]  # fmt: skip
 
 
-def made(usage: Usage = USAGE, whose: dict[int, Whose] | None = None) -> list[Point]:
-    return points(usage, FIGURES, whose or {}, 1000)
+def made(usage: Usage = USAGE) -> list[Point]:
+    return points(usage, FIGURES, 1000)
 
 
-def of(measurement: str, usage: Usage = USAGE, whose: dict[int, Whose] | None = None) -> list[Point]:
-    return [point for point in made(usage, whose) if point.measurement == measurement]
+def of(measurement: str, usage: Usage = USAGE) -> list[Point]:
+    return [point for point in made(usage) if point.measurement == measurement]
 
 
 def columns(point: Point) -> list[str]:
@@ -78,7 +79,7 @@ def test_a_gpu_without_figures_has_no_point_so_that_no_old_figure_looks_fresh() 
 
 
 def test_processes_of_one_gpu_in_one_second_are_different_series() -> None:
-    first, second = of("gpumap", whose={4001: Whose("team", "train-0", "main")})
+    first, second = of("gpumap")
     assert line.encode(first) == (
         "gpumap,UUID=GPU-a,container=main,namespace=team,node=node-1,pid=4001,pod=train-0 "
         "gpu_mps_count=2i,gpu_mps_index=1i,gpu_mps_memory=1073741824i,gpu_mps_pid=4001i,gpu_mps_sm=30i 1000"

@@ -93,9 +93,9 @@ def test_processes_count_for_the_container_whose_cgroup_they_are_in() -> None:
     first = gpus[FIRST]
     assert _mib(first) == {"web/main": 3500, "web/helper": 100, "idle/main": 0}
     main, helper = _of(first)["web/main"], _of(first)["web/helper"]
-    assert (main.granted, main.sm, main.processes) == (6000 * MIB, 1.0, 2)  # no more than all of the GPU
-    assert (helper.granted, helper.sm, helper.processes) == (2000 * MIB, 0.05, 1)
-    assert (_of(first)["idle/main"].sm, _of(first)["idle/main"].processes) == (0.0, 0)
+    assert (main.granted, main.sm, main.pids) == (6000 * MIB, 1.0, (7, 8))  # no more than all of the GPU
+    assert (helper.granted, helper.sm, helper.pids) == (2000 * MIB, 0.05, (9,))
+    assert (_of(first)["idle/main"].sm, _of(first)["idle/main"].pids) == (0.0, ())
     assert (first.unattributed, first.unknown_processes) == (400 * MIB, 0)
     assert (first.bus, first.granted) == ("00000000:3B:00.0", 5000 * MIB)
     assert (gpus[SECOND].containers, gpus[SECOND].bus) == ((), "")
@@ -125,7 +125,7 @@ def test_without_the_nodes_processes_the_use_of_containers_is_unknown_and_not_0(
         _joined(web, owners={})[FIRST],  # figures are too old
     ):
         (use,) = gpu.containers
-        assert (use.granted, use.used, use.sm, use.processes) == (6000 * MIB, None, None, None)
+        assert (use.granted, use.used, use.sm, use.pids) == (6000 * MIB, None, None, None)
         assert (gpu.unattributed, gpu.unknown_processes) == (None, None)
 
 
@@ -136,7 +136,7 @@ def test_a_process_whose_memory_is_not_told_makes_the_use_of_its_container_unkno
     owners = {pid: Owner("web-uid", _id("webmain")) for pid in (7, 8)} | {9: Owner("too-uid", _id("toomain"))}
     gpu = _joined(web, too, on={FIRST: processes}, owners=owners)[FIRST]
     assert _mib(gpu) == {"web/main": None, "too/main": 20}
-    assert (_of(gpu)["web/main"].sm, _of(gpu)["web/main"].processes) == (None, 2)
+    assert (_of(gpu)["web/main"].sm, _of(gpu)["web/main"].pids) == (None, (7, 8))
     assert (gpu.unattributed, gpu.unknown_processes) == (None, 0)
 
 
@@ -224,7 +224,7 @@ def test_where_gpus_are_sold_by_count_their_processes_tell_who_has_them() -> Non
     owners = {7: Owner("train-uid", _id("trainmain")), 8: Owner("plain-uid", _id("plainmain"))}
     gpus = _joined(train, plain, on=on, owners=owners, facts=facts, used=20 * MIB)
     assert gpus[FIRST].containers == (
-        ContainerUse("default", "train", "train-uid", "main", 16000 * MIB, True, 10 * MIB, 0.05, 1),
+        ContainerUse("default", "train", "train-uid", "main", 16000 * MIB, True, 10 * MIB, 0.05, (7,)),
     )
     assert (gpus[FIRST].unattributed, gpus[FIRST].unknown_processes) == (10 * MIB, 1)
     assert gpus[SECOND].containers == ()

@@ -14,7 +14,7 @@ from gpushare.node.usage.overuse import Key, OverUse
 
 MIB, GIB = 1 << 20, 1 << 30
 AT = 1_800_000_000.0  # 2027-01-15T08:00:00Z
-MAIN = ContainerUse("team", "train", "uid-1", "main", 20 * GIB, used=12 * GIB, sm=0.25, processes=2)
+MAIN = ContainerUse("team", "train", "uid-1", "main", 20 * GIB, used=12 * GIB, sm=0.25, pids=(1, 2))
 
 
 def sample(index: int = 0, **figures: Any) -> Sample:
@@ -197,7 +197,7 @@ def uses(**changes: Any) -> GpuUse:
         (gpu(silent=True), True),
         (gpu(containers=()), True),
         (gpu(containers=(MAIN, MAIN)), True),
-        (uses(processes=3), True),
+        (uses(pids=(1, 2, 3)), True),
         (uses(pod_uid="uid-2"), True),
         (uses(used=12 * GIB + 900 * MIB), True),
         (uses(used=12 * GIB + 100 * MIB), False),

@@ -3,21 +3,15 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
 
 from gpushare.kube.client import Api
 from gpushare.node.influx import credentials, interval, line, points
 from gpushare.node.influx.buffer import Buffer
 from gpushare.node.influx.interval import Interval
 from gpushare.node.influx.node_stats import NodeStats
-from gpushare.node.influx.points import Whose
 from gpushare.node.influx.writer import Writer
-from gpushare.node.pods import NodePods
-from gpushare.node.usage.model import Owner, Usage
-from gpushare.node.usage.sampler import Owners
-
-ID_AFTER: Final = "//"  # containerd://ID, cri-o://ID
+from gpushare.node.usage.model import Usage
 
 
 class Feed:
@@ -29,8 +23,6 @@ class Feed:
         url: str,
         seconds: float,
         api: Api,
-        pods: NodePods,
-        owners: Owners,
         proc: str,
         *,
         environment: Mapping[str, str] = os.environ,
@@ -39,8 +31,7 @@ class Feed:
         self.buffer = Buffer()
         self.interval = Interval(seconds)
         self.writer = Writer(url, lambda: credentials.read(environment), self.buffer)
-        self._api, self._pods, self._owners = api, pods, owners
-        self._stats, self._now = NodeStats(proc), now
+        self._api, self._stats, self._now = api, NodeStats(proc), now
         self._last = (0, 0.0)  # number and length of the last interval that has its points
 
     async def run(self) -> None:
@@ -55,25 +46,9 @@ class Feed:
         this = (int(now // seconds), seconds)
         if this != self._last:
             self._last = this
-            made = points.points(usage, self._stats.look(), self._whose(usage), int(now))
+            made = points.points(usage, self._stats.look(), int(now))
             self.writer.add([text.encode(errors="replace") for point in made if (text := line.encode(point))])
 
     def outcomes(self) -> Mapping[str, int]:
         """Points, by what became of them."""
         return {"written": self.writer.written, "dropped": self.buffer.dropped, "failed": self.writer.failed}
-
-    def _whose(self, usage: Usage) -> dict[int, Whose]:
-        pids = {process.pid for gpu in usage.gpus if gpu.sample for process in gpu.sample.processes or ()}
-        return whose(self._owners.of(pids).items() if pids else (), self._pods)
-
-
-def whose(owners: Iterable[tuple[int, Owner]], pods: NodePods) -> dict[int, Whose]:
-    """The pod and container of each process. Those of pods that ask for no GPU have none."""
-    found = {}
-    for pid, owner in owners:
-        pod = pods.pods.get(owner.pod_uid) or pods.uncounted.get(owner.pod_uid)
-        if pod is not None:
-            ids = {(status.container_id or "").rpartition(ID_AFTER)[2]: name
-                   for name, status in pod.pod.statuses().items()}  # fmt: skip
-            found[pid] = Whose(pod.facts.namespace, pod.facts.name, ids.get(owner.container_id, ""))
-    return found

@@ -5,10 +5,8 @@ Pure. KETI's scheduler reads the columns of `SELECT last(*)` by their position, 
 Two points with the same measurement, tags and second are one point, the last one: that is what the tags are for.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
-from gpushare.core.facts.model import Data
 from gpushare.node.influx.line import Point, Value
 from gpushare.node.influx.node_figures import NodeFigures
 from gpushare.node.usage.model import GpuUse, Usage
@@ -17,21 +15,13 @@ DATABASE: Final = "metric"
 NODE, NODE_AND_MORE, GPU, PROCESS = "multimetric", "nodemetric", "gpumetric", "gpumap"
 
 
-class Whose(Data, frozen=True):
-    """The container that a process runs in. `container` is empty while kubelet has not told its id."""
-
-    namespace: str
-    pod: str
-    container: str = ""
-
-
-def points(usage: Usage, node: NodeFigures, whose: Mapping[int, Whose], at: int) -> list[Point]:
-    """`whose`: by the id of the process. `at`: seconds since 1970."""
+def points(usage: Usage, node: NodeFigures, at: int) -> list[Point]:
+    """`at`: seconds since 1970."""
     made = _node(usage, node, at)
     for gpu in usage.gpus:
         if gpu.sample is not None:
             made.append(Point(GPU, {"UUID": gpu.uuid, "node": usage.node}, _gpu(gpu), at))
-            made += _processes(usage.node, gpu, whose, at)
+            made += _processes(usage.node, gpu, at)
     return made
 
 
@@ -67,12 +57,13 @@ def _gpu(gpu: GpuUse) -> dict[str, Value]:
     }
 
 
-def _processes(node: str, gpu: GpuUse, whose: Mapping[int, Whose], at: int) -> list[Point]:
+def _processes(node: str, gpu: GpuUse, at: int) -> list[Point]:
     processes = (gpu.sample.processes if gpu.sample is not None else None) or ()
+    owners = {pid: use for use in gpu.containers for pid in use.pids or ()}
     made = []
     for number, process in enumerate(processes, 1):
         tags = {"UUID": gpu.uuid, "node": node, "pid": str(process.pid)}
-        owner = whose.get(process.pid)
+        owner = owners.get(process.pid)
         if owner is not None:
             tags |= {"namespace": owner.namespace, "pod": owner.pod, "container": owner.container}
         fields: dict[str, Value] = {

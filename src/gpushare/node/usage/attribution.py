@@ -111,7 +111,7 @@ def _with_processes(
         gpu,
         containers=containers,
         unattributed=_unattributed(gpu.sample, containers),
-        unknown_processes=len(gpu.sample.processes) - sum(use.processes or 0 for use in containers),
+        unknown_processes=len(gpu.sample.processes) - sum(len(use.pids or ()) for use in containers),
     )
 
 
@@ -148,7 +148,7 @@ def _used(use: ContainerUse, processes: Sequence[Process]) -> ContainerUse:
         use,
         used=sum([m for m in memory if m is not None]) if None not in memory else None,
         sm=min(sum([s for s in sm if s is not None]) / 100, 1.0) if None not in sm else None,
-        processes=len(processes),
+        pids=tuple([process.pid for process in processes]),
     )
 
 

@@ -81,7 +81,7 @@ def _gpu(gpu: GpuUse, over: Collection[Key]) -> GpuAndContainers:
     sample = gpu.sample
     known = None
     if sample is not None and gpu.unknown_processes is not None:
-        known = sum(container.processes or 0 for container in gpu.containers)
+        known = sum(len(container.pids or ()) for container in gpu.containers)
     return GpuAndContainers(
         index=gpu.index,
         uuid=gpu.uuid,

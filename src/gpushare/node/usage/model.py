@@ -28,7 +28,7 @@ class ContainerUse(Data, frozen=True):
     whole: bool = False  # it was given the whole GPU
     used: int | None = None
     sm: float | None = None  # 0 to 1
-    processes: int | None = None
+    pids: tuple[int, ...] | None = None  # its processes on this GPU; None: unknown
 
 
 class GpuUse(Data, frozen=True):
