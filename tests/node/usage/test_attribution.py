@@ -70,7 +70,7 @@ def _joined(
     ]
     sampled = Pass("580", tuple(samples)) if on is not None else None
     wants = Wanted(facts, "", {}, {FIRST: Held(5000, 0)})
-    gpus = attribution.joined(wants, here, sampled, owners, {FIRST: "00000000:3B:00.0"})
+    gpus = attribution.joined(wants, here, sampled, owners, {FIRST: "00000000:3B:00.0"}, attribution.Given())
     return {gpu.uuid: gpu for gpu in gpus}
 
 
@@ -236,3 +236,19 @@ def test_nobody_says_how_much_memory_comes_with_a_replica() -> None:
     owners = {7: Owner("train-uid", _id("trainmain"))}
     (use,) = _joined(train, on={FIRST: [Process(7, 10 * MIB, 5)]}, owners=owners, facts=facts)[FIRST].containers
     assert (use.granted, use.whole, use.used) == (None, False, 10 * MIB)
+
+
+def test_what_was_kept_of_a_pod_is_read_again_once_the_pod_or_its_node_changes() -> None:
+    kept, here = attribution.Given(), NodePods()
+
+    def given(facts: NodeFacts = FACTS) -> dict[int, list[int | None]]:
+        return {gpu: [use.granted for use in on.values()] for gpu, on in kept.on(here, facts).items()}
+
+    here.upsert(_pod({"name": "web", "containers": {"main": 6000}}, 0, runs=("main",)))
+    assert given() == given() == {0: [6000 * MIB]}
+    here.upsert(_pod({"name": "web", "containers": {"main": 6000}}, 1, runs=("main",)))  # moved
+    assert given() == {1: [6000 * MIB]}
+    assert given(builders.facts(16000)) == {}  # the node has lost that GPU
+    assert given() == {1: [6000 * MIB]}
+    here.relisted(set())
+    assert given() == {}

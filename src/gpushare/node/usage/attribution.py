@@ -38,12 +38,13 @@ def joined(
     sampled: Pass | None,
     owners: Mapping[int, Owner] | None,
     buses: Mapping[str, str],
+    kept: "Given",
 ) -> tuple[GpuUse, ...]:
     """All GPUs that this node publishes. `sampled` is None if there are no figures, or old ones; `owners`, if nobody
-    can say whose a process is."""
+    can say whose a process is. `kept`: from the pass before."""
     facts, size = wants.facts, units.BYTES_IN[wants.facts.unit]
     samples = {sample.uuid: sample for sample in sampled.gpus} if sampled is not None else {}
-    given, index = _given(pods, facts), _index(pods)
+    given, index = kept.on(pods, facts), _index(pods)
     gpus = []
     for at, gpu in enumerate(facts.gpus):
         held, sample = wants.held.get(gpu.uuid, Held()), samples.get(gpu.uuid)
@@ -58,16 +59,37 @@ def joined(
 # What containers were given
 
 
-def _given(pods: NodePods, facts: NodeFacts) -> dict[int, dict[Who, ContainerUse]]:
-    """By the position of the GPU. An init container counts only while it runs."""
-    on: dict[int, dict[Who, ContainerUse]] = {}
-    for uid, node_pod in pods.pods.items():
-        pod = node_pod.facts
-        for share, gpu, size in () if pod.finished else pod_gpus.given(pod, facts):
-            if share.role is not Role.INIT or _runs(node_pod, share.container):
-                use = ContainerUse(pod.namespace, pod.name, uid, share.container, size, share.kind.exclusive)
-                on.setdefault(gpu, {})[Who(uid, share.container)] = use
-    return on
+class Given:
+    """Kept from pass to pass: a pod is read again only if it has changed, or what its node publishes. That is most of
+    what a pass would cost."""
+
+    def __init__(self) -> None:
+        self._facts: NodeFacts | None = None
+        self._read: dict[str, tuple[NodePod, list[tuple[int, ContainerUse]]]] = {}  # by uid
+
+    def on(self, pods: NodePods, facts: NodeFacts) -> dict[int, dict[Who, ContainerUse]]:
+        """By the position of the GPU."""
+        before = self._read if facts == self._facts else {}
+        self._facts, self._read = facts, {}
+        on: dict[int, dict[Who, ContainerUse]] = {}
+        for uid, node_pod in pods.pods.items():
+            known = before.get(uid)
+            if known is None or known[0] is not node_pod:
+                known = node_pod, _given(node_pod, facts)
+            self._read[uid] = known
+            for gpu, use in known[1]:
+                on.setdefault(gpu, {})[Who(uid, use.container)] = use
+        return on
+
+
+def _given(node_pod: NodePod, facts: NodeFacts) -> list[tuple[int, ContainerUse]]:
+    """The containers of a pod, by the position of each of their GPUs. An init container counts only while it runs."""
+    pod = node_pod.facts
+    return [
+        (gpu, ContainerUse(pod.namespace, pod.name, pod.uid, share.container, size, share.kind.exclusive))
+        for share, gpu, size in (() if pod.finished else pod_gpus.given(pod, facts))
+        if share.role is not Role.INIT or _runs(node_pod, share.container)
+    ]
 
 
 def _runs(node_pod: NodePod, container: str) -> bool:

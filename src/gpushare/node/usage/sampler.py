@@ -65,6 +65,7 @@ class Sampler:
         self._at = clock()  # when that began, or the start
         self._sampled_at: float | None = None
         self._failure = ""
+        self._given = attribution.Given()
 
     async def run(self) -> None:
         """For ever."""
@@ -107,7 +108,7 @@ class Sampler:
         owners = None if self._owners.unknown else self._owners.of(pids)
         self.usage = Usage(
             self._node,
-            attribution.joined(wants, self._pods, fresh, owners, self._buses()),
+            attribution.joined(wants, self._pods, fresh, owners, self._buses(), self._given),
             sampled_at=self._sampled_at,
             driver=self._pass.driver if self._pass is not None else "",
             failure="" if fresh else self._failure or NO_ANSWER.format(seconds=silent),
