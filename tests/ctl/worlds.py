@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpushare.core.facts import names
-from gpushare.obs.errors import UserError
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.view import vitals
 from gpushare.view.snapshot import NODES, PODS
+from gpushare.view.source import NotFound
 from gpushare.view.unhealthy import PATH as UNHEALTHY_MAPS
 
 Json = dict[str, Any]
@@ -26,6 +28,7 @@ class Cluster:
     def __init__(self, world: World) -> None:
         self.nodes, self.pods = world
         self.maps: list[Json] = []  # ConfigMaps of kube-system
+        self.gpunodes: list[Any] | None = None  # None: there is no such kind
         self.failing: UserError | None = None
         self.asked: list[str] = []
 
@@ -33,7 +36,10 @@ class Cluster:
         self.asked.append(path)
         if self.failing is not None:
             raise self.failing
-        return json.dumps({"items": {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps}[path]}).encode()
+        if path == vitals.PATH and self.gpunodes is None:
+            raise NotFound(f"not there: {path}", "404", "kubectl api-resources", CLUSTER_NOT_ASKED)
+        lists = {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps, vitals.PATH: self.gpunodes}
+        return json.dumps({"items": lists[path]}).encode()
 
 
 def node(

@@ -165,7 +165,8 @@ def _resource(call: ast.Call) -> Resource:
 
 
 def _extender(api: client.Api) -> dict[str, Reflector[Any]]:
-    return app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api).watches
+    extender = app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api)
+    return {**extender.watches, "gpunodes": extender.vitals_watch}
 
 
 def _node(api: client.Api) -> dict[str, Reflector[Any]]:
@@ -295,7 +296,7 @@ def test_people_who_look_change_nothing() -> None:
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
     policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"}
     read = {resource for rule in rules for resource in rule["resources"]}
-    assert read == {"nodes", "pods", "events", "namespaces", *policies}
+    assert read == {"nodes", "pods", "events", "namespaces", "gpunodes", *policies}
 
 
 def _granted(name: str) -> set[Right]:

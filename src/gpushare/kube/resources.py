@@ -7,6 +7,7 @@ and delete it.
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from gpushare.core.facts import vitals
 from gpushare.kube.errors import ApiError
 
 
@@ -38,6 +39,7 @@ NODES: Final = Resource("", "v1", "nodes", namespaced=False)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 EVENTS: Final = Resource("", "v1", "events")
 SECRETS: Final = Resource("", "v1", "secrets")
+GPU_NODES: Final = Resource(vitals.GROUP, vitals.VERSION, vitals.PLURAL, namespaced=False)
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
 )  # fmt: skip

@@ -48,6 +48,7 @@ class Cluster:
         self.nodes = {name: node(name, given) for name, given in nodes.items()}
         self.pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for given in pods for p in made(given)}
         self.maps: dict[str, str] = {}
+        self.gpunodes: dict[str, Object] = {}
         self.events: list[Object] = []
         self.classes: dict[str, Object] = {}
         self.hidden: tuple[str, ...] = ()
@@ -107,6 +108,10 @@ class Cluster:
             return {"items": list(self.pods.values())}
         if steps[-1] == "configmaps":
             return {"items": [{"metadata": {"name": k}, "data": {"gpus": v}} for k, v in self.maps.items()]}
+        if steps[-1] == "gpunodes":
+            return {"items": list(self.gpunodes.values())}
+        if steps[-2] == "gpunodes":
+            return self.gpunodes.get(steps[-1])
         if steps[-2] == "priorityclasses":
             return self.classes.get(steps[-1])
         if parts.path.startswith(admission_policy.GROUP):
