@@ -4,7 +4,7 @@ Pure, from the status of a `GPUNode`. Amounts are in MiB. Figures that are too o
 driver does not tell; why they are is said in words.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -30,7 +30,7 @@ class Measured(msgspec.Struct):
     status: FullStatus
     fresh: bool
     used: int | None = None  # of all its GPUs together
-    utilization: int | None = None  # of those that tell it, on average
+    utilization: int | None = None  # on average
     pods: dict[str, Use] = {}  # by uid
     over: list[Over] = []
 
@@ -48,8 +48,8 @@ def of_node(status: FullStatus | None, facts: NodeFacts | None, now: float) -> M
     if not vitals.is_fresh(status, now):
         return Measured(status, fresh=False)
     gpus = measured.by_index(status.gpus or (), facts)
-    used = [gpu.used_mib for gpu in gpus.values()]
-    busy = [gpu.utilization for gpu in gpus.values() if gpu.utilization is not None]
+    used = _sum([gpu.used_mib for gpu in gpus.values()], len(facts.gpus))
+    busy = _sum([gpu.utilization for gpu in gpus.values()], len(facts.gpus))
     containers: dict[str, list[ContainerVitals]] = {}
     for gpu in gpus.values():
         for one in gpu.containers:
@@ -58,11 +58,17 @@ def of_node(status: FullStatus | None, facts: NodeFacts | None, now: float) -> M
     return Measured(
         status,
         fresh=True,
-        used=sum(amount for amount in used if amount is not None) if used and None not in used else None,
-        utilization=round(sum(busy) / len(busy)) if busy else None,
+        used=used,
+        utilization=round(busy / len(facts.gpus)) if busy is not None else None,
         pods=uses,
         over=[over for index, gpu in gpus.items() for over in _over(index, gpu)],
     )
+
+
+def _sum(figures: Sequence[int | None], gpus: int) -> int | None:
+    """Of all GPUs of a node; if it is unknown of one, it is unknown of all together."""
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known and len(known) == gpus else None
 
 
 def _over(index: int, gpu: GpuAndContainers) -> Iterator[Over]:

@@ -1,0 +1,202 @@
+"""A thousand nodes write what their GPUs do: what that costs the API server and the extender, and that the extender
+answers as quickly as without.
+
+Each GPUNode has 8 GPUs and 80 containers. Idle, a node writes once a minute; at most, every ten seconds. Figures are
+told; that the extender has all of it, and stays ready, is asserted.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpushare.core.facts import vitals
+from gpushare.core.facts.objects import Condition
+from gpushare.core.facts.vitals import ContainerVitals, FullStatus, GpuAndContainers, Summary
+from tests.e2e.harness import shipped, timed
+from tests.e2e.harness.figures import Figures, distribution
+from tests.e2e.harness.world import World
+from tests.support import wait
+from tests.support.objects import Object
+
+NODES, GPUS, CONTAINERS = 1000, 8, 10  # containers on each GPU
+TOTAL = 16000
+SECONDS = 12.0  # of each measurement
+PHASES = {"no writes": 0.0, "idle": NODES / 60, "all GPUs changing": NODES / 10}  # writes a second
+ASKED_EVERY = 0.05  # seconds between two questions of a scheduler
+CHOOSE_MS = 1.5  # the extender's own time for a thousand nodes, on a machine that does all of this at once
+PATH = f"/apis/{vitals.GROUP}/{vitals.VERSION}/{vitals.PLURAL}"
+CRD = shipped.DEPLOY / "crds" / "gpunodes.yaml"
+WATCHED = ("kube-apiserver", "etcd", "extender")
+
+
+class Measured(NamedTuple):
+    writes: float  # a second
+    cpu: dict[str, float]  # milliseconds a second, by program
+    choose: float  # milliseconds inside the extender, on average
+    waited: list[float]  # seconds, as a scheduler sees it
+    written: list[float]  # seconds that a write took
+
+
+@timed.repeated_once
+async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(world: World, figures: Figures) -> None:
+    names = await world.make_nodes(NODES, gpus=[TOTAL] * GPUS, pin="direct")
+    async with _kind(world), world.cluster.extender():
+        await _make(world, names)
+        measured = {phase: await _measure(world, names, rate) for phase, rate in PHASES.items()}
+        await _all_are_known(world)
+    for phase, found in measured.items():
+        figures.say(
+            f"{NODES} GPUNodes × {GPUS} GPUs × {CONTAINERS} containers, {phase}",
+            f"{found.writes:.0f} writes/s; CPU ms a second: "
+            + ", ".join(f"{name.removeprefix('kube-')} {spent:.0f}" for name, spent in found.cpu.items()),
+        )
+        if found.written:
+            figures.say("  a write took", distribution(found.written))
+        figures.say(
+            "  choose over 1000 nodes", f"{found.choose:.2f} ms inside the extender; {distribution(found.waited)}"
+        )
+    none, most = measured["no writes"], measured["all GPUs changing"]
+    figures.say(
+        "  an event of a GPUNode costs",
+        ", ".join(f"{name} {(most.cpu[name] - none.cpu[name]) / most.writes:.2f} ms CPU" for name in WATCHED),
+    )
+    timed.tell(
+        figures, "choose while all GPUs change", f"{most.choose:.2f} ms (limit {CHOOSE_MS}), {none.choose:.2f} without",
+        in_time=most.choose <= CHOOSE_MS,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def _kind(world: World) -> AsyncIterator[None]:
+    """The custom resource as it is shipped. The GPUNodes go with their nodes."""
+    await world.cluster.kubectl("apply", "-f", CRD)
+    await world.cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", CRD)
+    yield
+
+
+async def _make(world: World, names: list[str]) -> None:
+    listed = (await world.api.get("/api/v1/nodes")).body["items"]
+    uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
+    owners = {name: {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uids[name]} for name in names}
+    kind = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND}
+    await world._all(
+        partial(world.api.create, PATH, {**kind, "metadata": {"name": name, "ownerReferences": [owners[name]]}})
+        for name in names
+    )
+    await world._all(partial(_write, world, name, number, 0) for number, name in enumerate(names))
+
+
+async def _write(world: World, name: str, number: int, turn: int) -> float:
+    begun = time.monotonic()
+    answer = await world.api.patch(f"{PATH}/{name}/status", {"status": _status(name, number, turn)})
+    assert answer.code == 200, answer.body
+    return time.monotonic() - begun
+
+
+def _status(name: str, number: int, turn: int) -> Any:
+    """As a node part writes it; with each turn every GPU does something else."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    gpus = tuple(_gpu(name, number, gpu, turn) for gpu in range(GPUS))
+    status = FullStatus(
+        sampled_at=now,
+        driver="580.65.06",
+        gpus=gpus,
+        conditions=(Condition(vitals.SAMPLED, "True", "DriverAnswered", "the driver answered", now),),
+        summary=Summary(GPUS, "NVIDIA A16", "117/125 GiB", "98 GiB (78%)", "37%", "61C", "2211/3200W", "ok"),
+    )
+    return msgspec.to_builtins(status)
+
+
+def _gpu(name: str, number: int, gpu: int, turn: int) -> GpuAndContainers:
+    containers = tuple(
+        ContainerVitals("team", f"run-{number}-{gpu}-{i}", f"{number:08}-{gpu:04}-{i:012}", "main", 1500, 1000 + i, 3)
+        for i in range(CONTAINERS)
+    )
+    return GpuAndContainers(
+        index=gpu, uuid=_uuid(name, gpu), model="NVIDIA A16", shares=CONTAINERS, total_mib=TOTAL,
+        granted_mib=1500 * CONTAINERS, used_mib=12000 + turn % 7 * 200, unattributed_mib=412,
+        utilization=(number + gpu + turn * 20) % 100, temperature=50 + turn % 5 * 4, temperature_limit=93,
+        power_watts=200 + turn % 3 * 30, power_limit_watts=400, known_processes=CONTAINERS, unknown_processes=0,
+        containers=containers,
+    )  # fmt: skip
+
+
+def _uuid(name: str, gpu: int) -> str:
+    return f"GPU-{name}-{gpu}"
+
+
+async def _measure(world: World, names: list[str], rate: float) -> Measured:
+    writes = round(rate * SECONDS)
+    before, begun, spent = await world.metrics(), time.monotonic(), _cpu_seconds(world)
+    waited, written = await asyncio.gather(_ask(world, names), _keep_writing(world, names, writes, rate))
+    seconds = time.monotonic() - begun
+    cpu = {name: (now - spent[name]) * 1000 / seconds for name, now in _cpu_seconds(world).items()}
+    after = await world.metrics()
+    assert await world.cluster.answers(f"http://127.0.0.1:{shipped.EXTENDER_PORT}/readyz")
+
+    def grown(metric: str) -> float:
+        return after(metric, verb="choose") - before(metric, verb="choose")
+
+    choose = grown("gpushare_request_seconds_sum") / grown("gpushare_request_seconds_count")
+    return Measured(writes / seconds, cpu, choose * 1000, waited, written)
+
+
+async def _keep_writing(world: World, names: list[str], writes: int, rate: float) -> list[float]:
+    """So many writes, evenly: as the chance of a thousand nodes spreads them."""
+    begun, tasks = time.monotonic(), []
+    for number in range(writes):
+        await asyncio.sleep(max(begun + number / rate - time.monotonic(), 0))
+        at = number % NODES
+        tasks.append(asyncio.create_task(_write(world, names[at], at, 1 + number // NODES)))
+    return await asyncio.gather(*tasks)
+
+
+async def _ask(world: World, names: list[str]) -> list[float]:
+    """A scheduler that asks about one pod again and again; the answer never becomes a binding."""
+    pod: Object = world.pod_of({"name": "asks", "containers": {"main": 4000}, "direct": True})
+    pod["metadata"] |= {"namespace": world.api.namespace, "uid": f"uid-{world.api.namespace}"}
+    ends, waited = time.monotonic() + SECONDS, []
+    while time.monotonic() < ends:
+        begun = time.monotonic()
+        answer = await world.ask("choose", {"Pod": pod, "NodeNames": names})
+        waited.append(time.monotonic() - begun)
+        assert len(answer["NodeNames"]) == 1, answer
+        await asyncio.sleep(ASKED_EVERY)
+    return waited
+
+
+async def _all_are_known(world: World) -> None:
+    """The last figures of every GPU, in what the extender tells."""
+    listed = (await world.api.get(PATH)).body["items"]
+    written = {
+        (item["metadata"]["name"], gpu["index"]): (gpu.get("usedMiB"), gpu.get("utilization", 0))
+        for item in listed
+        for gpu in item["status"]["gpus"]
+    }
+    assert len(written) == NODES * GPUS
+
+    async def shown() -> bool:
+        nodes = (await world.ask("inspect"))["nodes"]
+        return written == {
+            (node["name"], device["id"]): (device.get("usedMiB"), device.get("utilization"))
+            for node in nodes
+            for device in node["devs"]
+        }
+
+    await wait.eventually_asked(shown, "all figures in the extender", 10)
+
+
+def _cpu_seconds(world: World) -> dict[str, float]:
+    """What each program has used so far, to the nanosecond."""
+    running = {process.name: process.popen.pid for process in world.cluster.processes.running}
+    return {
+        name: sum(int(t.read_text().split()[0]) for t in Path(f"/proc/{running[name]}/task").glob("*/schedstat")) / 1e9
+        for name in WATCHED
+    }
