@@ -27,7 +27,7 @@ from tests.support.objects import Object
 
 NODES, GPUS, CONTAINERS = 1000, 8, 10  # containers on each GPU
 TOTAL = 16000
-SECONDS = 12.0  # of each measurement
+SECONDS = 10.0  # of each measurement
 PHASES = {"no writes": 0.0, "idle": NODES / 60, "all GPUs changing": NODES / 10}  # writes a second
 ASKED_EVERY = 0.05  # seconds between two questions of a scheduler
 CHOOSE_MS = 1.5  # the extender's own time for a thousand nodes, on a machine that does all of this at once
@@ -176,7 +176,7 @@ async def _all_are_known(world: World) -> None:
     """The last figures of every GPU, in what the extender tells."""
     listed = (await world.api.get(PATH)).body["items"]
     written = {
-        (item["metadata"]["name"], gpu["index"]): (gpu.get("usedMiB"), gpu.get("utilization", 0))
+        (item["metadata"]["name"], gpu.get("index", 0)): (gpu["usedMiB"], gpu["utilization"])
         for item in listed
         for gpu in item["status"]["gpus"]
     }

@@ -18,7 +18,8 @@ from gpushare.ctl.inspect import command
 from gpushare.ctl.inspect.command import Options
 from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
-from tests.ctl.worlds import NOW, WORLDS, Cluster
+from tests.ctl import worlds
+from tests.ctl.worlds import NOW, WORLDS
 
 GOLDEN = Path(__file__).parent / "golden"
 PIPE, TERMINAL, NARROW, PLAIN, ASCII = "piped", "terminal", "40 columns", "NO_COLOR", "terminal without UTF-8"
@@ -38,6 +39,7 @@ MORE = {
         ("gpu-e", TERMINAL, Options(nodes=("gpu-e",))),
         ("-d -o wide", TERMINAL, Options(details=True, output="wide")),
     ],
+    "measured": [("-o wide", TERMINAL, Options(output="wide")), ("-o json", PIPE, Options(output="json"))],
     "unhealthy": [("-o json", PIPE, Options(output="json"))],
     "documented": [
         ("", NARROW, Options()),
@@ -68,7 +70,7 @@ def screen_of(kind: str) -> tuple[Screen, io.StringIO, io.StringIO]:
 
 def shown(world: str, words: str, kind: str, options: Options) -> str:
     screen, out, err = screen_of(kind)
-    code = command.run(options, Cluster(WORLDS[world]()), screen, clock=Noon())
+    code = command.run(options, worlds.cluster(world), screen, clock=Noon())
     title = f"{kind}: gpushare inspect {words}".rstrip()
     printed = out.getvalue().replace("\x1b", "^[").replace("\n", "$\n")
     noted = "".join(f"stderr: {line}\n" for line in err.getvalue().splitlines())
@@ -89,7 +91,7 @@ def test_json_and_yaml_say_the_same(world: str) -> None:
     said = []
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         screen, out, _ = screen_of(PIPE)
-        command.run(Options(output=output), Cluster(WORLDS[world]()), screen, clock=Noon())
+        command.run(Options(output=output), worlds.cluster(world), screen, clock=Noon())
         said.append(read(out.getvalue()))
     assert said[0] == said[1]
     assert set(said[0]) == {"nodes", "sold", "waiting"}

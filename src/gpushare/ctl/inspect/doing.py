@@ -18,10 +18,10 @@ UNKNOWN = "-"
 MARK = "{used}, over by {over}"
 OVER = "{pod} uses {used} MiB on {node} GPU {gpu}, {over} MiB more than it asked{risk}."
 AT_RISK = ": others there can run out of memory"
-STALE = "{node}: what its GPUs do is unknown: {why}"
+STALE = "{node}: what its GPUs do is unknown: {why}."
 LAST = "last sampled {age} ago"
 NEVER = "they were never sampled"
-CONTAINERS = "what each container uses is unknown on {nodes}: {why}"
+CONTAINERS = "What each container uses is unknown on {nodes}: {why}."
 
 
 def is_known(nodes: Sequence[NodeUse]) -> bool:
@@ -47,12 +47,14 @@ def pod_cell(node: NodeUse, pod: PodUse, unit: Unit | None) -> str:
 
 
 def over_use(nodes: Sequence[NodeUse]) -> list[str]:
-    """A sentence for each container that uses more of a GPU than it asked, the worst of a node first."""
+    """A sentence for each container that uses more of a GPU than it asked, the worst of a node first. Pods that are
+    gone may still be in what was published last."""
     return [
         _over(node, over)
         for node in nodes
         if node.measured is not None
         for over in sorted(node.measured.over, key=lambda one: -one.by)
+        if any(pod.pod.uid == over.of.uid for pod in node.pods)
     ]
 
 

@@ -7,7 +7,8 @@ from gpushare.core.explain.report import Explanation, UseView
 from gpushare.ctl import wording
 
 LINE = "  uses  {amounts}, sampled {ago} ago"
-OVER = "  over  {over} MiB more than it asked ({containers}): others on that GPU can run out of memory"
+OVER = "  over  {over} MiB more than it asked ({containers})"
+AT_RISK = ": others on that GPU can run out of memory"
 
 
 def lines(explanation: Explanation, now: float) -> list[str]:
@@ -22,7 +23,9 @@ def lines(explanation: Explanation, now: float) -> list[str]:
     found = [LINE.format(amounts=amounts, ago=ago)]
     if over:
         containers = ", ".join(dict.fromkeys(use.container for use in over))
-        found.append(OVER.format(over=sum(use.over_mib for use in over), containers=containers))
+        shared = {holder.gpu for holder in explanation.beside} & {use.gpu for use in over}
+        line = OVER.format(over=sum(use.over_mib for use in over), containers=containers)
+        found.append(line + AT_RISK if shared else line)
     return found
 
 
