@@ -18,13 +18,14 @@ from gpushare.devcluster.cluster import DevCluster
 from gpushare.devcluster.nodes import bare_node, gpu_uuid
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
+from gpushare.gpu.simulated_use import MIB
 from gpushare.kube.auth import login
 from gpushare.node.app import Node
 from gpushare.node.part import Part
 from tests.support import api_client
 from tests.support.api_client import Api, Object
 from tests.support.embedded_cluster import in_phase
-from tests.support.wait import until
+from tests.support.wait import eventually, until
 
 PLUGIN_NODE, SIZES, SELLER = "gpu-d", objects.NODES["gpu-d"].gpus, "gpu-e"
 SHARING = {name: machine for name, machine in objects.NODES.items() if name != SELLER}
@@ -126,6 +127,30 @@ async def test_a_container_of_the_plugin_node_is_told_what_allocate_answered(fol
             "ALIYUN_COM_GPU_MEM_CONTAINER": "9000",
         }
         assert held(components) == {UUIDS[1]: 9000}
+
+
+async def test_a_running_container_uses_a_bit_less_than_it_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus: dict[str, Simulated] = {}
+    made = nodes._gpus
+    monkeypatch.setattr(nodes, "_gpus", lambda name, machine: gpus.setdefault(name, made(name, machine)))
+    async with machines(folder) as (dev, api, kubelets), running(dev, kubelets) as components:
+        status = (await bound(dev, api, pod("p", 9000), gpu=1))["status"]["containerStatuses"][0]
+        owners = components[PLUGIN_NODE]._owners
+        assert owners is not None
+        await eventually(gpus[PLUGIN_NODE].workload)
+        idle, busy = (await gpus[PLUGIN_NODE].sample()).gpus
+        assert (idle.uuid, idle.processes) == (UUIDS[0], ())
+        assert busy.processes is not None
+        (process,) = busy.processes
+        assert process.memory is not None
+        assert 0.55 * 9000 < process.memory / MIB < 0.95 * 9000
+        ((pid, owner),) = owners.of([process.pid, 1]).items()
+        assert (pid, f"simulated://{owner.container_id}") == (process.pid, status["containerID"])
+        await api.call("DELETE", f"/api/v1/namespaces/{objects.BY_PLUGIN}/pods/p")
+        await eventually(lambda: not gpus[PLUGIN_NODE].workload())
+        assert (await gpus[PLUGIN_NODE].sample()).gpus[1].processes == ()
 
 
 async def test_the_node_that_sells_by_count_says_so_and_gives_its_gpu_to_four_pods(folder: Path) -> None:

@@ -50,6 +50,8 @@ def test_the_guard_sees_every_way_to_write_an_annotation() -> None:
         ("CREATE", "bindings"),
         ("UPDATE", "nodes"),
         ("UPDATE", "nodes/status"),
+        ("CREATE", "gpunodes"),
+        ("UPDATE", "gpunodes/status"),  # the status is all that there is to forge
     }
 
 
@@ -71,9 +73,10 @@ def test_policy_and_webhook_guard_the_same_with_the_same_words() -> None:
     says = {variable["name"]: variable["expression"] for variable in policy["variables"]}
     assert re.findall("'([^']+)'", says["ours"]) == [names.NODE_GPUS, *guard.OF_PODS]
     assert set(re.findall(r"<= (\d+)", says["few"])) == {str(guard.MOST)}
-    many, _ = policy["validations"]
+    gpu_nodes, many, ours = policy["validations"]
+    assert gpu_nodes["message"] == guard.GPU_NODE
     assert many["message"] == guard.TOO_MANY
-    words = "".join(re.findall("'([^']+)'", policy["validations"][1]["messageExpression"]))
+    words = "".join(re.findall("'([^']+)'", ours["messageExpression"]))
     assert guard.POD.partition("{keys}")[2] in words
     assert guard.NODE.partition(names.NODE_GPUS)[2] in words
 
@@ -95,14 +98,16 @@ def test_who_pins_nvidias_resource_leaves_the_namespaces_that_say_so() -> None:
 
 def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
     assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == {*ON_NODES, SELLS_GPUS}
-    (rule,) = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
-    patched = {
-        resource
+    rules = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
+    written = {
+        (group, resource)
         for granted in manifests.one("node-ds.yaml", "ClusterRole")["rules"]
+        for group in granted["apiGroups"]
         for resource in granted["resources"]
         if "patch" in granted["verbs"]
     }
-    assert (rule["operations"], set(rule["resources"])) == (["UPDATE"], patched)
+    assert {(group, what) for rule in rules for group in rule["apiGroups"] for what in rule["resources"]} == written
+    assert [rule["operations"] for rule in rules] == [["UPDATE"], ["CREATE", "UPDATE"]]  # it makes its GPUNode
 
 
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:

@@ -39,7 +39,7 @@ USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST}),
 PUBLISHER = SOURCES / "node" / "publishing" / "publisher.py"
 USED_TO_SELL_GPUS = (
     PUBLISHER, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
-    *USED_BY_ALL,
+    *sorted((SOURCES / "node" / "usage").glob("*.py")), *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
 USED_BY_THE_WEBHOOK = sorted((SOURCES / "webhook").rglob("*.py"))
@@ -296,7 +296,7 @@ def test_people_who_look_change_nothing() -> None:
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
     policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"}
     read = {resource for rule in rules for resource in rule["resources"]}
-    assert read == {"nodes", "pods", "events", "namespaces", "gpunodes", *policies}
+    assert read == {"nodes", "pods", "events", "gpunodes", "namespaces", *policies}
 
 
 def _granted(name: str) -> set[Right]:

@@ -9,16 +9,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from gpushare.core.facts import vitals
-from gpushare.core.facts.objects import Condition
-from gpushare.core.facts.vitals import ContainerVitals, FullStatus, GpuAndContainers, Summary
+from gpushare.gpu.sample import Sample
+from gpushare.node.usage import gpunode
+from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
 from tests.e2e.harness import shipped, timed
 from tests.e2e.harness.figures import Figures, distribution
 from tests.e2e.harness.world import World
@@ -26,7 +24,8 @@ from tests.support import wait
 from tests.support.objects import Object
 
 NODES, GPUS, CONTAINERS = 1000, 8, 10  # containers on each GPU
-TOTAL = 16000
+TOTAL = 16000  # MiB
+SAMPLE_SECONDS = 5.0
 SECONDS = 10.0  # of each measurement
 PHASES = {"no writes": 0.0, "idle": NODES / 60, "all GPUs changing": NODES / 10}  # writes a second
 ASKED_EVERY = 0.05  # seconds between two questions of a scheduler
@@ -100,36 +99,31 @@ async def _write(world: World, name: str, number: int, turn: int) -> float:
     return time.monotonic() - begun
 
 
-def _status(name: str, number: int, turn: int) -> Any:
-    """As a node part writes it; with each turn every GPU does something else."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    gpus = tuple(_gpu(name, number, gpu, turn) for gpu in range(GPUS))
-    status = FullStatus(
-        sampled_at=now,
-        driver="580.65.06",
-        gpus=gpus,
-        conditions=(Condition(vitals.SAMPLED, "True", "DriverAnswered", "the driver answered", now),),
-        summary=Summary(GPUS, "NVIDIA A16", "117/125 GiB", "98 GiB (78%)", "37%", "61C", "2211/3200W", "ok"),
-    )
-    return msgspec.to_builtins(status)
+def _status(name: str, number: int, turn: int) -> Object:
+    """What the node part writes; with each turn every GPU does something else."""
+    now = time.time()
+    usage = Usage(name, tuple(_gpu(name, number, gpu, turn) for gpu in range(GPUS)), now, "580.65.06")
+    return gpunode.patch(gpunode.dated(gpunode.status(usage, (), SAMPLE_SECONDS), None, now))
 
 
-def _gpu(name: str, number: int, gpu: int, turn: int) -> GpuAndContainers:
+def _gpu(name: str, number: int, gpu: int, turn: int) -> GpuUse:
+    uuid = f"GPU-{name}-{gpu}"  # as the node says it
     containers = tuple(
-        ContainerVitals("team", f"run-{number}-{gpu}-{i}", f"{number:08}-{gpu:04}-{i:012}", "main", 1500, 1000 + i, 3)
+        ContainerUse(
+            "team", f"run-{number}-{gpu}-{i}", f"{number:08}-{gpu:04}-{i:012}", "main",
+            granted=1500 << 20, used=(1000 + i) << 20, sm=0.03, processes=1,
+        )
         for i in range(CONTAINERS)
-    )
-    return GpuAndContainers(
-        index=gpu, uuid=_uuid(name, gpu), model="NVIDIA A16", shares=CONTAINERS, total_mib=TOTAL,
-        granted_mib=1500 * CONTAINERS, used_mib=12000 + turn % 7 * 200, unattributed_mib=412,
-        utilization=(number + gpu + turn * 20) % 100, temperature=50 + turn % 5 * 4, temperature_limit=93,
-        power_watts=200 + turn % 3 * 30, power_limit_watts=400, known_processes=CONTAINERS, unknown_processes=0,
-        containers=containers,
     )  # fmt: skip
-
-
-def _uuid(name: str, gpu: int) -> str:
-    return f"GPU-{name}-{gpu}"
+    sample = Sample(
+        uuid, gpu, memory_total=TOTAL << 20, memory_used=(12000 + turn % 7 * 200) << 20,
+        gpu_util=(number + gpu + turn * 20) % 100, temperature=50 + turn % 5 * 4, temperature_limit=93,
+        power=200_000 + turn % 3 * 30_000, power_limit=400_000,
+    )  # fmt: skip
+    return GpuUse(
+        gpu, uuid, "NVIDIA A16", TOTAL << 20, (1500 * CONTAINERS) << 20, sample=sample, containers=containers,
+        unattributed=412 << 20, unknown_processes=0,
+    )  # fmt: skip
 
 
 async def _measure(world: World, names: list[str], rate: float) -> Measured:
@@ -176,7 +170,7 @@ async def _all_are_known(world: World) -> None:
     """The last figures of every GPU, in what the extender tells."""
     listed = (await world.api.get(PATH)).body["items"]
     written = {
-        (item["metadata"]["name"], gpu.get("index", 0)): (gpu["usedMiB"], gpu["utilization"])
+        (item["metadata"]["name"], gpu["index"]): (gpu["usedMiB"], gpu["utilization"])
         for item in listed
         for gpu in item["status"]["gpus"]
     }

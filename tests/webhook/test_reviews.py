@@ -111,6 +111,14 @@ def test_what_a_node_has_is_written_by_gpushare_alone() -> None:
     assert response(reviews.guarded(removed))["allowed"]  # when a node leaves gpushare
 
 
+def test_only_gpushare_writes_gpunodes() -> None:
+    for user, allowed in ((TENANT, False), ("system:node:gpu-a", False), (guard.ACCOUNTS[1], True)):
+        asked = review({"status": {}}, resource={"resource": "gpunodes"}, userInfo={"username": user})
+        said = response(reviews.guarded(asked))
+        assert said["allowed"] is allowed
+        assert allowed or said["status"]["message"] == guard.GPU_NODE
+
+
 def test_new_ephemeral_containers_see_no_gpu_and_old_ones_are_no_hindrance() -> None:
     old = {"spec": {"containers": [{}], "ephemeralContainers": [{"name": "old"}]}}
     new = {"spec": {"containers": [{}], "ephemeralContainers": [{"name": "old"}, {"name": "new"}]}}

@@ -35,6 +35,11 @@ def test_kubelets_never_wait_for_a_webhook_that_is_away() -> None:
     assert guard["failurePolicy"] == "Ignore"
     assert not any("nodes" in rule["resources"] for rule in guard["rules"])
     assert all(one["failurePolicy"] == "Fail" for one in rules.guarding(NEW))
+    (gpu_nodes,) = (one for one in rules.guarding(NEW) if one["name"] == "gpunodes.guard.gpushare.io")
+    assert [(rule["operations"], rule["resources"]) for rule in gpu_nodes["rules"]] == [
+        (["CREATE"], ["gpunodes"]),
+        (["UPDATE"], ["gpunodes/status"]),
+    ]
 
 
 def test_pin_fails_closed_and_advice_fails_open() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpushare.demo import objects
 from gpushare.demo.objects import Machine
+from gpushare.demo.workload import DemoWorkload
 from gpushare.devcluster.nodes import gpu_uuid
 from gpushare.gpu import simulated
 from gpushare.gpu.simulated import Simulated
@@ -52,12 +53,19 @@ async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator
 
 
 def _made(name: str, machine: Machine, api: client.Api, kubelet: Path | None) -> Part:
-    gpus = _gpus(name, machine)
+    gpus, workload = _gpus(name, machine), DemoWorkload()
+    gpus.workload, workload.part = workload.processes, _part(name, machine, api, kubelet, gpus, workload)
+    return workload.part
+
+
+def _part(
+    name: str, machine: Machine, api: client.Api, kubelet: Path | None, gpus: Simulated, owners: DemoWorkload
+) -> Part:
     if machine.pin == "nvidia":
         assert kubelet is not None
-        return nvidia_app.Node(_selling(name, kubelet), api, gpus)
+        return nvidia_app.Node(_selling(name, kubelet), api, gpus, owners)
     config = app.Config(name, "MiB", machine.pin, slots=machine.slots, nvidia_whole=machine.nvidia_whole)
-    return app.Node(config if kubelet is None else config._replace(kubelet=str(kubelet)), api, gpus)
+    return app.Node(config if kubelet is None else config._replace(kubelet=str(kubelet)), api, gpus, owners)
 
 
 def _selling(name: str, kubelet: Path) -> nvidia_app.Config:

@@ -1,20 +1,24 @@
 """Simulated GPUs, for the embedded cluster only: nothing on a real node uses them.
 
 They answer as `nvml` does; their name says that they are simulated. Tests and the demo remove GPUs, put them back, and
-report errors.
+report errors. They also say what runs on them; the figures of that are made up (`simulated_use`).
 """
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from gpushare.gpu import simulated_use
 from gpushare.gpu.device import Device, Link, Xid
-from gpushare.gpu.sample import Pass, Sample
+from gpushare.gpu.sample import Pass
+from gpushare.gpu.simulated_use import SimulatedProcess
 from gpushare.obs.errors import UserError
 
 WAIT_SECONDS = 2.0
 NAME = "simulated GPU"
 DRIVER = "simulated"
-MIB = 1024 * 1024
+
+Workload = Callable[[], Mapping[str, Sequence[SimulatedProcess]]]  # what runs now, by uuid
 
 
 def device(index: int, uuid: str, memory_mib: int) -> Device:
@@ -31,10 +35,14 @@ def device(index: int, uuid: str, memory_mib: int) -> Device:
 
 
 class Simulated:
-    """GPUs kept in memory. A `gpu.device.Backend`."""
+    """GPUs kept in memory. A `gpu.device.Backend`. They are idle until `workload` says what runs on them."""
 
-    def __init__(self, devices: Iterable[Device]) -> None:
+    def __init__(self, devices: Iterable[Device], clock: Callable[[], float] = time.monotonic) -> None:
         self.notes: tuple[str, ...] = ()
+        self.workload: Workload = dict
+        self._clock = clock
+        self._sampled_at = clock()
+        self._energy: dict[str, int] = {}  # in mJ, by uuid
         self._devices = {device.uuid: device for device in devices}
         self._reported: asyncio.Queue[Xid] = asyncio.Queue()
         self._failure: UserError | None = None
@@ -65,9 +73,17 @@ class Simulated:
         return []
 
     async def sample(self) -> Pass:
-        """Idle GPUs."""
+        """Figures that are made up. Nothing was measured."""
         self._check()
-        return Pass(DRIVER, tuple([_idle(device) for device in await self.devices()]))
+        running, now = self.workload(), self._clock()
+        passed, self._sampled_at = now - self._sampled_at, now
+        gpus = []
+        for device in await self.devices():
+            before = self._energy.get(device.uuid, 0)
+            gpu = simulated_use.sample(device, running.get(device.uuid, ()), now, before)
+            self._energy[device.uuid] = before + round((gpu.power or 0) * passed)
+            gpus.append(gpu)
+        return Pass(DRIVER, tuple(gpus))
 
     async def xids(self) -> list[Xid]:
         self._check()
@@ -85,18 +101,3 @@ class Simulated:
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-
-def _idle(device: Device) -> Sample:
-    total = device.memory_mib * MIB
-    return Sample(
-        device.uuid,
-        device.index,
-        memory_total=total,
-        memory_used=0,
-        memory_free=total,
-        gpu_util=0,
-        temperature=30,
-        power=25_000,
-        processes=(),
-    )

@@ -15,6 +15,7 @@ from gpushare.node.pods import NodePods
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import sampler
+from gpushare.node.usage.gpunode_writer import GpuNodeWriter
 from gpushare.node.usage.processes import Processes
 from gpushare.node.usage.sampler import Sampler
 
@@ -44,8 +45,11 @@ class Observer:
     ) -> None:
         owners = owners or Processes(config.proc)
         self.sampler = Sampler(node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds)
+        self.gpunode = GpuNodeWriter(api, this_node, config.sample_seconds)
+        self.sampler.listeners.append(self.gpunode.take)
 
     async def run(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.sampler.run())
+            tasks.create_task(self.gpunode.run())

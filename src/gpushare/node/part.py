@@ -94,10 +94,12 @@ class Part:
                 tasks.create_task(self.recorder.run())
                 await self._run(tasks, at_the_end)
                 if self.publisher is not None:
-                    self.observer = Observer(
+                    self.observer = observer = Observer(
                         self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node,
                         self.publisher, self.recorder, self._owners,
                     )  # fmt: skip
+                    done = self.sight.done
+                    self.sight.done = lambda: {**done(), "gpunode": observer.gpunode.writes}
                     tasks.create_task(self.observer.run())
                 tasks.create_task(self.gpus.look())
                 tasks.create_task(self.gpus.listen())

@@ -12,7 +12,7 @@ import msgspec
 
 from gpushare.core.admission import containers, guard, pinning, unasked, validation
 from gpushare.core.admission.containers import Addition, Object
-from gpushare.core.facts import names, objects
+from gpushare.core.facts import names, objects, vitals
 from gpushare.core.ledger.ledger import Ledger
 
 FORBIDDEN: Final = 403
@@ -123,6 +123,8 @@ def void(body: bytes) -> bytes:
 
 def guarded(body: bytes) -> bytes:
     asked = _read(body)
+    if asked.resource.resource == vitals.PLURAL:
+        return _answer(asked.uid, refused=guard.gpu_node(asked.user_info.username))
     before, after = (_annotations(raw) for raw in (asked.old_object, asked.object))
     judge = guard.node if asked.resource.resource == "nodes" else guard.pod
     return _answer(asked.uid, refused=judge(asked.user_info.username, before, after))

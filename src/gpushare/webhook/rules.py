@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpushare.core.admission import guard, pinning, unasked
-from gpushare.core.facts import names
+from gpushare.core.facts import names, vitals
 
 Object = dict[str, Any]
 
@@ -79,9 +79,14 @@ def guarding(version: tuple[int, int]) -> list[Object]:
     pods = {"not-by-gpushare": others, "annotations-of-gpushare-change": _annotations_change()}
     nodes = {"not-by-gpushare": others, "annotations-of-gpushare-change": _changes(f"'{names.NODE_GPUS}'")}
     of_nodes: Sequence[Rule] = (("", "v1", ["UPDATE"], ["nodes", "nodes/status"]),)
+    of_gpu_nodes: Sequence[Rule] = (
+        (vitals.GROUP, vitals.VERSION, ["CREATE"], [vitals.PLURAL]),
+        (vitals.GROUP, vitals.VERSION, ["UPDATE"], [f"{vitals.PLURAL}/status"]),
+    )
     return [
         _webhook("guard", GUARD_PATH, written, conditions=pods),
         _webhook("nodes.guard", GUARD_PATH, of_nodes, conditions=nodes),
+        _webhook("gpunodes.guard", GUARD_PATH, of_gpu_nodes, conditions={"not-by-gpushare": others}),
     ]
 
 

@@ -17,7 +17,11 @@ BY_APPLY = {"content_type": STRATEGIC, "fieldManager": "kubectl-client-side-appl
 async def test_discovery_names_what_there_is(api: Api) -> None:
     assert (await api.get("/api")).body["versions"] == ["v1"]
     groups = (await api.get("/apis")).body["groups"]
-    assert [group["preferredVersion"]["groupVersion"] for group in groups] == ["apps/v1", "batch/v1"]
+    assert [group["preferredVersion"]["groupVersion"] for group in groups] == [
+        "apps/v1",
+        "batch/v1",
+        "gpushare.io/v1alpha1",
+    ]
     assert (await api.get("/apis/apps")).body["name"] == "apps"
     core = {resource["name"] for resource in (await api.get("/api/v1")).body["resources"]}
     assert {"pods", "pods/binding", "pods/status", "pods/log", "nodes", "configmaps", "events", "namespaces"} <= core
@@ -30,7 +34,7 @@ async def test_discovery_names_what_there_is(api: Api) -> None:
 
 async def test_every_resource_that_is_named_is_there(api: Api) -> None:
     for kind in table.KINDS:
-        begin = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
+        begin = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
         listed = await api.get(f"{begin}/{kind.plural}")
         assert (listed.code, listed.body["kind"], listed.body["apiVersion"]) == (
             200,
@@ -52,14 +56,22 @@ async def test_the_version_is_one_that_clients_can_read(api: Api) -> None:
 
 
 async def test_groups_and_versions_that_are_not_there_are_not_found(api: Api) -> None:
-    for path in ("/apis/apps/v1beta1", "/apis/policy", "/apis/policy/v1", "/apis/apps/v1/pods", "/api/v1/deployments"):
+    for path in (
+        "/apis/apps/v1beta1",
+        "/apis/gpushare.io/v1",
+        "/apis/gpushare.io/v1/gpunodes",
+        "/apis/policy",
+        "/apis/policy/v1",
+        "/apis/apps/v1/pods",
+        "/api/v1/deployments",
+    ):
         answer = await api.get(path)
         assert (answer.code, answer.reason) == (404, "NotFound"), path
 
 
 async def test_openapi_says_of_each_kind_that_the_server_checks_fields(api: Api) -> None:
     listed = (await api.get("/openapi/v3")).body["paths"]
-    assert set(listed) == {"api/v1", "apis/apps/v1", "apis/batch/v1"}
+    assert set(listed) == {"api/v1", "apis/apps/v1", "apis/batch/v1", "apis/gpushare.io/v1alpha1"}
     found = {}
     for entry in listed.values():
         for path in (await api.get(entry["serverRelativeURL"])).body["paths"].values():

@@ -231,3 +231,19 @@ async def test_a_status_full_of_nonsense_ends_no_list_and_no_watch(server: ApiSe
     api.session.headers["Accept"] = TABLE
     async with api.watch("/api/v1/nodes") as watch:
         assert (await watch.next())[1]["rows"][0]["cells"][0] == "odd"
+
+
+async def test_a_gpunode_is_made_without_a_status_and_shown_as_the_row_it_says(api: Api) -> None:
+    path, summary = "/apis/gpushare.io/v1alpha1/gpunodes", {"gpus": 2, "model": "T4", "used": "8 GiB (25%)"}
+    made = await api.create(path, {"metadata": {"name": "gpu-a"}, "status": {"driver": "forged"}})
+    assert "status" not in made
+    written = {"status": {"summary": summary, "sampledAt": "2026-01-02T03:04:05Z"}, "metadata": {"labels": {"a": "b"}}}
+    kept = (await api.patch(f"{path}/gpu-a/status", written)).body
+    assert (kept["apiVersion"], kept["status"]["summary"]) == ("gpushare.io/v1alpha1", summary)
+    assert "labels" not in kept["metadata"]
+    around = (await api.patch(f"{path}/gpu-a", {"status": None, "metadata": {"labels": {"a": "b"}}})).body
+    assert (around["status"], around["metadata"]["labels"]) == (kept["status"], {"a": "b"})
+    assert (await api.patch(f"{path}/gpu-a/status", {"status": {"gpus": "many"}})).code == 400
+    (row,) = printing.table(table.BY_KIND["GPUNode"], [around], NOW + 5, metadata={})["rows"]
+    assert row["cells"][:5] == ["gpu-a", 2, "T4", None, "8 GiB (25%)"]
+    assert row["cells"][9] == "5s"

@@ -15,6 +15,7 @@ from tests.support.embedded_cluster import names, objects
 from tests.support.wait import until
 
 SLEEPS = {"name": "main", "image": "busybox", "command": ["sleep", "0.01"]}
+GPU_NODES = "/apis/gpushare.io/v1alpha1/gpunodes"
 FAILS = {"name": "main", "image": "busybox", "command": ["false"]}
 
 
@@ -330,3 +331,17 @@ async def test_a_namespace_that_is_deleted_takes_everything_along(tmp_path: Path
         await api.make_namespace()
         await api.create(bodies.deployments(api), web(1))
         await pods(dev.server, 1)
+
+
+# GPUNodes
+
+
+async def test_a_gpunode_goes_with_its_node_and_stays_if_another_node_owns_it(tmp_path: Path) -> None:
+    async with embedded_cluster.cluster(tmp_path) as (dev, api):
+        uids = {node["metadata"]["name"]: node["metadata"]["uid"] for node in objects(dev.server, "nodes")}
+        for name, uid in (uids | {"gpu-b": "of-a-node-made-again"}).items():
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+            await api.create(GPU_NODES, {"metadata": {"name": name, "ownerReferences": [owner]}})
+        for name in ("gpu-b", "gpu-a"):
+            await api.call("DELETE", f"/api/v1/nodes/{name}")
+        await until(dev.server, lambda: names(dev.server, "gpunodes.gpushare.io") == ["gpu-b"])

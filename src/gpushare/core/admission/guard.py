@@ -1,4 +1,4 @@
-"""Which of the annotations that only gpushare writes does a write set, change or remove?
+"""Which of the annotations that only gpushare writes does a write set, change or remove? And who writes GPUNodes?
 
 deploy/guard.yaml is the same in CEL, and has the reasons: what a forged annotation could do.
 """
@@ -20,6 +20,7 @@ MOST: Final = 1000  # annotations that are looked through: the policy needs n² 
 TOO_MANY: Final = f"more than {MOST} annotations cannot be looked through for those that only gpushare writes"
 POD: Final = "only gpushare writes {keys}: leave it out of the pod, or of the template it is made from"
 NODE: Final = f"only gpushare writes {names.NODE_GPUS}: it says what the node has"
+GPU_NODE: Final = "only gpushare writes GPUNodes: they say what GPUs do"
 
 Annotations = Mapping[str, str]
 
@@ -41,6 +42,11 @@ def node(user: str, before: Annotations, after: Annotations) -> str:
     runs, it writes the annotation again at once."""
     written = after.get(names.NODE_GPUS)
     return NODE if user not in ACCOUNTS and written is not None and written != before.get(names.NODE_GPUS) else ""
+
+
+def gpu_node(user: str) -> str:
+    """Why this user may not make a GPUNode, or write its status; empty if allowed."""
+    return "" if user in ACCOUNTS else GPU_NODE
 
 
 def _visible(key: str) -> bool:

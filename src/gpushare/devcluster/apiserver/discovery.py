@@ -21,7 +21,8 @@ _SUBRESOURCES: Final[dict[str, Object]] = {
     "binding": {"verbs": ("create",), "kind": "Binding"},
     "log": {"verbs": ("get",)},
 }
-_GROUPS: Final = tuple(dict.fromkeys(kind.group for kind in table.KINDS))
+_VERSIONS: Final = {kind.group: kind.version for kind in table.KINDS}  # a group has one version here
+_GROUPS: Final = tuple(_VERSIONS)
 
 
 def answer(path: str, version: str) -> Object | None:
@@ -38,7 +39,7 @@ def answer(path: str, version: str) -> Object | None:
             return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group)
         case ["api", "v1"]:
             return _resources("")
-        case ["apis", group, "v1"] if group in _GROUPS:
+        case ["apis", group, version] if _VERSIONS.get(group) == version:
             return _resources(group)
         case ["openapi", "v3"]:
             return {
@@ -60,7 +61,7 @@ def _version(version: str) -> Object:
 
 
 def _group(group: str) -> Object:
-    version = {"groupVersion": f"{group}/v1", "version": "v1"}
+    version = {"groupVersion": _group_version(group), "version": _VERSIONS[group]}
     return {"name": group, "versions": [version], "preferredVersion": version}
 
 
@@ -71,8 +72,16 @@ def _resources(group: str) -> Object:
             listed += _of_kind(kind)
     if not group:
         listed.append({"name": "bindings", "singularName": "binding", "namespaced": True, **_SUBRESOURCES["binding"]})
-    version = f"{group}/v1" if group else "v1"
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": listed}
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": _group_version(group),
+        "resources": listed,
+    }
+
+
+def _group_version(group: str) -> str:
+    return f"{group}/{_VERSIONS[group]}" if group else _VERSIONS[group]
 
 
 def _of_kind(kind: Kind) -> list[Object]:
@@ -87,7 +96,7 @@ def _of_kind(kind: Kind) -> list[Object]:
 
 
 def _openapi_path(group: str) -> str:
-    return f"apis/{group}/v1" if group else "api/v1"
+    return f"{'apis' if group else 'api'}/{_group_version(group)}"
 
 
 def _openapi(group: str) -> Object:
@@ -95,7 +104,7 @@ def _openapi(group: str) -> Object:
     described: Object = {}
     for kind in table.KINDS:
         if kind.group == group:
-            what = {"group": group, "version": "v1", "kind": kind.kind}
+            what = {"group": group, "version": kind.version, "kind": kind.kind}
             checked: list[Any] = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
             patch = {"parameters": checked, "x-kubernetes-group-version-kind": what, "responses": {}}
             middle = "/namespaces/{namespace}" if kind.namespaced else ""

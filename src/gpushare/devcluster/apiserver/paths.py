@@ -26,14 +26,14 @@ class Target:
 
 
 def parse(path: str) -> Target:
-    group, parts = _group(path.strip("/").split("/"))
+    group, version, parts = _group(path.strip("/").split("/"))
     namespace = ""
     if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in ("status", "finalize"):
         namespace, parts = parts[1], parts[2:]
     if namespace and not group and parts == ["bindings"]:
         return Target(table.BY_RESOURCE["pods"], namespace, "", "binding")
     kind = table.BY_RESOURCE.get(f"{parts[0]}.{group}" if group else parts[0]) if parts else None
-    if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
+    if kind is None or kind.version != version or len(parts) > 3 or (namespace and not kind.namespaced):
         raise status.no_such_path()
     name, subresource = (*parts[1:], "", "")[:2]
     if name and kind.namespaced and not namespace:
@@ -51,13 +51,13 @@ def subresources(kind: Kind) -> list[str]:
     return [name for name, there in offered if there]
 
 
-def _group(parts: list[str]) -> tuple[str, list[str]]:
-    """The API group, "" for the core, and what comes after its version."""
+def _group(parts: list[str]) -> tuple[str, str, list[str]]:
+    """The API group, "" for the core, its version, and what comes after it."""
     if not all(parts):
         raise status.no_such_path()
     match parts:
-        case ["api", "v1", *rest]:
-            return "", rest
-        case ["apis", group, "v1", *rest]:
-            return group, rest
+        case ["api", version, *rest]:
+            return "", version, rest
+        case ["apis", group, version, *rest]:
+            return group, version, rest
     raise status.no_such_path()

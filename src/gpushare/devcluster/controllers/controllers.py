@@ -21,6 +21,7 @@ from gpushare.devcluster.following import Difference, Follower
 PODS: Final = table.BY_RESOURCE["pods"]
 DEPLOYMENTS: Final = table.BY_RESOURCE["deployments.apps"]
 JOBS: Final = table.BY_RESOURCE["jobs.batch"]
+GPU_NODES: Final = table.BY_RESOURCE["gpunodes.gpushare.io"]
 OWNERS: Final = {kind.kind: kind for kind in (DEPLOYMENTS, JOBS)}
 RESOURCES: Final = (
     "nodes",
@@ -56,6 +57,7 @@ class Controllers:
             if difference.resource == "nodes":
                 if difference.before and not difference.after:
                     self._delete_pods_of(difference.before.key)
+                    self._delete_gpu_node_of(difference.before)
             elif difference.resource == PODS.resource:
                 affected |= dict.fromkeys(self._note_pod(difference))
             else:
@@ -182,3 +184,10 @@ class Controllers:
             if entry.fields["spec.nodeName"] == node:
                 namespace, _, name = entry.key.partition("/")
                 self._registry.delete(PODS, namespace, name, {"gracePeriodSeconds": 0})
+
+    def _delete_gpu_node_of(self, node: Entry) -> None:
+        """Its owner is gone. One that has another owner by now stays."""
+        found = self._store.get(GPU_NODES.resource, node.key)
+        owners = found.obj()["metadata"].get("ownerReferences") or [] if found else []
+        if owners and all(owner["uid"] == node.uid for owner in owners):
+            self._registry.delete(GPU_NODES, "", node.key, {})

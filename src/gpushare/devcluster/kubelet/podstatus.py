@@ -3,6 +3,7 @@
 Of all that Kubernetes can put into an env, plain values and references to the pod's own fields are supported.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,6 +32,7 @@ class Run:
     code: int = 0
     restarts: int = 0
     last: Object | None = None  # how it ended before the last restart
+    pod_uid: str = ""
 
     @property
     def name(self) -> str:
@@ -47,6 +49,11 @@ class Run:
     @property
     def running(self) -> bool:
         return self.state == "running"
+
+    @property
+    def id(self) -> str:
+        """As a container runtime gives one to each start."""
+        return hashlib.sha256(f"{self.pod_uid}/{self.name}/{self.restarts}".encode()).hexdigest()
 
     def start(self, now: str) -> None:
         self.state, self.started = "running", now
@@ -69,7 +76,8 @@ class Run:
         return {"terminated": {"exitCode": self.code, "reason": reason, **times}}
 
     def status(self) -> Object:
-        return {
+        started = {} if self.state == "waiting" else {"containerID": f"simulated://{self.id}"}
+        return started | {
             "name": self.name,
             "image": self.spec.get("image", ""),
             "imageID": "",
@@ -83,10 +91,10 @@ class Run:
 
 def runs(pod: Object) -> list[Run]:
     """The containers of a pod in the order in which they start, none of them started."""
-    spec = pod["spec"]
-    inits = [Run(init, "initContainers", reason=INITIALIZING) for init in spec.get("initContainers") or []]
+    spec, uid = pod["spec"], pod["metadata"].get("uid", "")
+    inits = [Run(c, "initContainers", reason=INITIALIZING, pod_uid=uid) for c in spec.get("initContainers") or []]
     reason = INITIALIZING if inits else CREATING
-    return inits + [Run(container, "containers", reason=reason) for container in spec.get("containers") or []]
+    return inits + [Run(c, "containers", reason=reason, pod_uid=uid) for c in spec.get("containers") or []]
 
 
 def lifetime(run: Run) -> tuple[float | None, int]:

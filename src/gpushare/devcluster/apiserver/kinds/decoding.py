@@ -219,7 +219,7 @@ class Workload(Shape):
     status: WorkloadStatus | None = None
 
 
-def check(obj: Object, shape: type[Shape]) -> None:
+def check(obj: Object, shape: type[msgspec.Struct]) -> None:
     """Raises a ValueError that says which field has another type."""
     try:
         msgspec.convert(obj, shape)

@@ -1,7 +1,8 @@
-"""The rules for nodes, ConfigMaps, events and namespaces: defaults, refusals, what does not change. Pure."""
+"""The rules for nodes, ConfigMaps, events, namespaces and GPUNodes: defaults, refusals, what does not change. Pure."""
 
 from typing import Final
 
+from gpushare.core.facts import vitals
 from gpushare.devcluster.apiserver.kinds import decoding, rules
 from gpushare.devcluster.apiserver.kinds.rules import Cause
 from gpushare.devcluster.apiserver.status import Object
@@ -74,3 +75,25 @@ def namespace(obj: Object) -> list[Cause]:
 def namespace_update(new: Object, old: Object) -> list[Cause]:
     new["spec"], new["status"] = old["spec"], old["status"]
     return rules.metadata(new, rules.label_name)
+
+
+def read_gpu_node(obj: Object) -> None:
+    """Its schema in deploy/crds is that of these structs."""
+    decoding.check(obj, vitals.FullGpuNode)
+
+
+def gpu_node(obj: Object) -> list[Cause]:
+    obj.pop("status", None)  # status is written through its own endpoint only
+    return rules.metadata(obj, rules.subdomain_name)
+
+
+def gpu_node_update(new: Object, old: Object) -> list[Cause]:
+    new.pop("status", None)
+    if "status" in old:
+        new["status"] = old["status"]
+    return rules.metadata(new, rules.subdomain_name)
+
+
+def gpu_node_status(new: Object, old: Object) -> list[Cause]:
+    new["metadata"] = old["metadata"]
+    return []

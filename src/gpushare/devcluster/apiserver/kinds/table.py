@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gpushare.core.facts import vitals
 from gpushare.devcluster.apiserver.kinds import pods, small_kinds, workloads
 from gpushare.devcluster.apiserver.kinds.rules import Cause
 from gpushare.devcluster.apiserver.status import Object
@@ -27,6 +28,7 @@ class Kind:
 
     resource: str
     kind: str
+    version: str = "v1"
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     namespaced: bool = True
@@ -52,7 +54,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/v1" if self.group else "v1"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full_kind(self) -> str:
@@ -161,6 +163,18 @@ KINDS: Final = (
         status=workloads.update_status,
         owns_pods=True,
         bookmark={"spec": {"template": {"spec": {"containers": None}}}, "status": {}},
+    ),
+    Kind(
+        resource=f"{vitals.PLURAL}.{vitals.GROUP}",
+        kind=vitals.KIND,
+        version=vitals.VERSION,
+        short=("gn",),
+        namespaced=False,
+        fields={"metadata.name": ""},
+        read=small_kinds.read_gpu_node,
+        create=small_kinds.gpu_node,
+        update=small_kinds.gpu_node_update,
+        status=small_kinds.gpu_node_status,
     ),
 )
 

@@ -135,6 +135,13 @@ def _job(job: Object, now: float) -> list[Any]:
     return [meta.get("name"), state, f"{status.get('succeeded', 0)}/{of}", took, _age(meta, now), *_template(spec)]
 
 
+def _gpu_node(gpu_node: Object, now: float) -> list[Any]:
+    meta, status = gpu_node["metadata"], gpu_node.get("status") or {}
+    row = status.get("summary") or {}
+    sampled = times.since(status["sampledAt"], now) if status.get("sampledAt") else None
+    return [meta.get("name"), *map(row.get, _SUMMARY), sampled, _age(meta, now)]
+
+
 def _template(spec: Object) -> list[str]:
     """Containers, images and selector, for `-o wide`."""
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
@@ -148,6 +155,7 @@ def _age(meta: Object, now: float) -> str:
 
 
 _OF_SYSTEM: Final = ("*Internal-IP", "*External-IP", "*OS-Image", "*Kernel-Version", "*Container-Runtime")
+_SUMMARY: Final = ("gpus", "model", "granted", "used", "utilization", "temperature", "power", "health")
 _OF_TEMPLATE: Final = ("*Containers", "*Images", "*Selector")
 _TABLES: Final[Mapping[str, tuple[tuple[str, ...], Cells]]] = {
     "pods": (
@@ -166,5 +174,9 @@ _TABLES: Final[Mapping[str, tuple[tuple[str, ...], Cells]]] = {
     ),
     "namespaces": (("Name", "Status", "Age"), _namespace),
     "deployments.apps": (("Name", "Ready", "Up-to-date", "Available", "Age", *_OF_TEMPLATE), _deployment),
+    "gpunodes.gpushare.io": (  # those of deploy/crds/gpunodes.yaml
+        ("Name", "GPUs", "Model", "Granted", "Used", "Util", "Temp", "Power", "Health", "Sampled", "Age"),
+        _gpu_node,
+    ),
     "jobs.batch": (("Name", "Status", "Completions", "Duration", "Age", *_OF_TEMPLATE), _job),
 }
