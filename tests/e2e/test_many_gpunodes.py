@@ -7,8 +7,6 @@ told; that the extender has all of it, and stays ready, is asserted.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +15,9 @@ from gpushare.core.facts import vitals
 from gpushare.gpu.sample import Sample
 from gpushare.node.usage import gpunode
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
-from tests.e2e.harness import shipped, timed
+from tests.e2e.harness import gpunodes, shipped, timed
 from tests.e2e.harness.figures import Figures, distribution
+from tests.e2e.harness.gpunodes import PATH
 from tests.e2e.harness.world import World
 from tests.support import wait
 from tests.support.objects import Object
@@ -30,8 +29,6 @@ SECONDS = 10.0  # of each measurement
 PHASES = {"no writes": 0.0, "idle": NODES / 60, "all GPUs changing": NODES / 10}  # writes a second
 ASKED_EVERY = 0.05  # seconds between two questions of a scheduler
 CHOOSE_MS = 1.5  # the extender's own time for a thousand nodes, on a machine that does all of this at once
-PATH = f"/apis/{vitals.GROUP}/{vitals.VERSION}/{vitals.PLURAL}"
-CRD = shipped.DEPLOY / "crds" / "gpunodes.yaml"
 WATCHED = ("kube-apiserver", "etcd", "extender")
 
 
@@ -46,7 +43,7 @@ class Measured(NamedTuple):
 @timed.repeated_once
 async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(world: World, figures: Figures) -> None:
     names = await world.make_nodes(NODES, gpus=[TOTAL] * GPUS, pin="direct")
-    async with _kind(world), world.cluster.extender():
+    async with gpunodes.installed(world.cluster), world.cluster.extender():
         await _make(world, names)
         measured = {phase: await _measure(world, names, rate) for phase, rate in PHASES.items()}
         await _all_are_known(world)
@@ -70,14 +67,6 @@ async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(
         figures, "choose while all GPUs change", f"{most.choose:.2f} ms (limit {CHOOSE_MS}), {none.choose:.2f} without",
         in_time=most.choose <= CHOOSE_MS,
     )  # fmt: skip
-
-
-@asynccontextmanager
-async def _kind(world: World) -> AsyncIterator[None]:
-    """The custom resource as it is shipped. The GPUNodes go with their nodes."""
-    await world.cluster.kubectl("apply", "-f", CRD)
-    await world.cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", CRD)
-    yield
 
 
 async def _make(world: World, names: list[str]) -> None:

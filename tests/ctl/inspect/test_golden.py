@@ -99,3 +99,13 @@ def test_json_and_yaml_say_the_same(world: str) -> None:
 
 def test_there_is_no_golden_file_without_a_world() -> None:
     assert {file.stem for file in GOLDEN.iterdir()} == set(WORLDS)
+
+
+def test_the_guide_shows_what_is_printed() -> None:
+    """Its blocks about what GPUs use are lines of the world `measured`."""
+    guide = (Path(__file__).parents[3] / "docs" / "kubectl-plugin.md").read_text("utf-8")
+    section = guide.partition("### What GPUs and pods really use")[2].partition("\n### ")[0]
+    printed = {line.rstrip("$ ") for line in (GOLDEN / "measured.txt").read_text("utf-8").splitlines()}
+    lines = [line for block in section.split("```")[1::2] for line in block.strip().splitlines()]
+    assert lines
+    assert [line for line in lines if line not in printed] == []
