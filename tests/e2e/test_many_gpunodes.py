@@ -15,7 +15,8 @@ from gpushare.core.facts import vitals
 from gpushare.gpu.sample import Sample
 from gpushare.node.usage import gpunode
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
-from tests.e2e.harness import gpunodes, shipped, timed
+from tests.e2e.harness import command_line, gpunodes, shipped, timed
+from tests.e2e.harness.cluster import ADMIN
 from tests.e2e.harness.figures import Figures, distribution
 from tests.e2e.harness.gpunodes import PATH
 from tests.e2e.harness.world import World
@@ -48,6 +49,9 @@ async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(
         await _make(world, names)
         measured = {phase: await _measure(world, names, rate) for phase, rate in PHASES.items()}
         await _all_are_known(world)
+        looked = {
+            words: await _look(world, *words.split()) for words in ("inspect gpushare", "inspect gpushare -o wide")
+        }
     for phase, found in measured.items():
         figures.say(
             f"{NODES} GPUNodes × {GPUS} GPUs × {CONTAINERS} containers, {phase}",
@@ -63,6 +67,10 @@ async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(
     figures.say(
         "  a write of a GPUNode costs, in CPU ms",
         ", ".join(f"{name} {_more(name, none, most) / most.writes:.2f}" for name in WATCHED),
+    )
+    figures.say(
+        "  kubectl inspect",
+        ", ".join(f"{words.partition('gpushare')[2] or 'plain'} {s:.2f} s" for words, s in looked.items()),
     )
     timed.tell(
         figures, "choose while all GPUs change", f"{most.choose:.2f} ms (limit {CHOOSE_MS}), {none.choose:.2f} without",
@@ -180,6 +188,16 @@ async def _all_are_known(world: World) -> None:
         }
 
     await wait.eventually_asked(shown, "all figures in the extender", 10)
+
+
+async def _look(world: World, *words: str) -> float:
+    """Seconds that a command takes, with columns for what GPUs do if it has some."""
+    config = world.cluster.kubeconfig(ADMIN, world.cluster.tokens[ADMIN])
+    begun = time.monotonic()
+    code, out, err = await command_line.piped(config, "kubectl", *words)
+    assert (code, err) == (0, "")
+    assert ("UTIL" in out.splitlines()[0]) is ("wide" in words)
+    return time.monotonic() - begun
 
 
 def _cpu_seconds(world: World) -> dict[str, float]:
