@@ -37,9 +37,9 @@ class Cluster:
         self.asked.append(path)
         if self.failing is not None:
             raise self.failing
-        if path == vitals.PATH and self.gpunodes is None:
+        if path == vitals.ALL and self.gpunodes is None:
             raise NotFound(f"not there: {path}", "404", "kubectl api-resources", CLUSTER_NOT_ASKED)
-        lists = {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps, vitals.PATH: self.gpunodes}
+        lists = {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps, vitals.ALL: self.gpunodes}
         return json.dumps({"items": lists[path]}).encode()
 
 

@@ -28,7 +28,7 @@ class Answering:
 def test_all_are_read_with_one_request() -> None:
     source = Answering({"items": [GOOD, {**GOOD, "metadata": {"name": "b"}}]})
     found = vitals.Reading(source).found()
-    assert source.asked == ["/apis/gpushare.io/v1alpha1/gpunodes"]
+    assert source.asked == ["/apis/gpushare.io/v1alpha1/gpunodes?resourceVersion=0"]
     assert {name: (status.gpus or ())[0].used_mib for name, status in found.items()} == {"a": 70, "b": 70}
 
 

@@ -54,19 +54,19 @@ def small(*gpunodes: Any, unit: str = "MiB", total: int = 16276) -> Cluster:
 def test_they_are_asked_for_only_where_they_are_shown(options: Options, terminal: bool, asks: bool) -> None:
     cluster = worlds.cluster("measured")
     run(cluster, options, terminal=terminal)
-    assert (vitals.PATH in cluster.asked) is asks
+    assert (vitals.ALL in cluster.asked) is asks
 
 
 class NotAllowed(Cluster):
     def get(self, path: str) -> bytes:
-        if path == vitals.PATH:
+        if path == vitals.ALL:
             raise Forbidden("not allowed", "why", "way", CLUSTER_NOT_ASKED)
         return super().get(path)
 
 
 class TooLate(Cluster):
     def get(self, path: str) -> bytes:
-        if path == vitals.PATH:
+        if path == vitals.ALL:
             raise UserError("no answer", "why", "way", CLUSTER_NOT_ASKED)
         return super().get(path)
 
