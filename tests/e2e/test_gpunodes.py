@@ -3,17 +3,17 @@ goes with its node."""
 
 import asyncio
 import contextlib
+import os
+import sys
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from gpushare.core.admission import guard
-from gpushare.gpu.sample import Pass, Sample
-from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError
-from gpushare.node.app import Config, Node
-from gpushare.node.observer import Config as Observing
 from tests.e2e.harness import shipped, users
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.figures import Figures
@@ -23,6 +23,8 @@ from tests.e2e.test_node_guard import in_force as node_guard_in_force
 from tests.node import world as node_world
 from tests.support import wait
 from tests.support.api_client import Api
+from tests.support.manifests import NODE
+from tests.support.nvml import build, state
 from tests.support.objects import Object
 
 OWN, OTHER, TENANT = "guarded-a", "guarded-b", "tenant"
@@ -34,33 +36,31 @@ PATIENCE = 30.0
 MIB = 1 << 20
 
 
-class Busy(Simulated):
-    """Its GPUs do what a test says."""
-
-    def __init__(self, *sizes: int) -> None:
-        super().__init__(node_world.devices(*sizes))
-        self.figures: Object = {"memory_used": 4096 * MIB, "gpu_util": 37, "temperature": 61, "power": 52_000,
-                                "power_limit": 70_000}  # fmt: skip
-
-    async def sample(self) -> Pass:
-        return Pass("580.1", tuple([Sample(one.uuid, one.index, **self.figures) for one in await self.devices()]))
-
-
 @pytest.fixture
 async def uids(cluster: Cluster, api: Api) -> AsyncIterator[dict[str, str]]:
     """Of two nodes, in a cluster with GPUNodes and all that guards them."""
+    async with defined(cluster):
+        for file in FILES:
+            await cluster.kubectl("apply", "-f", file)
+        nodes = [await api.create("/api/v1/nodes", node_world.node(name)) for name in (OWN, OTHER)]
+        try:
+            yield {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        finally:
+            for name in (OWN, OTHER):
+                await api.call("DELETE", f"/api/v1/nodes/{name}")
+            for file in FILES:
+                await cluster.kubectl("delete", "-f", file)
+
+
+@contextlib.asynccontextmanager
+async def defined(cluster: Cluster) -> AsyncIterator[None]:
+    """The cluster has GPUNodes."""
     await cluster.kubectl("apply", "-f", CRD)
     await cluster.kubectl("wait", "--for=condition=Established", "crd/gpunodes.gpushare.io", "--timeout=20s")
-    for file in FILES:
-        await cluster.kubectl("apply", "-f", file)
-    nodes = [await api.create("/api/v1/nodes", node_world.node(name)) for name in (OWN, OTHER)]
     try:
-        yield {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        yield
     finally:
-        for name in (OWN, OTHER):
-            await api.call("DELETE", f"/api/v1/nodes/{name}")
-        for file in [*FILES, CRD]:
-            await cluster.kubectl("delete", "-f", file)
+        await cluster.kubectl("delete", "-f", CRD)
 
 
 @contextlib.asynccontextmanager
@@ -98,37 +98,74 @@ async def until(what: str, cluster: Cluster, path: str, wanted: object) -> Objec
 
 
 async def test_the_node_part_keeps_its_gpunode_and_it_goes_with_its_node(
-    cluster: Cluster, api: Api, uids: dict[str, str], figures: Figures
+    cluster: Cluster, uids: dict[str, str], figures: Figures
 ) -> None:
-    backend = Busy(16276, 16276)
-    config = Config(OWN, "MiB", "direct", port=0, observing=Observing(sample_seconds=0.5))
-    async with node_part(cluster, uids) as rights, node_world.at_work(Node(config, rights, backend)):
+    async with program(cluster, uids) as gpus:
+        gpus.show(*cards(used=4096 * MIB, util="37 20", temp=61, power=52_000))
         status = await until("the figures are there", cluster, "gpus.1.usedMiB", 4096)
         assert [status["gpus"][0][key] for key in ("utilization", "temperature", "powerWatts")] == [37, 61, 52]
-        assert {one["type"]: one["status"] for one in status["conditions"]} == {"Sampled": "True", "OverUse": "Unknown"}
+        assert {one["type"]: one["status"] for one in status["conditions"]}["Sampled"] == "True"
         head, row = (await cluster.kubectl("get", "gn")).splitlines()
         assert head.split() == COLUMNS
-        assert "simulated GPU" in row
+        assert "Tesla T4" in row
         assert "8 GiB (25%)" in row
         figures.say("kubectl get gn", f"\n{head}\n{row}")
-        backend.figures = {"gpu_util": 99, "temperature": 80}
+
+        changed = time.monotonic()
+        gpus.show(*cards(power=None, util="99 20", temp=80))
         status = await until("what changed is written", cluster, "gpus.0.utilization", 99)
-        assert "usedMiB" not in status["gpus"][0], "what is unknown now is not there any more"
-        assert status["summary"]["used"] == "-"
+        took = time.monotonic() - changed
+        assert "powerWatts" not in status["gpus"][0], "what is unknown now is not there any more"
+        assert status["summary"]["power"] == "-"
+
+        gpus.show(*cards(), rules=("hang=nvmlDeviceGetTemperature",))
+        status = await until("a driver that hangs is written", cluster, "summary.health", "unknown")
+        assert "utilization" not in status["gpus"][0]
+        (sampled,) = (one for one in status["conditions"] if one["type"] == "Sampled")
+        assert (sampled["status"], sampled["reason"]) == ("False", "DriverSilent")
+        figures.say("a GPUNode", f"a change was there after {took:.1f} s; a driver that hangs: {sampled['message']}")
+
         await cluster.call("DELETE", f"{PATH}/{OWN}")
-        backend.figures = {"gpu_util": 10, "temperature": 40}
+        gpus.show(*cards(util="10 0"))
         await until("it is made again", cluster, "gpus.0.utilization", 10)
         kept = await shown(cluster)
         assert kept is not None
         assert [one["uid"] for one in kept["metadata"]["ownerReferences"]] == [uids[OWN]]
+
         await cluster.call("DELETE", f"/api/v1/nodes/{OWN}")
 
         async def gone() -> bool:
             return await shown(cluster) is None
 
         await wait.eventually_asked(gone, "the garbage collector has deleted it", PATIENCE)
-        await asyncio.sleep(1.5)  # three samples: it must not come back
+        gpus.show(*cards(util="99 0"))
+        await asyncio.sleep(2.5)  # more than two samples: it must not come back
         assert await gone()
+
+
+@contextlib.asynccontextmanager
+async def program(cluster: Cluster, uids: dict[str, str]) -> AsyncIterator[state.Mock]:
+    """`gpushare node` as a process, with the token of its pod and the stand-in for NVIDIA's library."""
+    async with node_part(cluster, uids):
+        folder = cluster.work / "mock"
+        await asyncio.to_thread(build.build, folder)
+        gpus = state.Mock(folder / shipped.STATE)
+        gpus.show(*cards())
+        environment = {"NODE_NAME": OWN, "LD_LIBRARY_PATH": str(folder), state.VARIABLE: str(gpus.path)}
+        process = cluster.processes.start(
+            "gpushare-node", Path(sys.executable).parent / "gpushare", "node", "--memory-unit=MiB", "--pin=direct",
+            "--kubeconfig", cluster.work / f"{NODE}.kubeconfig", "--sample-seconds=1",
+            environment={**os.environ, **environment},
+        )  # fmt: skip
+        try:
+            yield gpus
+            process.check()
+        finally:
+            await cluster.processes.end(process)
+
+
+def cards(**changes: int | str | None) -> list[str]:
+    return [state.card(number, 16276, *state.figures(**changes)) for number in range(2)]
 
 
 async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_refused(
@@ -142,15 +179,7 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
             await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN)))
             await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, {"driver": "true"}))
             await denied(ELSEWHERE + OTHER, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OTHER))))
-            made = await tenant.call("POST", PATH, gpu_node(OTHER))
-            forged = await tenant.patch(f"{PATH}/{OWN}/status", {"status": {"driver": "forged"}})
-            for attempt in (made, forged):
-                assert (attempt.code, attempt.message.endswith(guard.GPU_NODE)) == (403, True), attempt.body
-            around = await tenant.patch(f"{PATH}/{OWN}", {"status": {"driver": "forged"}})
-            assert around.code == 200, "only the status says anything, and this cannot change it"
-            kept = await shown(cluster)
-            assert kept is not None
-            assert kept["status"] == {"driver": "true"}
+            await check_forging(tenant)
             text = {"gpus": [{"uuid": "a", "usedMiB": "much"}]}
             with pytest.raises(ApiError, match="must be of type integer") as wrong:
                 await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, text))
@@ -158,6 +187,18 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
             await elsewhere(cluster, uids)
     finally:
         await cluster.kubectl("delete", "clusterrolebinding,clusterrole", TENANT)
+
+
+async def check_forging(person: Api) -> None:
+    """There is a GPUNode of OWN. This person has all rights, and is not gpushare."""
+    before = (await person.get(f"{PATH}/{OWN}")).body["status"]
+    made = await person.call("POST", PATH, gpu_node(OTHER))
+    forged = await person.patch(f"{PATH}/{OWN}/status", {"status": {"driver": "forged"}})
+    for attempt in (made, forged):
+        assert (attempt.code, attempt.message.endswith(guard.GPU_NODE)) == (403, True), attempt.body
+    around = await person.patch(f"{PATH}/{OWN}", {"status": {"driver": "forged"}})
+    assert around.code == 200, "this cannot change the status, and nothing else says anything"
+    assert (await person.get(f"{PATH}/{OWN}")).body["status"] == before
 
 
 async def elsewhere(cluster: Cluster, uids: dict[str, str]) -> None:

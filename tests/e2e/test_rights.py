@@ -16,7 +16,8 @@ from tests.e2e.harness.cluster import URL, Cluster
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
 
-FILES = sorted(path.name for path in shipped.DEPLOY.glob("*.yaml"))
+FILES = sorted(str(path.relative_to(shipped.DEPLOY)) for path in (*shipped.DEPLOY.glob("*.yaml"),
+                                                                   *shipped.DEPLOY.glob("crds/*.yaml")))  # fmt: skip
 MAPS = f"/api/v1/namespaces/{names.UNHEALTHY_NAMESPACE}/configmaps"
 ACCOUNT = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{shipped.EXTENDER}"
 LOOKER = "looker"
@@ -116,7 +117,7 @@ async def test_people_with_the_view_role_see_what_they_need_and_change_nothing(w
         await kubectl("delete", "clusterrolebinding", LOOKER)
         await kubectl("delete", "-f", file)
     assert rules == {
-        *((kind, verb) for kind in ("nodes", "pods", "events") for verb in ("get", "list", "watch")),
+        *((kind, verb) for kind in ("nodes", "pods", "events", "gpunodes") for verb in ("get", "list", "watch")),
         ("namespaces", "get"),
         *((f"mutatingadmission{kind}", verb) for kind in ("policies", "policybindings") for verb in ("get", "list")),
         *(("mutatingwebhookconfigurations", verb) for verb in ("get", "list")),

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from gpushare.core.admission import guard
 from gpushare.core.facts import names
 from tests.contracts.api import admission_table, test_admission_table
 from tests.contracts.api.admission_table import MODES, REFUSED, TABLE, Mode
-from tests.e2e import test_admission
-from tests.e2e.harness import objects, shipped, webhooks
+from tests.e2e import test_admission, test_gpunodes
+from tests.e2e.harness import objects, shipped, users, webhooks
 from tests.e2e.harness.cluster import Failed
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.webhooks import Webhooks
@@ -182,6 +183,11 @@ async def test_nobody_but_gpushare_writes_what_a_node_has(world: World, installe
     await installed.registered()
     await test_admission.until("the guard", world, test_admission.guards, True)
     await test_admission.check_node_guard(world, node)
+    async with test_gpunodes.defined(world.cluster), users.acting_as(world, guard.ACCOUNTS[1]) as node_part:
+        await node_part.create(test_gpunodes.PATH, test_gpunodes.gpu_node(test_gpunodes.OWN))
+        path = f"{test_gpunodes.PATH}/{test_gpunodes.OWN}/status"
+        assert (await node_part.patch(path, {"status": {"driver": "true"}})).code == 200
+        await test_gpunodes.check_forging(world.api)
 
 
 async def test_what_can_never_run_is_refused_at_submit_and_what_this_cluster_lacks_is_a_warning(

@@ -9,8 +9,8 @@ from gpushare.core.facts import vitals
 from gpushare.core.facts.vitals import FullGpuNode, FullStatus
 from gpushare.gpu.sample import Sample
 from gpushare.node.usage import gpunode
-from gpushare.node.usage.gpunode import OverUse
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
+from gpushare.node.usage.overuse import Key, OverUse
 
 MIB, GIB = 1 << 20, 1 << 30
 AT = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -38,8 +38,8 @@ def conditions(of: FullStatus) -> dict[str, tuple[str, str | None, str | None]]:
     return {one.type: (one.status, one.reason, one.message) for one in of.conditions or ()}
 
 
-def over_use(pod: str = "train", container: str = "main", gpu: str = "GPU-0") -> OverUse:
-    return OverUse("team", pod, "uid-1", container, gpu, 20 * GIB, 30 * GIB, AT)
+def over_use(pod: str = "train") -> OverUse:
+    return OverUse(Key("uid-1", "main", "GPU-0"), "team", pod, 0, 20 * GIB, 30 * GIB, AT, AT)
 
 
 # What it says
@@ -149,6 +149,12 @@ def test_a_patch_says_null_for_what_vanished_and_shows_every_0() -> None:
     (shown,) = patch["gpus"]
     assert (shown["index"], shown["healthy"], shown["shares"], shown["grantedMiB"]) == (0, True, 0, 0)
     assert "why" not in shown
+
+
+def test_a_container_whose_grant_is_unknown_is_not_said_to_have_0() -> None:
+    patch = gpunode.patch(status(gpu(containers=(msgspec.structs.replace(MAIN, granted=None),))))
+    assert "grantedMiB" not in patch["gpus"][0]["containers"][0]
+    assert patch["summary"]["granted"] == "-/80 GiB"
 
 
 def test_what_is_written_is_what_is_read() -> None:

@@ -46,7 +46,7 @@ class ContainerVitals(Frozen, frozen=True):
     pod: str = ""
     uid: str = ""  # of the pod
     container: str = ""
-    granted_mib: int = msgspec.field(default=0, name="grantedMiB")
+    granted_mib: int = msgspec.field(default=0, name="grantedMiB")  # 0: unknown, where replicas of GPUs are sold
     used_mib: int | None = msgspec.field(default=None, name="usedMiB")
     sm_percent: int | None = None
     over_use: bool = False  # above what it asked, for longer than the grace

@@ -4,17 +4,18 @@ Pure. The API server keeps every write of every node, so figures that changed a 
 compared with what was written last, not with the sample before: a figure that creeps is written, too.
 """
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from gpushare.core.facts.model import Data
 from gpushare.core.facts.objects import Condition
 from gpushare.core.facts.vitals import OVER_USE, SAMPLED, ContainerVitals, FullStatus, GpuAndContainers
 from gpushare.node.usage import gpunode_summary
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
+from gpushare.node.usage.overuse import Key, OverUse
 
 MIB: Final = 1 << 20
 UTILIZATION_POINTS: Final = 10
@@ -30,23 +31,9 @@ USE_UNKNOWN: Final = ("UseUnknown", "what containers use is unknown")
 TOO_MUCH: Final = "AboveRequests"
 
 
-class OverUse(Data, frozen=True):
-    """A container that uses more of a GPU than it asked for, for longer than the grace. In bytes; `since` in seconds
-    since 1970."""
-
-    namespace: str
-    pod: str
-    uid: str
-    container: str
-    gpu: str  # its uuid
-    granted: int
-    used: int
-    since: float
-
-
 def status(usage: Usage, over_uses: Sequence[OverUse], sample_seconds: float) -> FullStatus:
     """Its conditions have no times yet: `dated` adds them."""
-    over = {(one.uid, one.container, one.gpu) for one in over_uses}
+    over = {one.key for one in over_uses}
     gpus = tuple(_gpu(gpu, over) for gpu in usage.gpus)
     return FullStatus(
         sampled_at=timestamp(usage.sampled_at) if usage.sampled_at is not None else "",
@@ -83,14 +70,14 @@ def changed_enough(before: FullStatus | None, after: FullStatus) -> bool:
 
 def patch(after: FullStatus) -> dict[str, Any]:
     """As a merge patch: null for what is unknown now. Lists are replaced as a whole, so in them it is left out."""
-    return {field.encode_name: _plain(getattr(after, field.name)) for field in msgspec.structs.fields(after)}
+    return {key: _plain(getattr(after, name)) for name, key in _names(FullStatus)}
 
 
 def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _gpu(gpu: GpuUse, over: Iterable[tuple[str, str, str]]) -> GpuAndContainers:
+def _gpu(gpu: GpuUse, over: Collection[Key]) -> GpuAndContainers:
     sample = gpu.sample
     known = None
     if sample is not None and gpu.unknown_processes is not None:
@@ -114,7 +101,7 @@ def _gpu(gpu: GpuUse, over: Iterable[tuple[str, str, str]]) -> GpuAndContainers:
         known_processes=known,
         unknown_processes=gpu.unknown_processes if sample else None,
         containers=tuple(
-            _container(one, (one.pod_uid, one.container, gpu.uuid) in over, known=sample is not None)
+            _container(one, Key(one.pod_uid, one.container, gpu.uuid) in over, known=sample is not None)
             for one in gpu.containers
         ),
     )
@@ -126,7 +113,7 @@ def _container(use: ContainerUse, over_use: bool, *, known: bool) -> ContainerVi
         pod=use.pod,
         uid=use.pod_uid,
         container=use.container,
-        granted_mib=use.granted // MIB,
+        granted_mib=(use.granted or 0) // MIB,
         used_mib=_rounded(use.used, MIB) if known else None,
         sm_percent=round(use.sm * 100) if known and use.sm is not None else None,
         over_use=over_use,
@@ -147,8 +134,7 @@ def _over_use(usage: Usage, over_uses: Sequence[OverUse]) -> Condition:
     if not over_uses:
         unknown = usage.failure or usage.containers_unknown
         return Condition(OVER_USE, *(("Unknown", *USE_UNKNOWN) if unknown else ("False", *NO_OVER_USE)))
-    numbers = {gpu.uuid: gpu.index for gpu in usage.gpus}
-    found = sorted((one.namespace, one.pod, one.container, numbers.get(one.gpu, -1)) for one in over_uses)
+    found = sorted((one.namespace, one.pod, one.key.container, one.gpu) for one in over_uses)
     named = [f"{namespace}/{pod} ({container}, GPU {gpu})" for namespace, pod, container, gpu in found[:MOST_NAMED]]
     if len(found) > MOST_NAMED:
         named.append(f"{len(found) - MOST_NAMED} more")
@@ -197,6 +183,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, msgspec.Struct):
-        made = {field.encode_name: _plain(getattr(value, field.name)) for field in msgspec.structs.fields(value)}
-        return {name: one for name, one in made.items() if one is not None}
+        made = {key: _plain(getattr(value, name)) for name, key in _names(type(value))}
+        if isinstance(value, ContainerVitals) and not value.granted_mib:
+            del made["grantedMiB"]  # nobody is given 0: it is unknown
+        return {key: one for key, one in made.items() if one is not None}
     return None if value == "" else value
+
+
+@functools.cache
+def _names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Of its fields, in Python and in JSON."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(kind))

@@ -18,7 +18,7 @@ def summary(gpus: Sequence[GpuAndContainers], *, silent: bool = False) -> Summar
     return Summary(
         gpus=len(gpus),
         model=_model([gpu.model for gpu in gpus]),
-        granted=f"{_gib(sum(gpu.granted_mib for gpu in gpus))}/{_gib(total)} GiB",
+        granted=_granted(gpus, total),
         used=f"{_gib(used)} GiB ({100 * used / total:.0f}%)" if used is not None and total else UNKNOWN,
         utilization=f"{busy / len(gpus):.0f}%" if busy is not None else UNKNOWN,
         temperature=f"{max(hottest)}C" if hottest else UNKNOWN,
@@ -38,6 +38,13 @@ def _model(models: Sequence[str]) -> str:
     if not different:
         return UNKNOWN
     return different[0] if len(different) == 1 else f"{different[0]} +{len(different) - 1} more"
+
+
+def _granted(gpus: Sequence[GpuAndContainers], total: int) -> str:
+    """Where replicas of GPUs are sold, nobody says how much memory comes with one."""
+    unknown = any(not one.granted_mib for gpu in gpus for one in gpu.containers)
+    given = UNKNOWN if unknown else _gib(sum(gpu.granted_mib for gpu in gpus))
+    return f"{given}/{_gib(total)} GiB"
 
 
 def _gib(mib: int) -> str:

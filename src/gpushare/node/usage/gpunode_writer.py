@@ -19,11 +19,11 @@ from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.loop import Chance, Loop, Sleep
 from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import gpunode
-from gpushare.node.usage.gpunode import OverUse
 from gpushare.node.usage.model import Usage
+from gpushare.node.usage.overuse import OverUse
 from gpushare.obs import log
 
-SHORTEST: Final = 10.0  # seconds between two writes
+SHORTEST: Final = 9.5  # seconds between two writes: ten, and a pass of the sampler may come a little early
 FIRST_WITHIN: Final = 5.0  # seconds after the start, by chance
 SPREAD: Final = 0.1  # the longest time between two writes is longer by up to this part, by chance
 REST: Final = 60.0  # seconds, after an answer that only people can change
@@ -104,14 +104,15 @@ class GpuNodeWriter:
         node, wanted = self._this_node.node, self._wanted
         if node is None or wanted is None or not self._is_due():
             return True
+        began = self._clock()
         try:
             self._written = await self._write(wanted, node)
         except KubeError as error:
             return self._failed(error)
         self.writes += 1
         self._failure = ""
-        self._not_before = self._clock() + SHORTEST
-        self._not_after = self._clock() + vitals.HEARTBEAT_SECONDS * (1 + SPREAD * self._chance())
+        self._not_before = began + SHORTEST
+        self._not_after = began + vitals.HEARTBEAT_SECONDS * (1 + SPREAD * self._chance())
         return True
 
     def _failed(self, error: KubeError) -> bool:
