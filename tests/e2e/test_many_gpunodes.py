@@ -48,9 +48,9 @@ async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(
     names = await world.make_nodes(NODES, gpus=[TOTAL] * GPUS, pin="direct")
     async with gpunodes.installed(world.cluster), world.cluster.extender():
         await _make(world, names)
-        quiet = await _quiet(world)
         measured = {phase: await _measure(world, names, rate) for phase, rate in PHASES.items()}
         await _all_are_known(world)
+        quiet = await _quiet(world)
         looked = {
             words: await _look(world, *words.split()) for words in ("inspect gpushare", "inspect gpushare -o wide")
         }
