@@ -1,6 +1,7 @@
 """What one watch event costs: the same on a large cluster as on a small one, however many sizes people ask for."""
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -9,10 +10,14 @@ from bench import world
 from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
 from gpushare.core.facts import objects
+from gpushare.extender.vitals import GpuNode, Vitals
+from gpushare.kube import stream
 
 SMALL, LARGE = 100, 10_000
 GROWTH_BUDGET = 1.5
 ROUNDS = 200
+GPUNODE_BUDGET = 0.05
+CONTAINERS = 80
 POD_NODE, CHANGING_NODE = 7, 9
 UNITS = {"152 KB": 3_500, "845 KB": 20_000}
 
@@ -32,6 +37,8 @@ def run() -> Iterator[Result]:
     yield Result("pod event, 10,000 sizes asked against 20", sizes_many / sizes_few, "times", GROWTH_BUDGET)
     for name, units in UNITS.items():
         yield Result(f"pod event, pod of {name} from a device-plugin node", _status_event(few, units), "ms")
+    name = f"event of a GPUNode with {world.GPUS} GPUs and {CONTAINERS} containers"
+    yield Result(name, _gpu_node_event(), "ms", GPUNODE_BUDGET)
     gc.unfreeze()
 
 
@@ -82,6 +89,19 @@ def _status_event(inside: Inside, units: int) -> float:
     item["status"]["containerStatuses"] = [{"allocatedResourcesStatus": [{"name": "r", "resources": health}]}]
     body = msgspec.json.encode(item)
     return cpu_ms([lambda: inside.pods.upsert(_pods.decode(body))], 25)
+
+
+def _gpu_node_event() -> float:
+    """From a line of the watch to what is kept of it."""
+    kept = Vitals(now=time.time)
+    line = msgspec.json.encode({"type": "MODIFIED", "object": world.gpu_node(CHANGING_NODE, CONTAINERS)})
+
+    def event() -> None:
+        item = stream.decoded(line, GpuNode, "gpunodes").object
+        assert item is not None
+        kept.upsert(item)
+
+    return cpu_ms([event], ROUNDS)
 
 
 _pods = msgspec.json.Decoder(objects.Pod)

@@ -83,6 +83,49 @@ def _container(position: int, amount: int) -> dict[str, Any]:
     }
 
 
+def gpu_node(number: int, containers: int = 80, *, sampled_at: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    """What a node part writes of eight GPUs that do something, with so many containers on them."""
+    gpus = [_vitals(number, gpu, containers // GPUS) for gpu in range(GPUS)]
+    summary = {
+        "gpus": GPUS, "model": "NVIDIA A100-SXM4-80GB", "granted": "74/640 GiB", "used": "61 GiB",
+        "utilization": "37%", "temperature": "61 C", "power": "2211 W", "health": "ok",
+    }  # fmt: skip
+    condition = {"type": "Sampled", "status": "True", "lastTransitionTime": sampled_at, "reason": "Answered"}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node_name(number), "uid": f"node-{number}"}
+    return {
+        "apiVersion": "gpushare.io/v1alpha1",
+        "kind": "GPUNode",
+        "metadata": {
+            "name": node_name(number),
+            "uid": f"gpunode-{number}",
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "ownerReferences": [owner],
+            "managedFields": [{"manager": "gpushare", "operation": "Update", "fieldsV1": {"f:status": {"f:gpus": {}}}}],
+        },
+        "status": {
+            "sampledAt": sampled_at, "driver": "580.65.06", "gpus": gpus, "summary": summary,
+            "conditions": [condition],
+        },
+    }  # fmt: skip
+
+
+def _vitals(number: int, gpu: int, containers: int) -> dict[str, Any]:
+    shares = [
+        {
+            "namespace": "team-a", "pod": f"run-{number}-{gpu}-{copy}", "uid": f"uid-run-{number}-{gpu}-{copy}",
+            "container": "c0", "grantedMiB": TOTAL // 16, "usedMiB": TOTAL // 20, "smPercent": 3,
+        }
+        for copy in range(containers)
+    ]  # fmt: skip
+    return {
+        "index": gpu, "uuid": f"GPU-{number:08x}-{gpu:04x}", "model": "NVIDIA A100-SXM4-80GB", "shares": containers,
+        "totalMiB": TOTAL, "grantedMiB": containers * (TOTAL // 16), "usedMiB": containers * (TOTAL // 20),
+        "unattributedMiB": 412, "utilization": 37, "temperature": 61, "temperatureLimit": 93, "powerWatts": 276,
+        "powerLimitWatts": 400, "knownProcesses": containers, "unknownProcesses": 0, "containers": shares,
+    }  # fmt: skip
+
+
 def padded(
     made: dict[str, Any], path: tuple[str, ...], size: int, entry: dict[str, Any], *, front: bool = False
 ) -> dict[str, Any]:

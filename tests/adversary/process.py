@@ -34,7 +34,7 @@ class TooDear(Exception):
 def virtual_time(clock: Callable[[], float]) -> Iterator[None]:
     """Everything that reads a clock by default reads this one; nothing is left to chance or to the collector."""
     patched: list[Any] = [
-        mock.patch.object(app, "time", SimpleNamespace(monotonic=clock)),
+        mock.patch.object(app, "time", SimpleNamespace(monotonic=clock, time=clock)),
         mock.patch.object(app, "LOOK_SECONDS", TICK),
         mock.patch.object(housekeeping, "time", SimpleNamespace(monotonic=clock, time=clock)),
         mock.patch.object(housekeeping, "TICK", TICK),

@@ -10,7 +10,9 @@ SCRIPT = """\
 [ "$1" = create ] && exec cat
 [ "$1" = config ] && exit 0
 asked="${{3##*/}}"
-exec cat "{folder}/${{asked%%\\?*}}"
+file="{folder}/${{asked%%\\?*}}"
+[ -e "$file" ] || {{ echo "Error from server (NotFound): there is no such thing" >&2; exit 1; }}
+exec cat "$file"
 """
 
 

@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpushare.core.facts import names
-from gpushare.obs.errors import UserError
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
+from gpushare.view import vitals
 from gpushare.view.snapshot import NODES, PODS
+from gpushare.view.source import NotFound
 from gpushare.view.unhealthy import PATH as UNHEALTHY_MAPS
 
 Json = dict[str, Any]
@@ -23,8 +25,10 @@ NOW = datetime(2026, 11, 15, 12, 30, 5, tzinfo=UTC)
 class Cluster:
     """A source. `failing` is raised instead of an answer while it is set."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, gpunodes: list[Any] | None = None) -> None:
+        """`gpunodes`: None if the cluster has no such kind."""
         self.nodes, self.pods = world
+        self.gpunodes = gpunodes
         self.maps: list[Json] = []  # ConfigMaps of kube-system
         self.failing: UserError | None = None
         self.asked: list[str] = []
@@ -33,7 +37,15 @@ class Cluster:
         self.asked.append(path)
         if self.failing is not None:
             raise self.failing
-        return json.dumps({"items": {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps}[path]}).encode()
+        if path == vitals.ALL and self.gpunodes is None:
+            raise NotFound(f"not there: {path}", "404", "kubectl api-resources", CLUSTER_NOT_ASKED)
+        lists = {NODES: self.nodes, PODS: self.pods, UNHEALTHY_MAPS: self.maps, vitals.ALL: self.gpunodes}
+        return json.dumps({"items": lists[path]}).encode()
+
+
+def cluster(world: str) -> Cluster:
+    """One of `WORLDS`, with what its GPUs do if it says that."""
+    return Cluster(WORLDS[world](), GPUNODES[world]() if world in GPUNODES else None)
 
 
 def node(
@@ -147,6 +159,21 @@ def publish(made: Json, **more: Any) -> None:
     """More that a node says of its GPUs."""
     annotations = made["metadata"]["annotations"]
     annotations[names.NODE_GPUS] = json.dumps(json.loads(annotations[names.NODE_GPUS]) | more)
+
+
+def gpunode(name: str, *gpus: Json, age: float = 9, **status: Any) -> Json:
+    """What a node publishes of what its GPUs do, sampled so many seconds ago."""
+    sampled = (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    numbered = [{"index": i, "uuid": f"GPU-{name}-{i}", **gpu} for i, gpu in enumerate(gpus)]
+    return {"metadata": {"name": name}, "status": {"sampledAt": sampled, "gpus": numbered, **status}}
+
+
+def container(
+    pod: str, asked: int, used: int | None, *, name: str = "main", namespace: str = "default", uid: str = ""
+) -> Json:
+    """A container on a GPU, as a GPUNode has it."""
+    made = {"namespace": namespace, "pod": pod, "uid": uid or f"{namespace}/{pod}", "container": name}
+    return made | {"grantedMiB": asked} | ({} if used is None else {"usedMiB": used})
 
 
 def env(key: str) -> Json:
@@ -355,6 +382,55 @@ def foreign() -> World:
     ]
 
 
+def measured() -> World:
+    """Nodes that tell what their GPUs do, one that told it too long ago, and one that tells nothing."""
+    nodes = [
+        node("gpu-a", 16276, 16276),
+        node("gpu-b", 24268, 11178, ip="10.0.0.12"),
+        node("gpu-c", 40536, ip="10.0.0.13"),
+        node("gpu-d", 40536, ip="10.0.0.14"),
+        node("gpu-e", 40536, ip="10.0.0.15"),
+        node("cpu-1"),
+    ]
+    pods = [
+        pod("serve-a", 8000, on="gpu-a", at=[[1]], namespace="ml"),
+        pod("serve-b", 6000, on="gpu-a", at=[[1]], namespace="ml"),
+        pod("vision", 14000, 2000, on="gpu-a", at=[[0], [1]]),
+        pod("alone", 10000, on="gpu-b", at=[[1]]),
+        pod("old", 2000, on="gpu-c", at=[[0]]),
+        pod("new", 2000, on="gpu-d", at=[[0]]),
+        pod("silent", 2000, on="gpu-e", at=[[0]]),
+    ]
+    return nodes, pods
+
+
+def measured_gpunodes() -> list[Any]:
+    """`serve-a` and `alone` use more than they asked. Another pod of the name `serve-b` was there before."""
+    serving = [
+        container("serve-a", 8000, 9000, namespace="ml"),
+        container("serve-b", 6000, 500, namespace="ml", uid="another"),
+        container("serve-b", 6000, 5000, namespace="ml"),
+        container("vision", 2000, 2100, name="helper"),
+    ]
+    seen = [container("vision", 14000, 13000)]
+    alone = [container("alone", 10000, 10600)]
+    return [
+        gpunode(
+            "gpu-a",
+            {"usedMiB": 13412, "utilization": 61, "temperature": 58, "powerWatts": 201, "containers": seen},
+            {"usedMiB": 16104, "utilization": 98, "temperature": 79, "powerWatts": 249, "containers": serving},
+        ),
+        gpunode("gpu-b", {"utilization": 0, "usedMiB": 0}, {"usedMiB": 10900, "containers": alone}),
+        gpunode("gpu-c", {"usedMiB": 700, "utilization": 5}, age=725, conditions=[
+            {"type": "Sampled", "status": "False", "message": "NVML does not answer"}]),
+        gpunode("gpu-e", {"usedMiB": 2031, "utilization": 12, "containers": [container("silent", 2000, None)]},
+                containersUnknown="the pids of the host are not visible (hostPID)"),
+        gpunode("cpu-1", {"usedMiB": 1}),
+        gpunode("gone", {"usedMiB": 1}),
+    ]  # fmt: skip
+
+
+GPUNODES: dict[str, Callable[[], list[Any]]] = {"measured": measured_gpunodes}
 WORLDS: dict[str, Callable[[], World]] = {
     "empty": lambda: ([], []),
     "no-gpu-nodes": lambda: ([node("cpu-1"), node("gpu-b", labels={"gpushare": "true"})], [pod("waits", 1)]),
@@ -369,5 +445,6 @@ WORLDS: dict[str, Callable[[], World]] = {
     "foreign-names": foreign,
     "sold": sold,
     "slots": slots,
+    "measured": measured,
     "only-sold": lambda: ([node("cpu-1"), seller("gpu-e", 16276, 16276)], []),
 }

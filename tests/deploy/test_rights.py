@@ -167,7 +167,8 @@ def _resource(call: ast.Call) -> Resource:
 
 
 def _extender(api: client.Api) -> dict[str, Reflector[Any]]:
-    return app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api).watches
+    extender = app.Extender(app.Config("127.0.0.1", [12345], "binpack", None, None), api)
+    return {**extender.watches, "gpunodes": extender.vitals_watch}
 
 
 def _node(api: client.Api) -> dict[str, Reflector[Any]]:

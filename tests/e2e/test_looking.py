@@ -1,12 +1,13 @@
 """What people see of a real cluster: `kubectl inspect gpushare` and `kubectl gpushare why`, piped and on a terminal."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.e2e.harness import command_line, objects
+from tests.e2e.harness import command_line, gpunodes, objects
 from tests.e2e.harness.cluster import ADMIN
 from tests.e2e.harness.figures import Figures
-from tests.e2e.harness.world import World
+from tests.e2e.harness.world import World, gpus_of
 
 HOLDERS = [{"name": f"holds-{i}", "containers": {"main": 5000}} for i in range(2)]
 WAITER = {"name": "waits", "containers": {"main": 6000}}
@@ -119,3 +120,37 @@ async def _tenant(world: World) -> Path:
     ):
         await world.cluster.kubectl("create", *words, "-n", namespace)
     return await world.cluster.account_kubeconfig(namespace, "tenant")
+
+
+async def test_what_a_pod_really_uses_is_shown_beside_what_it_asked(world: World) -> None:
+    """The GPUNode is written as a node part writes it; the pod's uid says whose figures they are."""
+    (node,) = await world.make_nodes(1, gpus=[8000, 8000])
+    admin, namespace = world.cluster.kubeconfig(ADMIN, world.cluster.tokens[ADMIN]), world.api.namespace
+    async with gpunodes.installed(world.cluster), world.cluster.extender(), world.cluster.scheduler(), world.kubelets():
+        await world.watch.until_bound(*await world.make_pods({"name": "eats", "containers": {"main": 3000}}))
+        pod = world.watch.pods["eats"]
+        (gpu,) = gpus_of(pod)
+        using = {"namespace": namespace, "pod": "eats", "uid": pod["metadata"]["uid"], "container": "main"}
+        gpus = [
+            {"index": i, "uuid": f"GPU-{node}-{i}", "usedMiB": 4100 if i == gpu else 100, "utilization": 10 * i,
+             "containers": [{**using, "grantedMiB": 3000, "usedMiB": 4000}] if i == gpu else []}
+            for i in range(2)
+        ]  # fmt: skip
+        sampled = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        kind = {"apiVersion": "gpushare.io/v1alpha1", "kind": "GPUNode", "metadata": {"name": node}}
+        await world.api.create(gpunodes.PATH, kind)
+        await world.patch(f"{gpunodes.PATH}/{node}/status", {"status": {"sampledAt": sampled, "gpus": gpus}})
+        summary = await command_line.piped(admin, "kubectl", "inspect", "gpushare", node, "-o", "wide")
+        details = await command_line.piped(admin, "gpushare", "inspect", node, "-d", "-o", "wide")
+        code, terminal = await command_line.on_a_terminal(admin, "kubectl", "inspect", "gpushare", node, "-d")
+        why = await command_line.piped(admin, "kubectl", "gpushare", "why", "eats", "-n", namespace)
+        (told,) = (await world.ask(f"inspect/{node}"))["nodes"]
+    assert summary[1].splitlines()[1].split()[-2:] == ["4200", "5%"]
+    assert "4000, over by 1000" in details[1]
+    sentence = f"{namespace}/eats uses 4000 MiB on {node} GPU {gpu}, 1000 MiB more than it asked."
+    assert sentence in details[1].splitlines()
+    assert (code, sentence in terminal) == (0, True)
+    assert why[1].splitlines()[1].startswith("  uses  4000 of 3000 MiB (main), sampled ")
+    assert why[1].splitlines()[2] == "  over  1000 MiB more than it asked (main)"
+    assert [device.get("usedMiB") for device in told["devs"]] == [g["usedMiB"] for g in gpus]
+    assert [code for code, *_ in (summary, details, why)] == [0, 0, 0]

@@ -11,7 +11,7 @@ from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
-from tests.e2e.harness import audit, events, objects, shipped, users
+from tests.e2e.harness import audit, events, gpunodes, objects, shipped, users
 from tests.e2e.harness.cluster import URL, Cluster
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
@@ -47,7 +47,9 @@ async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World
     async with FaultProxy(URL, losing, ssl=cluster.trust()) as proxy:
         answer = await cluster.call("POST", f"{ACCOUNT}/token", {"spec": {"expirationSeconds": 3600}})
         config = cluster.kubeconfig("extender-through-proxy", answer["status"]["token"], proxy.url)
-        async with cluster.extender(kubeconfig=config), cluster.scheduler(), world.kubelets():
+        async with (
+            gpunodes.installed(cluster), cluster.extender(kubeconfig=config), cluster.scheduler(), world.kubelets()
+        ):  # fmt: skip
             await world.make_pods({"name": "lost", "containers": {"main": 5000}})
             await world.watch.until_bound("lost", seconds=20)
             for turn in range(TURNS):

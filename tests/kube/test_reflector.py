@@ -364,3 +364,29 @@ async def test_a_failing_sink_is_a_fault_of_ours_and_is_not_hidden() -> None:
         reflector = Reflector(connection, resources.PODS, objects.Pod, Failing(), key=lambda item: item.metadata.uid)
         with pytest.raises(OSError, match="disk full"):
             await asyncio.wait_for(reflector.run(), 5)
+
+
+# Kinds that a cluster may lack
+
+
+@pytest.mark.parametrize("failure", [refuse(404, "NotFound"), refuse(403, "Forbidden")])
+async def test_an_optional_kind_that_is_missing_is_asked_for_once_a_minute(failure: Any) -> None:
+    async with stage([failure] * 3 + [page([pod("a", 3)], "5")], OPEN, optional=True) as on:
+        await on.told("a@3", "=1")
+        assert on.time.slept == [60.0] * 3
+
+
+async def test_an_optional_kind_is_cut_off_for_no_longer_than_others() -> None:
+    async with stage([refuse(503), refuse(503), page([pod("a", 3)], "5")], OPEN, optional=True) as on:
+        await on.told("a@3", "=1")
+        assert on.time.slept == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(("optional", "lines"), [(True, 2), (False, 4)])
+async def test_failures_of_an_optional_kind_are_told_once_until_they_are_over(
+    optional: bool, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    watches = [watch(event("ADDED", pod("b", 6)), then="cut"), OPEN]
+    async with stage([refuse(404), refuse(403), refuse(404), page([], "5")], *watches, optional=optional) as on:
+        await on.watching(2)
+    assert sum("list or watch failed" in line for line in caplog.messages) == lines

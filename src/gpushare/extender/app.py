@@ -25,6 +25,7 @@ from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.verbs import Verbs
+from gpushare.extender.vitals import GpuNode, Vitals
 from gpushare.kube import client, failures, resources
 from gpushare.kube.auth.login import Access
 from gpushare.kube.events import Recorder
@@ -78,13 +79,19 @@ class Extender:
             ),
             "pods": Reflector(api, resources.PODS, objects.Pod, self.pods, key=lambda p: p.metadata.uid),
         }  # fmt: skip
+        # Not one of the watches that answers depend on: a cluster may have no GPUNodes, and nothing is decided by them.
+        self.vitals = Vitals(now=time.time)
+        self.vitals_watch: Reflector[Any] = Reflector(
+            api, resources.GPU_NODES, GpuNode, self.vitals, key=lambda node: node.metadata.name, optional=True
+        )
         self.binder = Binder(
             api, self.life, self.announcer, self.metrics,
             unit=unit, identity=self.identity, connected=self.is_connected,
         )  # fmt: skip
         self.verbs = Verbs(
-            self.life, unit=unit, clock=clock, cannot_answer=self.cannot_answer, count_refusal=self.metrics.refused
-        )
+            self.life, unit=unit, clock=clock, cannot_answer=self.cannot_answer, count_refusal=self.metrics.refused,
+            doing=self.vitals.fresh,
+        )  # fmt: skip
         self.housekeeping = Housekeeping(api, self.life, self.nodes, self.pods, self.announcer, self.metrics)
         self.figures = ClusterFigures(self.life)
         self.metrics.look(lambda: self.figures.last)
@@ -100,7 +107,7 @@ class Extender:
         gc.disable()  # until the cluster is read: all that the lists bring stays, so there is nothing to collect
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
-        works += [self.figures.run(self.not_ready)]
+        works += [self.figures.run(self.not_ready), self._watch_vitals()]
         return [asyncio.create_task(work) for work in works]
 
     async def _explain_waiting_pods(self) -> None:
@@ -110,6 +117,11 @@ class Extender:
         gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes()), pods=len(self.ledger.holdings()), extender=self.identity)
         await self.announcer.run(self.reach.allowed)
+
+    async def _watch_vitals(self) -> None:
+        """Not before the cluster is read, which comes first."""
+        await self.synced()
+        await self.vitals_watch.run()
 
     async def _read_cluster(self) -> None:
         """Waits for the first lists. If a person's help is needed to get them, ends with the reason after a while."""

@@ -12,6 +12,7 @@ from gpushare.core.explain import inspected, report, verdict
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal, Unit
+from gpushare.core.facts.vitals import Status
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.cost import CALL_LOOKS
 from gpushare.core.scheduling import life
@@ -37,11 +38,13 @@ class Verbs:
         clock: Callable[[], float],
         cannot_answer: Callable[[str], str],
         count_refusal: Callable[[str], None],
+        doing: Callable[[str], Status | None] = lambda _: None,
     ) -> None:
         self._life, self._ledger = life, life.ledger
         self._unit, self._clock = unit, clock
         self._cannot_answer = cannot_answer  # why a pod cannot be answered now, by uid; passes by itself
         self._count_refusal = count_refusal  # by code
+        self._doing = doing  # what the GPUs of a node do, by its name; only fresh figures
 
     def filter(self, body: bytes) -> bytes:
         return self._ask(body, self._life.filter)
@@ -102,7 +105,7 @@ class Verbs:
             if state is None or state.facts is None:
                 return 404, wire.encode({"nodes": [], "error": NO_SUCH_NODE.format(name=name[:253])})
             states = [state]
-        views = [inspected.inspected(state) for state in states if state.facts is not None]
+        views = [inspected.inspected(state, self._doing(state.name)) for state in states if state.facts is not None]
         return 200, wire.encode({"nodes": sorted(views, key=lambda view: str(view["name"]))})
 
     def explain(self, namespace: str, name: str) -> Steps[Answer]:

@@ -34,6 +34,7 @@ QUIET_AFTER = 60.0  # seconds; after such a long watch the delays begin small ag
 PAGE, SHORTEST_PAGE = 500, 10  # objects
 TURN = 200  # objects handled before other tasks may run
 REMEMBERED = 4096  # deleted objects
+MISSING_DELAY = 60.0  # seconds, until a kind is asked for again that the API server does not have, or not for us
 
 logger = log.get(__name__)
 
@@ -63,6 +64,7 @@ class Reflector(Generic[T]):
         key: Callable[[T], str],
         namespace: str = "",
         query: Query | None = None,
+        optional: bool = False,
         page: int = PAGE,
         silence: float = client.SILENCE,
         patience: float = client.PATIENCE,
@@ -70,6 +72,8 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        """`optional`: nobody waits for this kind, which a cluster may lack. A failure is then logged once until it is
+        over, and a kind that is missing or forbidden is asked for once a minute."""
         self.lists = 0
         self.watches = 0
         self.malformed = 0
@@ -80,6 +84,7 @@ class Reflector(Generic[T]):
         self._kind = kind
         self._sink = sink
         self._key = key
+        self._optional = optional
         self._silence = silence
         self._patience = patience
         self._clock = clock
@@ -241,7 +246,7 @@ class Reflector(Generic[T]):
             del self._deleted[next(iter(self._deleted))]
 
     async def _retry_later(self, error: KubeError) -> None:
-        self.failure, self._just_listed = error, False
+        first, self.failure, self._just_listed = self.failure is None, error, False
         if isinstance(error, Malformed):
             self.malformed += 1
         if not self._resume and isinstance(error, Unreachable):
@@ -253,11 +258,14 @@ class Reflector(Generic[T]):
             delay = self._retry.delay()
         if isinstance(error, ApiError) and error.retry_after:
             delay = max(delay, min(error.retry_after, LONGEST_RETRY_AFTER))
+        if self._optional and isinstance(error, ApiError) and error.status in (403, 404):
+            delay = MISSING_DELAY
         then = "watch" if self._resume else "list"
-        logger.warn(
-            "list or watch failed, trying again",
-            path=self._path, why=str(error), then=then, after_seconds=round(delay, 2),
-        )  # fmt: skip
+        if first or not self._optional:
+            logger.warn(
+                "list or watch failed, trying again",
+                path=self._path, why=str(error), then=then, after_seconds=round(delay, 2),
+            )  # fmt: skip
         await self._sleep(delay)
 
 

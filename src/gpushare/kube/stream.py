@@ -70,11 +70,12 @@ async def events(
         if not chunk:
             return
         for line in lines.feed(chunk):
-            yield _event(line, kind, where)
+            yield decoded(line, kind, where)
         await asyncio.sleep(0)  # buffered chunks come without waiting; other tasks must run, too
 
 
-def _event(line: bytes, kind: type[T], where: str) -> WatchEvent[T]:
+def decoded(line: bytes, kind: type[T], where: str) -> WatchEvent[T]:
+    """One line as an event; ERROR is raised."""
     wire = answers.decode(line, models.WireEvent, where)
     if wire.type == ERROR:
         raise answers.error_event(wire.object, where)

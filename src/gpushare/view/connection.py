@@ -7,6 +7,7 @@ either needs is imported when it is used: `kubectl inspect gpushare` must start 
 """
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ class Connection(ABC):
         self._kubeconfig, self._context, self._notify, self._environ = kubeconfig, context, notify, environ
         self._patience, self._limit = patience, limit
         self._access: Access | None = None
+        self._one_at_a_time = threading.Lock()  # for ways that do not bear two threads
 
     @property
     def access(self) -> "Access":
@@ -79,11 +81,11 @@ class Connection(ABC):
 
     def _explained(self, error: KubeError, path: str) -> UserError:
         """A failed request in the three lines people read."""
-        from gpushare.kube import failures
-
         if isinstance(error, ApiError) and error.status == 404:
             way = "is it a Kubernetes API server? kubectl version"
             return NotFound(f"not there: {path}", error.message or "404", way, CLUSTER_NOT_ASKED)
+        from gpushare.kube import failures  # costs time to load, and a kind that is not there is no fault
+
         explanation = failures.explain(error, self.access)
         kind = Forbidden if isinstance(error, ApiError) and error.status == 403 else UserError
         return kind(explanation.what, explanation.why, explanation.way, CLUSTER_NOT_ASKED)

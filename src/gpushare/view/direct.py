@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Direct(Connection):
-    """Asks the API server itself."""
+    """Asks the API server itself, one request after the other: they share credentials, which know one event loop."""
 
     def namespace(self) -> str:
         """The namespace that is meant when none is named."""
@@ -19,7 +19,8 @@ class Direct(Connection):
         import asyncio
 
         try:
-            return asyncio.run(self._send(self.access, path, draft))
+            with self._one_at_a_time:
+                return asyncio.run(self._send(self.access, path, draft))
         except TimeoutError:
             raise self._no_answer() from None
 

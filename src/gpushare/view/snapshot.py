@@ -12,6 +12,7 @@ import msgspec
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import intree, names, objects, request
 from gpushare.core.facts.model import PodFacts
+from gpushare.core.facts.vitals import FullStatus
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from gpushare.view.source import Source
@@ -47,6 +48,7 @@ class Snapshot(msgspec.Struct):
     ledger: Ledger  # of the bound pods; nothing is assumed or reserved
     asking: list[PodFacts]  # the pods that ask for GPU memory, in the order of `pods`
     now: float  # seconds since 1970
+    doing: dict[str, FullStatus] = {}  # what the GPUs of a node do, by its name; only where a command shows it
 
 
 def read(source: Source, now: float) -> Snapshot:

@@ -14,6 +14,8 @@ from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import Gpu, NodeFacts, PodFacts, Request, Unit
 from gpushare.core.ledger.holding import Holding
 from gpushare.core.ledger.node_state import NodeState
+from gpushare.view import measured
+from gpushare.view.measured import Measured
 from gpushare.view.snapshot import NodeStatus, Snapshot
 
 UNKNOWN = "unknown"
@@ -49,6 +51,7 @@ class NodeUse(msgspec.Struct):
     gpus: list[GpuUse]
     pods: list[PodUse]
     facts: NodeFacts | None = None  # what it publishes of its GPUs
+    measured: Measured | None = None  # what they do; None: it publishes nothing of that, or nobody asked
 
     @property
     def pending(self) -> int:
@@ -73,7 +76,10 @@ def nodes(cluster: Snapshot) -> list[NodeUse]:
     uses = (
         _node(node, state) for node in cluster.nodes if not _sells(state := cluster.ledger.node(node.metadata.name))
     )
-    return [use for use in uses if use is not None]
+    found = [use for use in uses if use is not None]
+    for use in found if cluster.doing else ():
+        use.measured = measured.of_node(cluster.doing.get(use.name), use.facts, cluster.now)
+    return found
 
 
 def in_one_unit(uses: Sequence[NodeUse]) -> tuple[Unit | None, list[NodeUse]]:

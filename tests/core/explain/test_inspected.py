@@ -4,6 +4,7 @@ import msgspec
 
 from gpushare.core.explain import inspected
 from gpushare.core.facts import names
+from gpushare.core.facts.vitals import GpuVitals, Status
 from tests.support.builders import bound, container, facts, ledger, node_state, pod
 
 
@@ -89,3 +90,15 @@ def test_aliyuns_index_is_the_gpu_of_all_containers() -> None:
 
 def test_a_pod_that_asks_nothing_has_no_gpus() -> None:
     assert inspected.gpus_of(pod(containers=[container("c")]), facts(8000)) == {}
+
+
+def test_what_gpus_do_is_added_where_it_is_known() -> None:
+    where = facts(8000, 6000)
+    book = ledger(where)
+    told = Status("2026-11-15T12:30:00Z", gpus=(GpuVitals(1, where.gpus[1].uuid, used_mib=70, utilization=3),))
+    first, second = msgspec.convert(inspected.inspected(node_state(book, "n"), told)["devs"], list[dict[str, object]])
+    assert first == {"id": 0, "totalGPU": 8000, "usedGPU": 0, "healthy": True, "pods": []}
+    assert second == {
+        "id": 1, "totalGPU": 6000, "usedGPU": 0, "healthy": True, "pods": [],
+        "usedMiB": 70, "utilization": 3, "sampledAt": "2026-11-15T12:30:00Z",
+    }  # fmt: skip

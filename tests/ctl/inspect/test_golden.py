@@ -18,7 +18,8 @@ from gpushare.ctl.inspect import command
 from gpushare.ctl.inspect.command import Options
 from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
-from tests.ctl.worlds import NOW, WORLDS, Cluster
+from tests.ctl import worlds
+from tests.ctl.worlds import NOW, WORLDS
 
 GOLDEN = Path(__file__).parent / "golden"
 PIPE, TERMINAL, NARROW, PLAIN, ASCII = "piped", "terminal", "40 columns", "NO_COLOR", "terminal without UTF-8"
@@ -38,6 +39,7 @@ MORE = {
         ("gpu-e", TERMINAL, Options(nodes=("gpu-e",))),
         ("-d -o wide", TERMINAL, Options(details=True, output="wide")),
     ],
+    "measured": [("-o wide", TERMINAL, Options(output="wide")), ("-o json", PIPE, Options(output="json"))],
     "unhealthy": [("-o json", PIPE, Options(output="json"))],
     "documented": [
         ("", NARROW, Options()),
@@ -68,7 +70,7 @@ def screen_of(kind: str) -> tuple[Screen, io.StringIO, io.StringIO]:
 
 def shown(world: str, words: str, kind: str, options: Options) -> str:
     screen, out, err = screen_of(kind)
-    code = command.run(options, Cluster(WORLDS[world]()), screen, clock=Noon())
+    code = command.run(options, worlds.cluster(world), screen, clock=Noon())
     title = f"{kind}: gpushare inspect {words}".rstrip()
     printed = out.getvalue().replace("\x1b", "^[").replace("\n", "$\n")
     noted = "".join(f"stderr: {line}\n" for line in err.getvalue().splitlines())
@@ -89,7 +91,7 @@ def test_json_and_yaml_say_the_same(world: str) -> None:
     said = []
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         screen, out, _ = screen_of(PIPE)
-        command.run(Options(output=output), Cluster(WORLDS[world]()), screen, clock=Noon())
+        command.run(Options(output=output), worlds.cluster(world), screen, clock=Noon())
         said.append(read(out.getvalue()))
     assert said[0] == said[1]
     assert set(said[0]) == {"nodes", "sold", "waiting"}
@@ -97,3 +99,13 @@ def test_json_and_yaml_say_the_same(world: str) -> None:
 
 def test_there_is_no_golden_file_without_a_world() -> None:
     assert {file.stem for file in GOLDEN.iterdir()} == set(WORLDS)
+
+
+def test_the_guide_shows_what_is_printed() -> None:
+    """Its blocks about what GPUs use are lines of the world `measured`."""
+    guide = (Path(__file__).parents[3] / "docs" / "kubectl-plugin.md").read_text("utf-8")
+    section = guide.partition("### What GPUs and pods really use")[2].partition("\n### ")[0]
+    printed = {line.rstrip("$ ") for line in (GOLDEN / "measured.txt").read_text("utf-8").splitlines()}
+    lines = [line for block in section.split("```")[1::2] for line in block.strip().splitlines()]
+    assert lines
+    assert [line for line in lines if line not in printed] == []

@@ -48,6 +48,7 @@ class Cluster:
         self.nodes = {name: node(name, given) for name, given in nodes.items()}
         self.pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for given in pods for p in made(given)}
         self.maps: dict[str, str] = {}
+        self.gpunodes: dict[str, Object] = {}
         self.events: list[Object] = []
         self.classes: dict[str, Object] = {}
         self.hidden: tuple[str, ...] = ()
@@ -101,12 +102,12 @@ class Cluster:
     def _find(self, path: str) -> Object | None:
         parts = urlsplit(path)
         steps = parts.path.strip("/").split("/")
-        if parts.path == "/api/v1/nodes":
-            return {"items": list(self.nodes.values())}
-        if parts.path == "/api/v1/pods":
-            return {"items": list(self.pods.values())}
+        if parts.path in ("/api/v1/nodes", "/api/v1/pods"):
+            return {"items": list((self.nodes if steps[-1] == "nodes" else self.pods).values())}
         if steps[-1] == "configmaps":
             return {"items": [{"metadata": {"name": k}, "data": {"gpus": v}} for k, v in self.maps.items()]}
+        if "gpunodes" in steps:
+            return {"items": [*self.gpunodes.values()]} if steps[-1] == "gpunodes" else self.gpunodes.get(steps[-1])
         if steps[-2] == "priorityclasses":
             return self.classes.get(steps[-1])
         if parts.path.startswith(admission_policy.GROUP):

@@ -97,6 +97,16 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
     slots: int = 0  # MPS slots
 
 
+class UseView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a container was measured to use of a GPU. In MiB, whatever the unit of the node is."""
+
+    container: str
+    gpu: int
+    asked_mib: int
+    used_mib: int
+    over_mib: int = 0  # above what it asked
+
+
 class Way(msgspec.Struct, frozen=True, omit_defaults=True):
     """A way out: `way` is shrink, split, heal, wait, end, evict, free, tolerate or ask (for another resource)."""
 
@@ -207,6 +217,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     scheduler: Quote | None
     has: list[Spot] = []  # of a bound pod
     beside: list[Holder] = []  # who else is on those GPUs, the largest first
+    uses: list[UseView] = []  # what it was measured to use there; empty: unknown, or too old
+    sampled_at: str | None = None  # when that was
     checks: list[Check] = []
     kept: KeptView | None = None  # of a waiting pod
     before: list[str] = []  # pods whose turn comes first: what this one could use is kept for them

@@ -11,8 +11,9 @@ import msgspec
 from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
+from gpushare.core.facts.vitals import is_fresh
 from gpushare.ctl import formats, wording
-from gpushare.ctl.inspect import sold_table, table, watch
+from gpushare.ctl.inspect import doing, sold_table, table, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
@@ -58,8 +59,11 @@ def run(options: Options, source: Source, screen: Screen, clock: Clock | None = 
                 "-w redraws a table",
                 f"leave out -w, or -o {options.output}",
             )
-        return watch.run(lambda now: _read(source, now), lambda cluster: page(cluster, options, screen), screen, clock)
-    cluster = _read(source, clock.now())
+        with_vitals = _shows_doing(options, screen)
+        return watch.run(
+            lambda now: _read(source, now, with_vitals), lambda cluster: page(cluster, options, screen), screen, clock
+        )
+    cluster = _read(source, clock.now(), _shows_doing(options, screen))
     if options.output in formats.FOR_PROGRAMS:
         shown, selling = _named(options.nodes, cluster)
         screen.say(formats.dump(_for_programs(cluster, {node.name for node in shown}, selling), options.output))
@@ -73,9 +77,21 @@ def run(options: Options, source: Source, screen: Screen, clock: Clock | None = 
     return 0
 
 
-def _read(source: Source, now: float) -> Snapshot:
+def _shows_doing(options: Options, screen: Screen) -> bool:
+    """Whether anything of what GPUs do is shown: else it is not read, and the plain table comes sooner."""
+    return bool(options.output) or (options.details and screen.terminal)
+
+
+def _read(source: Source, now: float, with_vitals: bool) -> Snapshot:
+    reading = None
+    if with_vitals:
+        from gpushare.view import vitals
+
+        reading = vitals.Reading(source)
     cluster = snapshot.read(source, now)
     unhealthy.mark(cluster, source)
+    if reading is not None:
+        cluster.doing = reading.found()
     return cluster
 
 
@@ -87,7 +103,7 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
     notes = _notes(cluster, options.nodes, shown, selling, mixed=mixed, listed=listed)
     unit, shown = usage.in_one_unit(shown)
     if options.details:
-        drawn = table.details(shown, screen, cluster.now, wide=wide)
+        drawn = table.details(shown, unit, screen, cluster.now, wide=wide)
     else:
         drawn = table.summary(shown, unit, screen, wide=wide)
     if not listed:
@@ -100,6 +116,7 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
     sold_lines = sold_table.lines(selling, cluster.now, details=options.details, wide=wide)
     rest = waiting.lines(answered, cluster.now, count=len(waits))
     rest += [*_explained(cluster, shown, unit, most), *_at_most(sold_table.unhealthy(selling), most)]
+    rest += _doing(shown, cluster.now, most, pods=options.details and wide)
     below = [line for part in (sold_lines, rest) if part for line in ("", *part)]
     return Page(drawn, below, notes, _counts(shown, selling, len(waits)))
 
@@ -187,6 +204,16 @@ def _explained(cluster: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, m
     return [line for kind in kinds for line in _at_most(kind, most)]
 
 
+def _doing(shown: Sequence[NodeUse], now: float, most: int | None, *, pods: bool) -> list[str]:
+    """Who uses more than it asked, and what is unknown. `pods`: there is a column for each pod."""
+    unknown = [
+        doing.CONTAINERS.format(nodes=_listed(nodes), why=why)
+        for why, nodes in (doing.without_containers(shown).items() if pods else ())
+    ]
+    kinds = (doing.over_use(shown), doing.stale(shown, now), unknown)
+    return [line for kind in kinds for line in _at_most(kind, most)]
+
+
 def _slots(shown: Sequence[NodeUse]) -> list[str]:
     """The second limit of a GPU: memory that looks free is of no use to an MPS share without a slot."""
     used = {
@@ -235,6 +262,7 @@ def _for_programs(cluster: Snapshot, shown: set[str], selling: Sequence[SoldUse]
     from gpushare.ctl.inspect import waiting
 
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
-    nodes = [inspected(state) for state in states if state.facts is not None]
+    fresh = {name: status for name, status in cluster.doing.items() if is_fresh(status, cluster.now)}
+    nodes = [inspected(state, fresh.get(state.name)) for state in states if state.facts is not None]
     waits = [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))]
     return {"nodes": nodes, "sold": list(map(sold_table.view, selling)), "waiting": waits}

@@ -12,6 +12,7 @@ import msgspec
 from gpushare.core.explain.inspected import gpus_of
 from gpushare.core.facts.model import Unit
 from gpushare.ctl import wording
+from gpushare.ctl.inspect import doing
 from gpushare.ctl.screen import Screen
 from gpushare.view.usage import GpuUse, NodeUse, PodUse
 
@@ -56,8 +57,10 @@ def summary(nodes: Sequence[NodeUse], unit: Unit | None, screen: Screen, *, wide
         for row, cell in zip(rows, painted, strict=True):
             row[at] = cell
     if wide:
-        header += _SUMMARY_WIDE
-        rows = [[*row, *map(_cell, _wide_row(node))] for row, node in zip(rows, nodes, strict=True)]
+        known = doing.is_known(nodes)
+        header += (*_SUMMARY_WIDE, *(doing.COLUMNS if known else ()))
+        more = [[*_wide_row(node), *(doing.row(node, unit) if known else ())] for node in nodes]
+        rows = [[*row, *map(_cell, cells)] for row, cells in zip(rows, more, strict=True)]
     lines = aligned([[_cell(text) for text in header], *rows])
     # Measured with tabs and line end, as Aliyun's plugin does.
     dashes = len("\t".join(plain[0]).encode()) + 1 + _LINE_OF_SUMMARY if plain else 0
@@ -65,14 +68,14 @@ def summary(nodes: Sequence[NodeUse], unit: Unit | None, screen: Screen, *, wide
     return Drawn(lines[:1], [[line] for line in lines[1:]], foot)
 
 
-def details(nodes: Sequence[NodeUse], screen: Screen, now: float, *, wide: bool = False) -> Drawn:
+def details(nodes: Sequence[NodeUse], unit: Unit | None, screen: Screen, now: float, *, wide: bool = False) -> Drawn:
     """One block per node, one row per pod."""
     dashes = _LINE_OF_DETAILS
     if nodes:
         dashes += sum(len("\t".join(_pod_row(nodes[0], pod)).encode()) + 2 for pod in nodes[0].pods)
     if screen.width is not None:
         dashes = min(dashes, screen.width)
-    blocks = [[*_block(node, now, wide), "-" * dashes] for node in nodes]
+    blocks = [[*_block(node, unit, now, wide), "-" * dashes] for node in nodes]
     total = aligned([[_cell(TOTAL), _cell(_share_of_all(nodes))]], closed=True)
     return Drawn([], blocks, ["", "", *total])
 
@@ -138,11 +141,15 @@ def _wide_row(node: NodeUse) -> list[str]:
     return [str(len(node.pods)), str(node.largest_free), unhealthy or "-"]
 
 
-def _block(node: NodeUse, now: float, wide: bool) -> list[str]:
+def _block(node: NodeUse, unit: Unit | None, now: float, wide: bool) -> list[str]:
     header = ["NAME", "NAMESPACE", *(f"GPU{index}(Allocated)" for index in node.indices)]
     header += ["Pending(Allocated)"] if node.pending else []
-    header += (*_DETAILS_WIDE, *([_MPS_SLOTS] if _has_slots(node) else [])) if wide else ()
+    known = doing.is_known([node])
+    if wide:
+        header += (*_DETAILS_WIDE, *([_MPS_SLOTS] if _has_slots(node) else []), *([doing.POD_COLUMN] if known else []))
     rows = [[*_pod_row(node, pod), *(_wide_pod(node, pod, now) if wide else ())] for pod in node.pods]
+    if wide and known:
+        rows = [[*row, doing.pod_cell(node, pod, unit)] for row, pod in zip(rows, node.pods, strict=True)]
     sums = [["Allocated :", f"{node.used} ({_percent(node.used, node.total)}%)"], ["Total :", f"{node.total} "]]
     name = aligned([[_cell("NAME:"), _cell(node.name)], [_cell("IPADDRESS:"), _cell(node.address)]])
     table = aligned([[_cell(text) for text in row] for row in (header, *rows, *sums)], closed=True)

@@ -12,6 +12,7 @@ from gpushare.core.explain import verdict
 from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.core.facts import objects, request
 from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.facts.vitals import FullStatus
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import formats, wording
 from gpushare.ctl.screen import Screen
@@ -21,7 +22,7 @@ from gpushare.ctl.why.scheduler_checks import SchedulerChecks
 from gpushare.ctl.why.text import page
 from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
-from gpushare.view import snapshot, sold, unhealthy
+from gpushare.view import snapshot, sold, unhealthy, vitals
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound, Source
 
@@ -103,6 +104,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     if not (isinstance(facts.request, Request) or by_number) or facts.finished:
         # Whatever the cluster is like, the answer is the same.
         return Answer(explanation.build(Evidence(pod, verdict.explain(Ledger(), facts), quote=quote, now=now)))
+    reading = vitals.Reading(source, pod.spec.node_name) if pod.spec.node_name else None
     part = extender.explain(namespace, name) if extender is not None and not by_number else None
     try:
         cluster = snapshot.read(source, now)
@@ -113,7 +115,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
             part = limited_rights.from_pod(facts, quote, pod_details.last_of_ours(events))
             if by_number:
                 part = by_count.marked(part, pod) if waits else by_count.has_node(pod, None)
-        known = Evidence(pod, part, quote=quote, now=now)
+        known = Evidence(pod, part, quote=quote, doing=_doing(reading, pod), now=now)
         return Answer(explanation.build(known), checked=False, lacking=lacking)
     pod, facts = _newer(cluster, pod, facts)
     if by_number:
@@ -123,7 +125,12 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     else:
         unhealthy.mark(cluster, source)
         known = evidence.gather(cluster, SchedulerChecks(cluster), pod, facts)
-    return Answer(explanation.build(msgspec.structs.replace(known, quote=quote, now=now)))
+    known = msgspec.structs.replace(known, quote=quote, doing=_doing(reading, pod), now=now)
+    return Answer(explanation.build(known))
+
+
+def _doing(reading: vitals.Reading | None, pod: pod_details.Pod) -> FullStatus | None:
+    return reading.found().get(pod.spec.node_name or "") if reading is not None else None
 
 
 def _extender(url: str, screen: Screen) -> "Extender":

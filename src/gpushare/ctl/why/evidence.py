@@ -13,6 +13,7 @@ import msgspec
 from gpushare.core.explain import verdict
 from gpushare.core.explain.report import Explanation, NodeView, Otherwise, Quote, Replicas, Way
 from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.facts.vitals import FullStatus
 from gpushare.ctl.why import pod_details, scheduler_checks
 from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
 from gpushare.view.snapshot import Snapshot
@@ -35,6 +36,7 @@ class Evidence(msgspec.Struct, frozen=True):
     gpushare: Explanation  # gpushare's part alone
     scheduler: SchedulerPart | None = None  # None: not checked, or the pod has its node
     quote: Quote | None = None
+    doing: FullStatus | None = None  # what the GPUs of its node do
     now: float | None = None  # None: the pod exists only in a file, and no scheduler and no kubelet has seen it
     # Of a pod in a file:
     kind: str | None = None

@@ -6,9 +6,9 @@ has a column for gpushare and one for kube-scheduler.
 
 import msgspec
 
-from gpushare.core.explain import report, verdict
-from gpushare.core.explain.report import Check, Explanation, NodeView, Outcome, PodView, RequestView, Way
-from gpushare.core.facts import names
+from gpushare.core.explain import measured, report, verdict
+from gpushare.core.explain.report import Check, Explanation, NodeView, Outcome, PodView, RequestView, UseView, Way
+from gpushare.core.facts import names, vitals
 from gpushare.core.facts.request import FINISHED
 from gpushare.core.placement import fit
 from gpushare.ctl.why import pod_details, scheduler_checks, stuck
@@ -31,6 +31,7 @@ def build(evidence: Evidence) -> Explanation:
         outcome = _with_kubelet(outcome, part, evidence.pod)
     if evidence.places is not None:
         outcome, ways = verdict.FITS._replace(owner=outcome.owner, detail=outcome.detail), evidence.places
+    uses = _uses(evidence)
     return Explanation(
         part.version,
         *outcome,
@@ -41,6 +42,8 @@ def build(evidence: Evidence) -> Explanation:
         scheduler=evidence.quote if waits else part.scheduler,
         has=part.has,
         beside=part.beside,
+        uses=uses,
+        sampled_at=evidence.doing.sampled_at if uses and evidence.doing is not None else None,
         checks=_checks(evidence, outcome) if waits else part.checks,
         kept=part.kept,
         before=part.before,
@@ -117,6 +120,19 @@ def _with_kubelet(outcome: Outcome, part: Explanation, pod: pod_details.Pod) -> 
         detail = sentence.format(container=stopped[0], reason=stopped[1])
         return outcome._replace(owner=report.KUBELET, detail=detail)
     return outcome if running else outcome._replace(owner=report.KUBELET, detail=NOT_YET)
+
+
+def _uses(evidence: Evidence) -> list[UseView]:
+    """What the containers of this pod were measured to use. Another pod may have had its name: the uid tells."""
+    status, uid = evidence.doing, evidence.pod.metadata.uid
+    if status is None or evidence.now is None or not vitals.is_fresh(status, evidence.now):
+        return []
+    return [
+        UseView(one.container, gpu.index, one.granted_mib, one.used_mib, measured.over(one))
+        for gpu in status.gpus or ()
+        for one in gpu.containers
+        if one.uid == uid and one.used_mib is not None
+    ]
 
 
 def _request(request: RequestView | None, nodes: list[NodeView]) -> RequestView | None:

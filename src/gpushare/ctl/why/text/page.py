@@ -12,7 +12,7 @@ from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot, one_share
 from gpushare.core.facts import kinds, units
 from gpushare.ctl import wording
-from gpushare.ctl.why.text import by_count, node_table, runs, short, ways
+from gpushare.ctl.why.text import by_count, node_table, runs, short, uses, ways
 from gpushare.ctl.why.text.phrases import NODES, shares_of, unit_of
 
 DAEMON = "DaemonSet"  # its replicas have one node each
@@ -54,7 +54,7 @@ def _lines(explanation: Explanation, style: Style) -> list[str]:
         return _wrapped([NO_PART.format(who=who), *_quote(explanation, style)], style)
     if explanation.verdict == "runs":
         lines = by_count.runs(explanation, who, style.now) if explanation.asks else runs.lines(explanation, who)
-        return _wrapped(lines, style)
+        return _wrapped([*lines, *uses.lines(explanation, style.now)], style)
     if explanation.verdict == "fits":
         return _wrapped(_fits(explanation, style, who), style) + (_evidence(explanation, style) if style.wide else [])
     return _refused(explanation, style, who)
@@ -243,7 +243,7 @@ def _wrapped(lines: list[str], style: Style) -> list[str]:
 
 def _wrap(line: str, width: int) -> list[str]:
     """Lines after the first begin where its sentence begins: after a bullet, or after the word in front of it."""
-    lead = re.match(r"\s*(?:- |(?:asks|free|ok  |LOOK)  )?", line)
+    lead = re.match(r"\s*(?:- |(?:asks|free|uses|over|ok  |LOOK)  )?", line)
     hang = " " * (lead.end() if lead is not None and lead.end() else 2)
     wrapped = textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
     return wrapped or [line]
