@@ -3,7 +3,8 @@
 import pytest
 
 from gpushare import cli
-from gpushare.node.exporter.exporter import Config, Listening
+from gpushare.kube.scraping.server import Listening
+from gpushare.node.exporter.exporter import Config
 from tests.support import manifests
 
 TLS = ["--metrics-tls-cert", "c.pem", "--metrics-tls-key", "k.pem"]

@@ -11,6 +11,7 @@ import yaml
 from gpushare import cli
 from gpushare.gpu.device import Backend
 from gpushare.kube.auth import login
+from gpushare.kube.scraping.server import Listening
 from gpushare.node import app, observer
 from gpushare.node.exporter import exporter
 from gpushare.node.nvidia import app as selling
@@ -42,7 +43,7 @@ def container(name: str, called: str = EXTENDER) -> Object:
 
 # What is read of POD_IP: where Prometheus is answered.
 POD_IP = "192.0.2.7"
-OBSERVING = observer.Config(exporter=exporter.Config(exporter.Listening(POD_IP, 9400)))
+OBSERVING = observer.Config(exporter=exporter.Config(Listening(POD_IP, 9400)))
 
 
 def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config:

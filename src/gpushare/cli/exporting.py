@@ -12,7 +12,8 @@ from gpushare.cli.words import Parser, unknown
 from gpushare.obs.errors import UserError
 
 if TYPE_CHECKING:
-    from gpushare.node.exporter.exporter import Config, Listening
+    from gpushare.kube.scraping.server import Listening
+    from gpushare.node.exporter.exporter import Config
 
 PORT: Final = 9400  # as dcgm-exporter's
 OFF: Final = "off"
@@ -42,8 +43,7 @@ def config(args: argparse.Namespace) -> "Config":
 
 
 def _listening(args: argparse.Namespace) -> "Listening | None":
-    from gpushare.node.exporter.exporter import Listening
-    from gpushare.node.exporter.server import is_loopback
+    from gpushare.kube.scraping.server import Listening, is_loopback
 
     cert, key, client_ca = args.metrics_tls_cert, args.metrics_tls_key, args.metrics_client_ca
     address = _address(args.metrics_listen)

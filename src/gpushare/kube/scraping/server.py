@@ -10,14 +10,13 @@ import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from gpushare.kube.client import Api
-from gpushare.node.exporter import self_signed
-from gpushare.node.exporter.exporter import Listening
-from gpushare.node.exporter.readers import Readers
+from gpushare.kube.scraping import self_signed
+from gpushare.kube.scraping.readers import Readers
 from gpushare.obs import http, log
 from gpushare.obs.errors import UserError
 from gpushare.obs.tls import Shown
@@ -28,6 +27,17 @@ RENEW_SECONDS: Final = 7 * 86_400.0  # after that a certificate of our own is re
 OTHER: Final = "--metrics-listen HOST:PORT, or off"
 
 logger = log.get(__name__)
+
+
+class Listening(NamedTuple):
+    """Where Prometheus asks, and how it proves who it is. Files are PEM. `client_ca`: certificates instead of
+    tokens."""
+
+    host: str
+    port: int
+    tls_cert: str = ""
+    tls_key: str = ""
+    client_ca: str = ""
 
 
 class Server:

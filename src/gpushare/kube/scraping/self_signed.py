@@ -1,4 +1,4 @@
-"""Makes the certificate of the metrics page where no files are given: `python -m gpushare.node.exporter.self_signed`.
+"""Makes the certificate of the metrics page where no files are given: `python -m gpushare.kube.scraping.self_signed`.
 
 A process of its own, because the library for it needs 10 MB, and needs them for a moment only. Nobody can check such a
 certificate; it keeps the token of Prometheus from being read on the way.
