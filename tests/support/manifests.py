@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from gpushare import cli
+from gpushare.extender import app as extender
 from gpushare.gpu.device import Backend
 from gpushare.kube.auth import login
 from gpushare.kube.scraping.server import Listening
@@ -56,10 +57,17 @@ def selling_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> selling
     return cast(selling.Config, _config(selling, words, monkeypatch))
 
 
+def extender_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> extender.Config:
+    """The same for the extender. `$(POD_IP)` is read as kubelet does."""
+    monkeypatch.delenv("PORT", raising=False)
+    expanded = [word.replace("$(POD_IP)", POD_IP) for word in words]
+    return cast(extender.Config, _config(extender, expanded, monkeypatch))
+
+
 def _config(component: ModuleType, words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
     seen: list[object] = []
 
-    async def run(config: object, access: login.Access, backend: Backend) -> signal.Signals:
+    async def run(config: object, access: login.Access, backend: Backend | None = None) -> signal.Signals:
         seen.append(config)
         return signal.SIGTERM
 

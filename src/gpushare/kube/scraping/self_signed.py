@@ -41,7 +41,7 @@ def make(hosts: list[str], now: datetime.datetime) -> tuple[bytes, bytes]:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpushare-node")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpushare")])
     known: list[x509.GeneralName] = []
     for host in hosts:
         try:

@@ -2,7 +2,7 @@
 
 On loopback everybody on this machine may ask, over plain HTTP. Anywhere else it is HTTPS, and who asks shows a token
 that the API server knows, or a certificate of the authority that the flags name. A port in use, such as by NVIDIA's
-exporter, is told and tried again: the node part does its work without.
+exporter, is told and tried again: the component does its work without.
 """
 
 import asyncio
@@ -41,12 +41,13 @@ class Listening(NamedTuple):
 
 
 class Server:
-    """`made`: makes a certificate where no files are given. Raises UserError if the files cannot be used."""
+    """`name`: stands in the certificate beside the address. `made`: makes one where no files are given. Raises
+    UserError if the files cannot be used."""
 
     def __init__(
         self,
         listen: Listening,
-        node: str,
+        name: str,
         api: Api,
         page: http.Page,
         *,
@@ -54,7 +55,7 @@ class Server:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.port: int | None = None  # on which it listens; None: not yet
-        self._listen, self._node, self._page, self._made, self._sleep = listen, node, page, made, sleep
+        self._listen, self._name, self._page, self._made, self._sleep = listen, name, page, made, sleep
         self._open = is_loopback(listen.host) and not listen.client_ca
         self._readers = None if self._open or listen.client_ca else Readers(api)
         self._shown = None if self._open else Shown()
@@ -113,7 +114,7 @@ class Server:
         if self._listen.tls_cert:
             self._load_files(self._shown)
             return
-        hosts = [host for host in (self._listen.host, self._node) if host not in ("", "::", "0.0.0.0")]
+        hosts = [host for host in (self._listen.host, self._name) if host not in ("", "::", "0.0.0.0")]
         try:
             self._shown.load(*await self._made(*hosts))
         except (OSError, TimeoutError) as error:
