@@ -8,21 +8,24 @@ came or came back; not often, because that wakes GPUs up, and some drivers do no
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 import msgspec
 from pynvml import NVMLError  # type: ignore[import-untyped]
 
-from gpushare.gpu import failures, sampling, topology
+from gpushare.gpu import failures, topology
 from gpushare.gpu.bounded import Threads
 from gpushare.gpu.device import Device, Link, Xid
 from gpushare.gpu.sample import Pass
+from gpushare.gpu.sampling import Sampling
 from gpushare.gpu.session import Listing, Session
 
 LIMIT_SECONDS = 30.0  # for each unused GPU the driver may need seconds
-WAIT_SECONDS = 2.0  # for errors; a question for the devices waits so long
+WAIT_SECONDS = 2.0  # for errors
+SLICE_SECONDS = 0.2  # of that wait; other questions wait so long
 CLOSE_SECONDS = 2.0
 RENEW_SECONDS = 300.0
 RENEW_SOON_SECONDS = 60.0  # while a GPU is missing or faulty
@@ -44,15 +47,17 @@ class Nvml:
         self.notes: tuple[str, ...] = ()
         self._limit, self._wait, self._clock = limit, wait, clock
         self._turn = asyncio.Lock()
+        self._waiting = 0  # questions that wait for their turn; the thread that waits for errors reads it
         self._threads = Threads()
         self._session = Session()
+        self._sampling = Sampling()
         self._opened = 0.0
         self._troubled = False
         self._read: dict[str, Device] = {}  # by uuid, as last read in full
         self._late: list[Xid] = []  # reported while a session was being closed
 
     async def devices(self) -> list[Device]:
-        async with self._turn:
+        async with self._its_turn():
             await self._renew_if_due()
             listing = await self._ask(_list)
             self.notes = listing.notes
@@ -60,19 +65,19 @@ class Nvml:
             return [self._completed(device) for device in listing.devices]
 
     async def links(self) -> list[Link]:
-        async with self._turn:
+        async with self._its_turn():
             return await self._ask(topology.links)
 
     async def sample(self) -> Pass:
-        async with self._turn:
-            return await self._ask(sampling.sample)
+        async with self._its_turn():
+            return await self._ask(self._sampling.sample)
 
     async def xids(self) -> list[Xid]:
         async with self._turn:
             late, self._late = self._late, []
             if late:
                 return late
-            xids = await self._ask(lambda session: session.wait(int(self._wait * 1000)))
+            xids = await self._ask(self._listen)
         if xids is None:  # NVML would return at once, each time
             await asyncio.sleep(self._wait)
         return xids or []
@@ -84,6 +89,27 @@ class Nvml:
                 await self._threads.run(session.close, _nothing, CLOSE_SECONDS)
             except TimeoutError:
                 return  # the process ends anyway
+
+    @contextlib.asynccontextmanager
+    async def _its_turn(self) -> AsyncIterator[None]:
+        """One question at a time. The wait for errors ends early for all others."""
+        self._waiting += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _listen(self, session: Session) -> list[Xid] | None:
+        left = self._wait
+        while True:
+            xids = session.wait(int(min(left, SLICE_SECONDS) * 1000))
+            left -= SLICE_SECONDS
+            if xids or xids is None or self._waiting or left <= 0:
+                return xids
 
     async def _renew_if_due(self) -> None:
         due = self._opened + (RENEW_SOON_SECONDS if self._troubled else RENEW_SECONDS)

@@ -6,6 +6,25 @@ VARIABLE = "MOCK_NVML_STATE"
 DRIVER = "550.54.14"
 MIB = 1024 * 1024
 
+# An idle GPU that tells everything; keys and values as mock_nvml.c explains them.
+IDLE: dict[str, int | str | None] = {
+    "used": 0,
+    "reserved": 300 * MIB,
+    "util": "0 0",
+    "encoder": 0,
+    "decoder": 0,
+    "temp": 35,
+    "memtemp": 38,
+    "slowdown": 90,
+    "power": 12_000,
+    "powercap": 70_000,
+    "energy": 1_000_000,
+    "clock": "300 405",
+    "replays": 0,
+    "remapped": "0 0 0",
+    "processes": 1,
+}
+
 
 def uuid(number: int) -> str:
     return f"GPU-{number:08x}-0000-0000-0000-000000000000"
@@ -26,6 +45,25 @@ def card(number: int, memory_mib: int = 16276, *more: str) -> str:
             *more,
         )
     )
+
+
+def figures(**changes: int | str | None) -> tuple[str, ...]:
+    """Lines for `card`: an idle GPU that tells everything, with these changes. None: it does not tell that one."""
+    return tuple(f"{key}={value}" for key, value in (IDLE | changes).items() if value is not None)
+
+
+def process(pid: int, memory_mib: int | None, sm: int | None = None, kind: str = "process") -> str:
+    """A line for `card`: a process with the host's `pid`. Memory None: unknown. `sm` None: it has not computed.
+    `kind`: process, graphics or mps."""
+    memory = "-" if memory_mib is None else memory_mib * MIB
+    return f"{kind}={pid} {memory}" + ("" if sm is None else f" {sm}")
+
+
+def using(number: int, memory_mib: int, *processes: str, **changes: int | str | None) -> str:
+    """A complete GPU that tells everything: `processes` use it, each made by `process`, and they alone use memory
+    unless `used` is said."""
+    used = sum(int(memory) for line in processes for memory in line.split()[1:2] if memory != "-")
+    return card(number, memory_mib, *figures(**{"used": used} | changes), *processes)
 
 
 class Mock:
