@@ -20,10 +20,10 @@ from gpushare.node.usage.sampler import Sampler
 
 
 class Config(NamedTuple):
-    """`proc`: where the host's processes are seen."""
+    """`proc`: where the node's processes are seen; empty: in our own /proc, if it shows them."""
 
     sample_seconds: float = sampler.SECONDS
-    proc: str = "/proc"
+    proc: str = ""
 
 
 class Observer:
@@ -43,7 +43,10 @@ class Observer:
         owners: sampler.Owners | None = None,
     ) -> None:
         owners = owners or Processes(config.proc)
-        self.sampler = Sampler(node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds)
+        self.sampler = Sampler(
+            node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds,
+            buses=lambda: {device.uuid: device.bus for device in gpus.devices},
+        )  # fmt: skip
 
     async def run(self) -> None:
         """For ever."""
