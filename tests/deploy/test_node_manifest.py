@@ -56,9 +56,11 @@ def test_it_is_root_for_kubelets_folders_and_nothing_more() -> None:
 
 def test_it_sees_all_gpus_and_asks_the_driver_only() -> None:
     env = {entry["name"]: entry.get("value") for entry in container()["env"]}
-    assert env == {"NODE_NAME": None, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
-    named = next(entry for entry in container()["env"] if entry["name"] == "NODE_NAME")
-    assert named["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert env == {
+        "NODE_NAME": None, "POD_IP": None, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"
+    }  # fmt: skip
+    named = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container()["env"][:2]}
+    assert named == {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP"}
 
 
 def test_it_is_given_the_time_to_say_that_it_drains() -> None:
@@ -67,10 +69,11 @@ def test_it_is_given_the_time_to_say_that_it_drains() -> None:
 
 def test_its_words_start_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     config = manifests.node_config(container()["args"], monkeypatch)
-    assert config == app.Config("gpu-a", "MiB", "auto")
+    assert config == app.Config("gpu-a", "MiB", "auto", observing=manifests.OBSERVING)
     assert pod()["hostNetwork"]
     for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert container()[probe]["httpGet"] == {"host": config.host, "port": config.port, "path": path}
     assert container()["ports"] == [
-        {"name": "http", "containerPort": config.port, "hostPort": config.port, "hostIP": config.host}
+        {"name": "http", "containerPort": config.port, "hostPort": config.port, "hostIP": config.host},
+        {"name": "metrics", "containerPort": 9400, "hostPort": 9400},
     ]

@@ -57,4 +57,5 @@ def test_it_finds_what_it_needs_where_it_looks() -> None:
 
 def test_its_words_sell_gpus_with_the_config_of_the_nodes_label(monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places(folder="/available-configs", fallbacks=("named", "single", "empty"))
-    assert manifests.selling_config(container()["args"], monkeypatch) == app.Config("gpu-a", places=places)
+    config = app.Config("gpu-a", places=places, observing=manifests.OBSERVING)
+    assert manifests.selling_config(container()["args"], monkeypatch) == config

@@ -39,7 +39,7 @@ USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST}),
 PUBLISHER = SOURCES / "node" / "publishing" / "publisher.py"
 USED_TO_SELL_GPUS = (
     PUBLISHER, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
-    *USED_BY_ALL,
+    *sorted((SOURCES / "node" / "exporter").rglob("*.py")), *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
 USED_BY_THE_WEBHOOK = sorted((SOURCES / "webhook").rglob("*.py"))
@@ -291,11 +291,16 @@ def test_the_second_scheduler_has_what_a_kube_scheduler_has() -> None:
 
 
 def test_people_who_look_change_nothing() -> None:
-    rules = manifests.one("view-rbac.yaml", "ClusterRole")["rules"]
+    rules = manifests.one("view-rbac.yaml", "ClusterRole", "gpushare-view")["rules"]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
     policies = {"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"}
     read = {resource for rule in rules for resource in rule["resources"]}
     assert read == {"nodes", "pods", "events", "namespaces", *policies}
+
+
+def test_prometheus_may_read_the_metrics_of_nodes_and_nothing_else() -> None:
+    rules = manifests.one("view-rbac.yaml", "ClusterRole", "gpushare-metrics")["rules"]
+    assert rules == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
 def _granted(name: str) -> set[Right]:

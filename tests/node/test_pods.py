@@ -1,6 +1,7 @@
 """The pods of this node that ask for GPUs, in the order in which they were first seen."""
 
 import msgspec
+import pytest
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Refusal, Request
@@ -121,3 +122,21 @@ def test_null_lists_are_no_lists() -> None:
     empty = msgspec.json.decode(text, type=pods.Pod)
     assert empty.containers() == []
     assert empty.statuses() == {}
+
+
+@pytest.mark.parametrize("label", sorted(pods.DCGM_EXPORTER))
+def test_nvidias_exporter_is_known_by_its_labels_while_it_runs(label: tuple[str, str]) -> None:
+    def exporter(phase: str) -> pods.Pod:
+        meta = {"name": "dcgm", "uid": "uid-dcgm", "labels": dict([label])}
+        return msgspec.convert({"metadata": meta, "status": {"phase": phase}}, pods.Pod)
+
+    kept = NodePods()
+    for phase, there in (("Pending", False), ("Running", True), ("Failed", False), ("Running", True)):
+        kept.upsert(exporter(phase))
+        assert bool(kept.dcgm_exporters) is there
+    kept.relisted(set())
+    assert not kept.dcgm_exporters
+    kept.upsert(exporter("Running"))
+    kept.remove(exporter("Running"))
+    assert not kept.dcgm_exporters
+    assert not kept.pods

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge
 
-from gpushare.obs import http
+from gpushare.obs import http, metrics
 from gpushare.obs.errors import UserError
 
 
@@ -35,7 +35,7 @@ async def test_probes_answer_ok_or_the_problem(session: aiohttp.ClientSession) -
     registry, problems = CollectorRegistry(), {"dead": "", "not ready": "waiting for pods"}
     Gauge("gpus", "GPUs.", registry=registry).set(8)
     runner = await http.serve_probes(
-        "127.0.0.1", 0, lambda: problems["dead"], lambda: problems["not ready"], registry
+        "127.0.0.1", 0, lambda: problems["dead"], lambda: problems["not ready"], lambda: metrics.exposition(registry)
     )  # fmt: skip
     try:
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"

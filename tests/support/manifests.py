@@ -11,7 +11,8 @@ import yaml
 from gpushare import cli
 from gpushare.gpu.device import Backend
 from gpushare.kube.auth import login
-from gpushare.node import app
+from gpushare.node import app, observer
+from gpushare.node.exporter import exporter
 from gpushare.node.nvidia import app as selling
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,11 @@ def container(name: str, called: str = EXTENDER) -> Object:
     return dict(found)
 
 
+# What is read of POD_IP: where Prometheus is answered.
+POD_IP = "192.0.2.7"
+OBSERVING = observer.Config(exporter=exporter.Config(exporter.Listening(POD_IP, 9400)))
+
+
 def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config:
     """What the command line makes of these words, on a node called gpu-a."""
     return cast(app.Config, _config(app, words, monkeypatch))
@@ -59,6 +65,7 @@ def _config(component: ModuleType, words: list[str], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(component, "run", run)
     monkeypatch.setattr(login, "load", lambda *_: login.Access(server="https://127.0.0.1:6443"))
     monkeypatch.setenv("NODE_NAME", "gpu-a")
+    monkeypatch.setenv("POD_IP", POD_IP)
     assert cli.main(words) == 0
     (config,) = seen
     return config

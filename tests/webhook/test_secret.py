@@ -12,9 +12,9 @@ import pytest
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError
 from gpushare.kube.requests import Request
+from gpushare.obs.tls import Shown
 from gpushare.webhook import app, certificates, rules
 from gpushare.webhook.secret import Secret
-from gpushare.webhook.tls import Shown
 
 START = datetime.datetime(2026, 11, 17, 12, tzinfo=datetime.UTC)
 YEAR = datetime.timedelta(days=365)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpushare.obs.errors import UserError
+from gpushare.obs.tls import Shown
 from gpushare.webhook import certificates, rules
 from gpushare.webhook.certificates import Held
-from gpushare.webhook.tls import Files, Shown
+from gpushare.webhook.tls import Files
 
 
 def new() -> Held:

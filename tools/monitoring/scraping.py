@@ -14,7 +14,7 @@ EXTENDER_NAME: Final = "gpushare-schd-extender"  # in its certificate
 SCRAPE_CONFIG: Final = f"""\
 # What a Prometheus of your own has to scrape: put these jobs into its scrape_configs, or name this file in
 # scrape_config_files (Prometheus 2.43 and later). Prometheus runs in the cluster here, and its service account may list
-# pods in {NAMESPACE} and has the ClusterRole gpushare-metrics of podmonitor.yaml.
+# pods in {NAMESPACE} and has the ClusterRole gpushare-metrics of view-rbac.yaml.
 scrape_configs:
   - job_name: gpushare-node
     scheme: https
@@ -22,7 +22,7 @@ scrape_configs:
     authorization:
       credentials_file: {TOKEN}
     tls_config:
-      insecure_skip_verify: true # each node makes its certificate itself; --metrics-cert of the node changes that
+      insecure_skip_verify: true # each node makes its certificate itself; --metrics-tls-cert changes that
     kubernetes_sd_configs:
       - role: pod
         namespaces: {{names: [{NAMESPACE}]}}
@@ -57,22 +57,14 @@ scrape_configs:
 """
 POD_MONITOR: Final = f"""\
 # For the Prometheus Operator: scrape every node part of gpushare. If your Prometheus selects monitors by label, add
-# that label here. It reads with the token of the account below, which may do nothing else.
+# that label here. It reads with the token of the account below, which may do nothing else: its ClusterRole is in
+# view-rbac.yaml.
 apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: gpushare-metrics
   namespace: {NAMESPACE}
   labels: {{app: gpushare, component: gpushare-monitoring}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: gpushare-metrics
-  labels: {{app: gpushare, component: gpushare-monitoring}}
-rules:
-  - nonResourceURLs: [/metrics]
-    verbs: [get]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -152,6 +152,15 @@ NODE_METRICS: Final = """\
 usage: {program} [options]          what GPUs do, and who is told
 Samples the GPUs of this node, and says which container uses how much.
   --sample-seconds N  between two looks at what they do (default 5)
+  --metrics-listen HOST:PORT
+                      for Prometheus (default POD_IP:9400, else 127.0.0.1:9400;
+                      off). Not on loopback: HTTPS, and a token that may get
+                      /metrics. --metrics-tls-cert, --metrics-tls-key: its files
+  --metrics-client-ca FILE
+                      certificates of this authority instead of tokens
+  --dcgm-names WHEN   NVIDIA's names: auto (not beside its exporter), on, off
+  --hostname-label L  Hostname (default) or hostname, beside those names
+  --counters FILE     which of them: a counters file of dcgm-exporter
 All other options: {program} --help
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 

@@ -6,6 +6,7 @@ The same for all ways to sell GPUs. `--help-metrics` explains them (`help.NODE_M
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from gpushare.cli import exporting
 from gpushare.cli.words import Parser
 from gpushare.obs import errors
 
@@ -18,12 +19,16 @@ MOST_SECONDS: Final = 3600.0
 
 def add(parser: Parser) -> None:
     parser.add_argument("--sample-seconds", default="5")
+    exporting.add(parser)
 
 
 def config(args: argparse.Namespace) -> "Config":
     from gpushare.node.observer import Config
 
-    return Config(sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5"))
+    return Config(
+        sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5"),
+        exporter=exporting.config(args),
+    )
 
 
 def _seconds(text: str, way: str) -> float:

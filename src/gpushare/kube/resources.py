@@ -47,6 +47,8 @@ VALIDATING_WEBHOOKS: Final = Resource(
 MUTATING_POLICIES: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", namespaced=False
 )  # fmt: skip
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
+ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
 
 
 def _segment(name: str) -> str:

@@ -73,7 +73,7 @@ class Node(part.Part):
         assigner = Assigner(self.api, self.pods)
         auditor = Auditor(self.recorder, self.pods, self.this_node, unit=self.config.unit)
         publisher.listeners.append(auditor.see)
-        self.sight.wants, self.sight.found = lambda: publisher.wants, auditor.counts
+        self.sight.found = auditor.counts
         self.sight.done = lambda: {"node": publisher.writes, "pods": assigner.marked}
         if pin is Pin.PLUGIN:
             tasks.create_task(self._device_plugin(publisher))

@@ -1,4 +1,7 @@
-"""The metrics of the node component. Each is read from its source when Prometheus asks: nothing is counted twice."""
+"""What the node component counts of itself; what GPUs do is on the same page (`node/exporter`).
+
+Each figure is read from its source when Prometheus asks: nothing is counted twice.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -6,15 +9,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpushare.node.publishing.desired import Held, Wanted
-
 
 class Sight:
     """Functions that return the numbers. The parts of the component are made one after the other; until then a function
     returns nothing."""
 
     def __init__(self) -> None:
-        self.wants: Callable[[], Wanted | None] = lambda: None
         self.found: Callable[[], Mapping[str, int]] = dict  # problems, by their kind
         self.done: Callable[[], Mapping[str, int]] = dict  # writes, by what was written
         self.events: Callable[[], Mapping[str, int]] = dict  # events, by outcome
@@ -28,9 +28,6 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        wants = self._sight.wants()
-        if wants is not None:
-            yield from _gpus(wants)
         yield _labelled("gpushare_node_audit", "Problems found by the audit, by kind.", "found", self._sight.found())
         yield _labelled("gpushare_events", "Events, by outcome.", "outcome", self._sight.events())
         yield _labelled(
@@ -41,26 +38,6 @@ class Metrics(Collector):
         for name, count in self._sight.done().items():
             writes.add_metric([name], count)
         yield writes
-
-
-def _gpus(wants: Wanted) -> Iterable[Metric]:
-    labels = ["gpu", "uuid", "unit"]
-    total = GaugeMetricFamily("gpushare_gpu_memory_total", "GPU memory that can be given out, in units.", labels=labels)
-    held = GaugeMetricFamily("gpushare_gpu_memory_held", "GPU memory that pods hold, in units.", labels=labels)
-    slots = GaugeMetricFamily("gpushare_gpu_slots_total", "MPS slots that can be given out.", labels=labels[:2])
-    held_slots = GaugeMetricFamily("gpushare_gpu_slots_held", "MPS slots that pods hold.", labels=labels[:2])
-    healthy = GaugeMetricFamily(
-        "gpushare_gpu_healthy", "1 if the GPU is healthy and gets new pods, else 0.", labels=labels[:2]
-    )
-    for gpu in wants.facts.gpus:
-        values = [str(gpu.index), gpu.uuid, wants.facts.unit]
-        total.add_metric(values, gpu.total)
-        on = wants.held.get(gpu.uuid, Held())
-        held.add_metric(values, on.units)
-        slots.add_metric(values[:2], wants.facts.slots)
-        held_slots.add_metric(values[:2], on.slots)
-        healthy.add_metric(values[:2], gpu.healthy)
-    return (total, held, slots, held_slots, healthy)
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpushare.gpu.device import Backend
 from gpushare.kube.client import Api
 from gpushare.kube.events import Recorder
+from gpushare.node.exporter.exporter import Config as ExporterConfig
 from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.publisher import Publisher
@@ -24,6 +25,7 @@ class Config(NamedTuple):
 
     sample_seconds: float = sampler.SECONDS
     proc: str = ""
+    exporter: ExporterConfig = ExporterConfig()
 
 
 class Observer:

@@ -16,11 +16,15 @@ from gpushare.gpu.health import Health
 from gpushare.kube import client
 from gpushare.kube.events import Recorder
 from gpushare.node import kubelet_folder
+from gpushare.node.exporter.exporter import Exporter
+from gpushare.node.exporter.page import Counted
+from gpushare.node.exporter.server import Server
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.observer import Config as ObserverConfig
 from gpushare.node.observer import Observer
 from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.usage.model import Usage
 from gpushare.node.usage.sampler import Owners
 from gpushare.node.watches import Watches
 from gpushare.obs import http, log
@@ -68,6 +72,12 @@ class Part:
         self.sight.events = lambda: {
             "sent": self.recorder.sent, "dropped": self.recorder.dropped, "failed": self.recorder.failed
         }  # fmt: skip
+        exporter = self._observing.exporter
+        self.exporter = Exporter(
+            exporter, Metrics(self.sight).registry, usage=self._usage, counted=self._counted,
+            dcgm_runs=lambda: bool(self.pods.dcgm_exporters),
+        )  # fmt: skip
+        self.server = Server(exporter.listen, node, api, self.exporter.page) if exporter.listen is not None else None
 
     def dead(self) -> str:
         """Why kubelet should restart this process; empty if it should not."""
@@ -92,6 +102,8 @@ class Part:
                 for watch in self.watches.reflectors.values():
                     tasks.create_task(watch.run())
                 tasks.create_task(self.recorder.run())
+                if self.server is not None:
+                    tasks.create_task(self.server.run())
                 await self._run(tasks, at_the_end)
                 if self.publisher is not None:
                     self.observer = Observer(
@@ -118,6 +130,12 @@ class Part:
         """Whether kubelet knows everything that is served."""
         raise NotImplementedError
 
+    def _usage(self) -> Usage | None:
+        return self.observer.sampler.usage if self.observer is not None else None
+
+    def _counted(self) -> Counted:
+        return Counted(self.gpus.xids, self.gpus.last_xid)
+
     def _waits_for(self) -> str:
         if not self.gpus.devices:
             return f"the driver: {self.gpus.failure.what}" if self.gpus.failure else "the driver"
@@ -135,7 +153,7 @@ class Part:
 async def run(part: Part, backend: Backend, host: str, port: int, settings: dict[str, Any]) -> signal.Signals:
     """Runs until a signal comes, and returns it. `settings` are for the log."""
     signals = ending()
-    listening = await http.serve_probes(host, port, part.dead, part.not_ready, Metrics(part.sight).registry)
+    listening = await http.serve_probes(host, port, part.dead, part.not_ready, part.exporter.page)
     logger.info("listening", **settings | {"port": listening.addresses[0][1]})
     work, stop = asyncio.create_task(part.run()), asyncio.create_task(signals.get())
     try:

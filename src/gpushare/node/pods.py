@@ -14,6 +14,8 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import PodFacts
 
 NO_GPU = ("", "void", "none")  # with these values the container runtime shows no GPU
+# The labels of NVIDIA's exporter, as its operator and its own chart write them.
+DCGM_EXPORTER = {("app", "nvidia-dcgm-exporter"), ("app", "dcgm-exporter"), ("app.kubernetes.io/name", "dcgm-exporter")}
 
 
 class EnvVar(objects.EnvVar):
@@ -127,18 +129,23 @@ class NodePods:
     """`pods` by uid, in the order in which they were first seen. Listeners get the uid after each change.
 
     `uncounted`: pods that ask for no GPU, name GPUs in their env, and have not ended. `sold`: the containers of pods
-    that ask for something that device plugins sell and we do not count, by the uid of the pod."""
+    that ask for something that device plugins sell and we do not count, by the uid of the pod. `dcgm_exporters`: the
+    uids of NVIDIA's exporter on this node, which exports the same GPUs."""
 
     def __init__(self) -> None:
         self.pods: dict[str, NodePod] = {}
         self.sold: dict[str, tuple[NamedContainer, ...]] = {}
         self.uncounted: dict[str, NodePod] = {}
+        self.dcgm_exporters: set[str] = set()
         self.listeners: list[Callable[[str], None]] = []
         self.uncounted_listeners: list[Callable[[], None]] = []
 
     def upsert(self, item: Pod) -> None:
         uid = item.metadata.uid
         node_pod = NodePod(request.facts(item, None), item)
+        self.dcgm_exporters.discard(uid)
+        if item.status.phase == "Running" and DCGM_EXPORTER & (item.metadata.labels or {}).items():
+            self.dcgm_exporters.add(uid)
         if node_pod.facts.request is None:
             self._upsert_sold(uid, item)
             self._upsert_uncounted(uid, node_pod)
@@ -164,10 +171,11 @@ class NodePods:
         self._forget(item.metadata.uid)
 
     def relisted(self, kept: Set[str]) -> None:
-        for uid in (self.pods.keys() | self.uncounted.keys() | self.sold.keys()) - kept:
+        for uid in (self.pods.keys() | self.uncounted.keys() | self.sold.keys() | self.dcgm_exporters) - kept:
             self._forget(uid)
 
     def _forget(self, uid: str) -> None:
+        self.dcgm_exporters.discard(uid)
         self._forget_uncounted(uid)
         self.sold.pop(uid, None)
         if self.pods.pop(uid, None) is not None:

@@ -25,6 +25,7 @@ KEEP_ALIVE: Final = 150.0  # longer than Go's 90 s, so that we never close a con
 
 Problem = Callable[[], str]  # empty: none
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+Page = Callable[[], tuple[bytes, str]]  # the metrics, and their content type
 
 
 class BadBody(Exception):
@@ -83,12 +84,10 @@ async def listen(
             raise _cannot_listen(host, port, error, other_port) from error
 
 
-async def serve_probes(
-    host: str, port: int, dead: Problem, not_ready: Problem, registry: CollectorRegistry
-) -> web.AppRunner:
+async def serve_probes(host: str, port: int, dead: Problem, not_ready: Problem, page: Page) -> web.AppRunner:
     """For a component that answers nothing else."""
     app = web.Application()
-    app.add_routes(probes(dead, not_ready, registry))
+    app.add_routes(_probes(dead, not_ready, page))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await listen(runner, host, [port])
     return runner
@@ -96,11 +95,13 @@ async def serve_probes(
 
 def probes(dead: Problem, not_ready: Problem, registry: CollectorRegistry) -> list[web.RouteDef]:
     """Dead: kubelet should start it again. Not ready: it cannot do its work at the moment."""
-    return [
-        web.get("/healthz", _probe(dead)),
-        web.get("/readyz", _probe(not_ready)),
-        web.get("/metrics", _scrape(registry)),
-    ]
+    return _probes(dead, not_ready, lambda: metrics.exposition(registry))
+
+
+def scraped(page: Page) -> web.Response:
+    """The answer to Prometheus."""
+    body, content_type = page()
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def certificates(cert: str | None, key: str | None, client_ca: str | None) -> ssl.SSLContext | None:
@@ -138,12 +139,15 @@ def _probe(problem: Problem) -> Handler:
     return handler
 
 
-def _scrape(registry: CollectorRegistry) -> Handler:
-    async def handler(_: web.Request) -> web.Response:
-        body, content_type = metrics.exposition(registry)
-        return web.Response(body=body, headers={"Content-Type": content_type})
+def _probes(dead: Problem, not_ready: Problem, page: Page) -> list[web.RouteDef]:
+    async def scrape(_: web.Request) -> web.Response:
+        return scraped(page)
 
-    return handler
+    return [
+        web.get("/healthz", _probe(dead)),
+        web.get("/readyz", _probe(not_ready)),
+        web.get("/metrics", scrape),
+    ]
 
 
 def _cannot_listen(host: str, port: int, error: OSError | UnicodeError, other_port: str) -> errors.UserError:

@@ -20,11 +20,12 @@ from gpushare.kube.loop import Backoff
 from gpushare.kube.reflector import Reflector
 from gpushare.obs import errors, http, log
 from gpushare.obs.signals import ending
+from gpushare.obs.tls import Shown
 from gpushare.webhook import reviews, server
 from gpushare.webhook.nodes import Nodes
 from gpushare.webhook.registration import Registration
 from gpushare.webhook.rules import Choices
-from gpushare.webhook.tls import Files, Shown
+from gpushare.webhook.tls import Files
 
 REFRESH_SECONDS = 10.0  # between two looks at certificate and registration
 START_SECONDS = 30.0  # for the first certificate, if a person's help may be needed

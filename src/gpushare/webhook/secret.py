@@ -17,9 +17,9 @@ from gpushare.kube import models, requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError
 from gpushare.obs import log
+from gpushare.obs.tls import Shown
 from gpushare.webhook import certificates, rules
 from gpushare.webhook.certificates import Held
-from gpushare.webhook.tls import Shown
 
 NAME = rules.SERVICE
 TRIES = 5  # writes that others were faster with

@@ -1,35 +1,9 @@
-"""The certificate that the webhook shows, exchanged while it serves: connections made from then on see the new one.
+"""The webhook's certificate from files that somebody else keeps current, such as cert-manager; else see `secret`."""
 
-It comes from the Secret (`secret`), or from files that somebody else keeps current, such as cert-manager.
-"""
-
-import ssl
-import tempfile
 from pathlib import Path
 
-from gpushare.obs import errors, log
-
-logger = log.get(__name__)
-
-
-class Shown:
-    def __init__(self) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._loaded: tuple[bytes, bytes] | None = None
-
-    def load(self, certificate: bytes, key: bytes) -> None:
-        """Raises ssl.SSLError if they are no pair; the one before stays in use."""
-        if self._loaded == (certificate, key):
-            return
-        with tempfile.NamedTemporaryFile() as file:  # Python's ssl reads files only; nobody else may read this one
-            file.write(certificate + b"\n" + key)
-            file.flush()
-            # First where nobody is served: a context that could not load a pair has lost the one before.
-            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
-                context.load_cert_chain(file.name, password="")  # else a locked key would be asked for on the terminal
-        self._loaded = (certificate, key)
-        logger.info("certificate loaded")
+from gpushare.obs import errors
+from gpushare.obs.tls import Shown
 
 
 class Files:

@@ -159,10 +159,10 @@ class NodeWorld(World):
         return [f"the extender counts {g['usedGPU']} on GPU {g['id']}" for g in node["devs"] if g["usedGPU"]]
 
     async def _counted_on_node(self) -> list[str]:
-        shown, unit = await self.metrics(shipped.NODE_PORT), self.installation.unit
+        shown = await self.metrics(shipped.NODE_PORT)
         found = {code: shown("gpushare_node_audit", found=code) for code in finding.CODES}
         held = {
-            f"GPU {i}": shown("gpushare_gpu_memory_held", gpu=str(i), uuid=uuid, unit=unit)
+            f"GPU {i}": shown("gpushare_gpu_memory_granted_bytes", node=NODE, gpu=str(i), UUID=uuid)
             for i, uuid in enumerate(await self.installation.uuids())
         }
         return [f"the node says {what}: {count:.0f}" for what, count in (held | found).items() if count]

@@ -16,10 +16,9 @@ from gpushare.gpu.device import Xid
 from gpushare.kube.auth import login
 from gpushare.kubelet.pb import methods
 from gpushare.node import part
-from gpushare.node.metrics import Metrics
 from gpushare.node.nvidia import app
 from gpushare.node.nvidia.cdi_file import CdiFile
-from gpushare.obs import errors, metrics
+from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 from tests.node import world
 from tests.node.nvidia.world import GPU, SHARED, Machine, sliced
@@ -243,8 +242,9 @@ async def test_at_the_end_the_node_drains_and_nothing_of_it_is_left(machine: Mac
 async def test_metrics_tell_the_gpus_and_their_health(machine: Machine) -> None:
     async with machine.kubelet(), machine.selling() as node:
         await eventually(lambda: not node.not_ready())
-        shown = metrics.exposition(Metrics(node.sight).registry)[0].decode()
-        assert 'gpushare_gpu_healthy{gpu="0",uuid="GPU-0"} 1.0' in shown
+        await eventually(lambda: b"gpushare_gpu_healthy" in node.exporter.page()[0])
+        shown = node.exporter.page()[0].decode()
+        assert f'gpushare_gpu_healthy{{node="{world.NAME}",gpu="0",UUID="GPU-0"}} 1' in shown
         assert 'gpushare_node_writes_total{of="node"} 1.0' in shown
 
 

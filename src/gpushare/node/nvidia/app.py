@@ -92,7 +92,7 @@ class Node(part.Part):
         sold = await plugin.use(settings)
         publish_config = PublishConfig(self.config.node, "MiB", Pin.NVIDIA, sold=(sold,))
         publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
-        self.sight.wants, self.sight.done = lambda: publisher.wants, lambda: {"node": publisher.writes}
+        self.sight.done = lambda: {"node": publisher.writes}
         for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher)):
             tasks.create_task(work)
 

@@ -1,0 +1,70 @@
+"""The options of a node part that are about Prometheus: where it asks, how it proves who it is, and NVIDIA's names.
+
+`--help-metrics` explains them (`help.NODE_METRICS`).
+"""
+
+import argparse
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from gpushare.cli.words import Parser, unknown
+from gpushare.obs.errors import UserError
+
+if TYPE_CHECKING:
+    from gpushare.node.exporter.exporter import Config, Listening
+
+PORT: Final = 9400  # as dcgm-exporter's
+OFF: Final = "off"
+ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]\s]*)):(?P<port>[0-9]{1,5})")
+DCGM_NAMES: Final = ("auto", "on", "off")
+HOSTNAME_LABELS: Final = ("Hostname", "hostname")
+
+
+def add(parser: Parser) -> None:
+    parser.add_argument("--metrics-listen")
+    parser.add_argument("--metrics-tls-cert", default="")
+    parser.add_argument("--metrics-tls-key", default="")
+    parser.add_argument("--metrics-client-ca", default="")
+    parser.add_argument("--dcgm-names", default="auto")
+    parser.add_argument("--hostname-label", default="Hostname")
+    parser.add_argument("--counters", default="")
+
+
+def config(args: argparse.Namespace) -> "Config":
+    from gpushare.node.exporter.exporter import Config
+
+    if args.dcgm_names not in DCGM_NAMES:
+        raise unknown("choice", args.dcgm_names, DCGM_NAMES, "--dcgm-names {}")
+    if args.hostname_label not in HOSTNAME_LABELS:
+        raise unknown("label", args.hostname_label, HOSTNAME_LABELS, "--hostname-label {}")
+    return Config(_listening(args), args.dcgm_names, args.hostname_label, args.counters)
+
+
+def _listening(args: argparse.Namespace) -> "Listening | None":
+    from gpushare.node.exporter.exporter import Listening
+    from gpushare.node.exporter.server import is_loopback
+
+    cert, key, client_ca = args.metrics_tls_cert, args.metrics_tls_key, args.metrics_client_ca
+    address = _address(args.metrics_listen)
+    if bool(cert) != bool(key) or (client_ca and not cert):
+        why = "--metrics-tls-cert and --metrics-tls-key go together, and --metrics-client-ca needs both"
+        raise UserError("a TLS file of the metrics page is missing", why, "give both, or all three, or none")
+    if cert and (address is None or (is_loopback(address[0]) and not client_ca)):
+        why = "on loopback it is plain HTTP for everybody on this machine" if address else "it is off"
+        way = "--metrics-listen HOST:PORT with an address of this machine, or no TLS files"
+        raise UserError("the metrics page has no use for TLS files", why, way)
+    return None if address is None else Listening(*address, cert, key, client_ca)
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    """Host and port; None: off. An empty host is every address of this machine."""
+    if text is None:
+        return os.environ.get("POD_IP") or "127.0.0.1", PORT
+    if text == OFF:
+        return None
+    found = ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) < 65536:
+        why = "it is HOST:PORT, [IPV6]:PORT, :PORT for all addresses of this machine, or off"
+        raise UserError(f'"{text:.60}" is not an address to listen on', why, f"--metrics-listen 127.0.0.1:{PORT}")
+    return found["v6"] or found["host"] or "", int(found["port"])

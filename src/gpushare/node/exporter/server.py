@@ -1,0 +1,132 @@
+"""Listens where Prometheus asks for the metrics page.
+
+On loopback everybody on this machine may ask, over plain HTTP. Anywhere else it is HTTPS, and who asks shows a token
+that the API server knows, or a certificate of the authority that the flags name. A port in use, such as by NVIDIA's
+exporter, is told and tried again: the node part does its work without.
+"""
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from gpushare.kube.client import Api
+from gpushare.node.exporter import self_signed
+from gpushare.node.exporter.exporter import Listening
+from gpushare.node.exporter.readers import Readers
+from gpushare.obs import http, log
+from gpushare.obs.errors import UserError
+from gpushare.obs.tls import Shown
+
+TRY_SECONDS: Final = 10.0  # between two tries to listen
+FILES_SECONDS: Final = 60.0  # between two looks at certificate files
+RENEW_SECONDS: Final = 7 * 86_400.0  # after that a certificate of our own is replaced
+OTHER: Final = "--metrics-listen HOST:PORT, or off"
+
+logger = log.get(__name__)
+
+
+class Server:
+    """`made`: makes a certificate where no files are given. Raises UserError if the files cannot be used."""
+
+    def __init__(
+        self,
+        listen: Listening,
+        node: str,
+        api: Api,
+        page: http.Page,
+        *,
+        made: Callable[..., Awaitable[tuple[bytes, bytes]]] = self_signed.made,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.port: int | None = None  # on which it listens; None: not yet
+        self._listen, self._node, self._page, self._made, self._sleep = listen, node, page, made, sleep
+        self._open = is_loopback(listen.host) and not listen.client_ca
+        self._readers = None if self._open or listen.client_ca else Readers(api)
+        self._shown = None if self._open else Shown()
+        self._refused = ""
+        if self._shown is not None and listen.tls_cert:
+            self._load_files(self._shown)
+            if listen.client_ca:
+                _trust(self._shown.context, listen.client_ca)
+
+    async def run(self) -> None:
+        """For ever."""
+        runner = None
+        while runner is None:
+            try:
+                await self._certify()
+                runner = await self._serve()
+            except UserError as error:
+                if error.what != self._refused:
+                    logger.warn("the metrics page is not served yet", what=error.what, why=error.why, **{"try": OTHER})
+                self._refused = error.what
+                await self._sleep(TRY_SECONDS)
+        self.port = runner.addresses[0][1]
+        scheme = "http" if self._shown is None else "https"
+        logger.info("metrics page", scheme=scheme, host=self._listen.host, port=self.port, tokens=bool(self._readers))
+        try:
+            while True:
+                await self._sleep(FILES_SECONDS if self._listen.tls_cert else RENEW_SECONDS)
+                try:
+                    await self._certify()
+                except UserError as error:
+                    logger.warn(error.what, **error.fields())  # the one before stays in use
+        finally:
+            await runner.cleanup()
+
+    async def _serve(self) -> web.AppRunner:
+        app = web.Application()
+        app.add_routes([web.get("/metrics", self._answer)])
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        tls = self._shown.context if self._shown is not None else None
+        await http.listen(runner, self._listen.host, [self._listen.port], tls=tls, other_port=OTHER)
+        return runner
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if self._readers is not None:
+            status, why = await self._readers.verdict(request.headers.get("Authorization", ""))
+            if status != 200:
+                headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+                return web.Response(status=status, text=f"{why}\n", headers=headers)
+        return http.scraped(self._page)
+
+    async def _certify(self) -> None:
+        if self._shown is None:
+            return
+        if self._listen.tls_cert:
+            self._load_files(self._shown)
+            return
+        hosts = [host for host in (self._listen.host, self._node) if host not in ("", "::", "0.0.0.0")]
+        try:
+            self._shown.load(*await self._made(*hosts))
+        except (OSError, TimeoutError) as error:
+            raise UserError("no certificate could be made", str(error) or "it took too long", OTHER) from error
+
+    def _load_files(self, shown: Shown) -> None:
+        files = self._listen.tls_cert, self._listen.tls_key
+        try:
+            shown.load(*(Path(file).read_bytes() for file in files))
+        except (OSError, ValueError) as error:  # ssl's own errors are OSErrors
+            way = "check --metrics-tls-cert and --metrics-tls-key: PEM, without a password, and a matching pair"
+            raise UserError(f"the TLS files cannot be used: {', '.join(files)}", str(error), way) from error
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _trust(context: ssl.SSLContext, client_ca: str) -> None:
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_verify_locations(client_ca)
+    except OSError as error:
+        way = "check --metrics-client-ca: certificates as PEM"
+        raise UserError(f"the TLS files cannot be used: {client_ca}", str(error), way) from error
