@@ -64,8 +64,8 @@ async def _part(cluster: Cluster, node: SampledNode, library: Path, probes: int)
     config = await cluster.account_kubeconfig(shipped.NAMESPACE, "gpushare-node")
     said = {"NODE_NAME": node.name, "LD_LIBRARY_PATH": str(library), state.VARIABLE: str(node.mock.path)}
     process = cluster.processes.start(
-        f"node-{node.name}", Path(sys.executable).parent / "gpushare", "node", "--pin", "direct", "--memory-unit", "MiB",
-        "--kubeconfig", config, "--port", str(probes), "--sample-seconds", SAMPLE_SECONDS,
+        f"node-{node.name}", Path(sys.executable).parent / "gpushare", "node", "--pin", "direct",
+        "--memory-unit", "MiB", "--kubeconfig", config, "--port", str(probes), "--sample-seconds", SAMPLE_SECONDS,
         environment={**os.environ, **said, "POD_IP": node.address},
     )  # fmt: skip
     try:
@@ -96,7 +96,7 @@ class Cgroups:
             process.send_signal(signal.SIGKILL)
             process.wait()
         for folder, _, _ in os.walk(self._top, topdown=False):
-            os.rmdir(folder)
+            Path(folder).rmdir()
 
 
 @contextlib.contextmanager
