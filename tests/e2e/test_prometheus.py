@@ -1,5 +1,5 @@
-"""What Prometheus makes of our metrics: a real one scrapes nodes and extender as deploy/monitoring says. Every alert and
-every panel of every board is tried. GPUs are those of the stand-in for NVIDIA's library.
+"""What Prometheus makes of our metrics: a real one scrapes nodes and extender as deploy/monitoring says. Every alert
+and every panel of every board is tried. GPUs are those of the stand-in for NVIDIA's library.
 """
 
 import asyncio

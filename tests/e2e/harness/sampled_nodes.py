@@ -56,6 +56,9 @@ async def started(world: World, folder: Path, **sizes: Mapping[int, int]) -> Asy
             await world.api.create("/api/v1/nodes", objects.node(name))
             world.nodes[name] = list(gpus.values())
             await stack.enter_async_context(_part(cluster, node, library, shipped.NODE_PORT + i))
+            # kubelet would do this
+            capacity = (await cluster.get(f"/api/v1/nodes/{name}"))["status"]["capacity"]
+            await world.patch(f"/api/v1/nodes/{name}/status", {"status": {"allocatable": capacity}})
         yield nodes
 
 
