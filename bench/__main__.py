@@ -6,13 +6,13 @@
 import argparse
 import sys
 
-from bench import ctl, events, fair, hard, http, node, plugin, sampling, selling, sync, verbs, webhook
+from bench import ctl, events, exporter, fair, hard, http, node, plugin, sampling, selling, sync, verbs, webhook
 from bench.result import Result
 
 BENCHMARKS = {
     "verbs": verbs.run, "http": http.run, "events": events.run, "sync": sync.run, "ctl": ctl.run, "node": node.run,
     "plugin": plugin.run, "selling": selling.run, "hard": hard.run, "fair": fair.run,
-    "webhook": webhook.run, "sampling": sampling.run,
+    "webhook": webhook.run, "sampling": sampling.run, "exporter": exporter.run,
 }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Inside:
         announcer = Announcer(cast(Recorder, _NoEvents()), self.ledger)
         clock = time.monotonic
         self.nodes = watches.Nodes(self.ledger, announcer, unit=None, clock=clock)
-        life = Life(self.ledger, policy="binpack", reach=Reach(allowed=self.nodes.by_rules.allowed))
+        life = self.life = Life(self.ledger, policy="binpack", reach=Reach(allowed=self.nodes.by_rules.allowed))
         self.pods = watches.Pods(life, announcer, metrics, unit=None, identity="bench000", clock=clock)
         self.verbs = Verbs(life, unit=None, clock=clock, cannot_answer=lambda _: "", count_refusal=metrics.refused)
         for number in range(nodes):

@@ -221,7 +221,7 @@ async def _check_panels(asked: Prometheus) -> int:
     patience_ends = time.monotonic() + PATIENCE
     empty = queries
     while empty := [(title, text) for title, text in empty if not await asked.query(text)]:
-        assert time.monotonic() < patience_ends, empty
+        assert time.monotonic() < patience_ends, "\n".join(f"{title}: {text}" for title, text in empty)
         await asyncio.sleep(0.5)
     return len(queries)
 

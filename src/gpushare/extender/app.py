@@ -20,6 +20,7 @@ from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import Reach
 from gpushare.extender import server, watches
 from gpushare.extender.binder import Binder
+from gpushare.extender.cluster_figures import ClusterFigures
 from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics
@@ -85,6 +86,8 @@ class Extender:
             self.life, unit=unit, clock=clock, cannot_answer=self.cannot_answer, count_refusal=self.metrics.refused
         )
         self.housekeeping = Housekeeping(api, self.life, self.nodes, self.pods, self.announcer, self.metrics)
+        self.figures = ClusterFigures(self.life)
+        self.metrics.look(lambda: self.figures.last)
         self.metrics.watch(
             lambda: [(name, watch.age()) for name, watch in self.watches.items()],
             lambda: (self.recorder.sent, self.recorder.dropped, self.recorder.failed),
@@ -97,6 +100,7 @@ class Extender:
         gc.disable()  # until the cluster is read: all that the lists bring stays, so there is nothing to collect
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
+        works += [self.figures.run(self.not_ready)]
         return [asyncio.create_task(work) for work in works]
 
     async def _explain_waiting_pods(self) -> None:
