@@ -81,7 +81,9 @@ async def test_who_may_not_is_told_the_command_that_helps(world: World) -> None:
     assert found.status == 403
     assert "--clusterrole=gpushare-metrics --serviceaccount=monitoring:prometheus" in found.why
     world.known({"username": "ada"}, {"status": {"allowed": False}})
-    assert "--user=ada" in (await world.asks("other")).why
+    assert "--clusterrole=gpushare-metrics --user=ada" in (await world.asks("other")).why
+    world.known({"username": "ada; ls"}, {"status": {"allowed": False}})
+    assert (await world.asks("third")).why.endswith("--clusterrole=gpushare-metrics '--user=ada; ls'")
 
 
 async def test_an_api_server_that_cannot_be_asked_is_said_and_not_remembered(world: World) -> None:

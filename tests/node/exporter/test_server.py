@@ -127,18 +127,41 @@ async def test_a_port_in_use_is_tried_again_and_ends_nothing(caplog: pytest.LogC
         tries.put_nowait(seconds)
         await go_on.acquire()
 
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with contextlib.ExitStack() as until_free:
+        taken = until_free.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = taken.getsockname()[1]
-        listening = serving(Listening("127.0.0.1", port), sleep=sleep, waits=False)
-        server = await listening.__aenter__()
-        await tries.get()
-        go_on.release()
-        await tries.get()
-        assert server.port is None
-    go_on.release()
-    await eventually(lambda: server.port == port)
-    await listening.__aexit__(None, None, None)
+        async with serving(Listening("127.0.0.1", port), sleep=sleep, waits=False) as server:
+            await tries.get()
+            go_on.release()
+            await tries.get()
+            assert server.port is None
+            until_free.close()
+            go_on.release()
+            await eventually(lambda: server.port == port)
     assert caplog.text.count("the metrics page is not served yet") == 1
+
+
+async def test_a_certificate_is_made_once_however_long_the_port_is_in_use() -> None:
+    asked: list[tuple[str, ...]] = []
+    tries = asyncio.Semaphore(0)
+
+    async def counted(*hosts: str) -> tuple[bytes, bytes]:
+        asked.append(hosts)
+        return await made(*hosts)
+
+    async def sleep(_: float) -> None:
+        tries.release()
+        await asyncio.sleep(0)
+
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        listen = Listening("0.0.0.0", taken.getsockname()[1])
+        server = Server(listen, "gpu-a", NOBODY, lambda: PAGE, made=counted, sleep=sleep)
+        task = asyncio.create_task(server.run())
+        for _ in range(3):
+            await tries.acquire()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert asked == [("gpu-a",)]
 
 
 async def test_files_that_change_are_shown_from_then_on(files: Path) -> None:

@@ -6,6 +6,7 @@ requests a minute, and a right that is taken away ends within that time.
 
 import asyncio
 import hashlib
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -126,4 +127,5 @@ def _access(user: _User) -> dict[str, Any]:
 
 def _subject(user: str) -> str:
     """As an option of kubectl."""
-    return f"--serviceaccount={user.removeprefix(_PREFIX)}" if user.startswith(_PREFIX) else f"--user={user}"
+    account = user.startswith(_PREFIX)
+    return shlex.quote(f"--serviceaccount={user.removeprefix(_PREFIX)}" if account else f"--user={user}")

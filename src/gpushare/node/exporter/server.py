@@ -22,7 +22,7 @@ from gpushare.obs import http, log
 from gpushare.obs.errors import UserError
 from gpushare.obs.tls import Shown
 
-TRY_SECONDS: Final = 10.0  # between two tries to listen
+TRY_SECONDS: Final = 30.0  # between two tries to listen
 FILES_SECONDS: Final = 60.0  # between two looks at certificate files
 RENEW_SECONDS: Final = 7 * 86_400.0  # after that a certificate of our own is replaced
 OTHER: Final = "--metrics-listen HOST:PORT, or off"
@@ -56,10 +56,12 @@ class Server:
 
     async def run(self) -> None:
         """For ever."""
-        runner = None
+        runner, certified = None, False
         while runner is None:
             try:
-                await self._certify()
+                if not certified:  # once, however long the port is in use
+                    await self._certify()
+                    certified = True
                 runner = await self._serve()
             except UserError as error:
                 if error.what != self._refused:
