@@ -4,6 +4,8 @@ import re
 
 from prometheus_client import CollectorRegistry
 
+from gpushare.core.explain import figures
+from gpushare.core.explain.waiting import Waiting
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.extender import metrics as of_extender
 from gpushare.gpu.sample import Sample
@@ -35,6 +37,7 @@ def on_the_page() -> set[str]:
 def of_the_extender() -> set[str]:
     metrics = of_extender.Metrics(Ledger())
     metrics.watch(lambda: [("pods", 1.0)], lambda: (0, 0, 0))
+    metrics.look(lambda: (figures.Figures({"p90": figures.Size(1, 0.5)}, 0), {"NoSingleGpu": Waiting(1, 0.0)}))
     return named(metrics.registry)
 
 

@@ -76,9 +76,9 @@ async def test_prometheus_scrapes_nodes_and_extender_and_every_board_has_its_ser
             config = prometheus.configuration(targets, token, tmp_path, **settings)
             async with prometheus.running(world.cluster, config, tmp_path) as asked:
                 began = time.time()
+                await _check_targets(asked, len(targets))  # scraped before anything happens
                 uids = await _place(world)
                 await _use(nodes, uids, cgroups)
-                await _check_targets(asked, len(targets))
                 await _check_pages(nodes[A], extender, token.read_text(), tmp_path)
                 await _check_sums(asked, nodes[A])
                 tried = await _check_panels(asked)

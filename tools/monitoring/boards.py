@@ -65,6 +65,9 @@ def line(title: str, unit: str, expression: str, legend: str, about: str = "", *
     return Panel(title, unit, (Query(expression, legend),), about, stacked=stacked)
 
 
+# A reason for which nobody waits has no series. The extender counts the other figure at the same time: if that one is
+# there, nobody waits.
+WAITING: Final = "sum(gpushare_waiting_pods) or 0 * sum(gpushare_unplaced_pods)"
 USED: Final = f"{per_gpu('DCGM_FI_DEV_FB_USED')} * {MIB}"
 GRANTED: Final = container("memory_granted_bytes")
 IDLE: Final = f"{GRANTED} - {peak()}"
@@ -78,7 +81,7 @@ CLUSTER: Final = Board("cluster", "gpushare / Cluster", ("node", "namespace"), (
     stat("Unhealthy GPUs", "none", f"sum(1 - {gpu('healthy')})"),
     stat("Granted", "percentunit", f"sum({gpu('memory_granted_bytes')}) / sum({gpu('memory_total_bytes')})"),
     stat("Used", "percentunit", f"sum({USED}) / sum({gpu('memory_total_bytes')})"),
-    stat("Waiting pods", "none", "sum(gpushare_waiting_pods)"),
+    stat("Waiting pods", "none", WAITING),
     stat("Containers above their request", "none",
          f"sum({container('memory_used_bytes')} > bool 1.05 * {GRANTED})"),
     Panel("GPU memory", "bytes", (
@@ -175,7 +178,7 @@ def quantile(part: str, name: str, by: str) -> str:
 
 
 SCHEDULER: Final = Board("scheduler", "gpushare / Scheduler", (), (
-    stat("Waiting pods", "none", "sum(gpushare_waiting_pods)"),
+    stat("Waiting pods", "none", WAITING),
     stat("Oldest wait", "s", "max(gpushare_oldest_waiting_seconds)"),
     stat("Pods on an unknown GPU", "none", "sum(gpushare_unplaced_pods)"),
     stat("Pods of another extender", "none", "sum(increase(gpushare_second_extender_total[$__range]))"),
