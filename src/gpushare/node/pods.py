@@ -31,6 +31,7 @@ class Container(objects.Container):
 
 
 class PodSpec(objects.PodSpec):
+    priority_class_name: str | None = None
     containers: list[Container] | None = None  # type: ignore[assignment]
     init_containers: list[Container] | None = None  # type: ignore[assignment]
     ephemeral_containers: list[Container] | None = None
@@ -79,6 +80,9 @@ class PodStatus(objects.PodStatus):
     ephemeral_container_statuses: list[ContainerStatus] | None = None
 
 
+STATIC = "kubernetes.io/config.mirror"  # on the copy of a static pod: the uid that kubelet knows it by
+
+
 class NamedContainer(NamedTuple):
     """A container of a pod that we do not count: enough to name it if its processes use a GPU."""
 
@@ -97,6 +101,11 @@ class Pod(objects.Pod):
         """All of them, init containers first. No two of a pod have the same name."""
         spec = self.spec
         return [*(spec.init_containers or ()), *(spec.containers or ()), *(spec.ephemeral_containers or ())]
+
+    @property
+    def static_uid(self) -> str:
+        """The uid that kubelet knows it by if it is a static pod, of which the API server has a copy; else empty."""
+        return (self.metadata.annotations or {}).get(STATIC, "")
 
     def statuses(self) -> dict[str, ContainerStatus]:
         """By container name. A container that kubelet has not seen yet is missing."""

@@ -9,7 +9,7 @@ from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, Pin, Request
 from gpushare.gpu.sample import Pass, Process, Sample
-from gpushare.node.pods import NodePods, Pod
+from gpushare.node.pods import STATIC, NodePods, Pod
 from gpushare.node.publishing.desired import Held, Wanted
 from gpushare.node.usage import attribution
 from gpushare.node.usage.model import ContainerUse, GpuUse, Owner
@@ -183,7 +183,7 @@ def test_a_container_that_its_cgroup_names_without_a_pod_is_found_by_its_id() ->
 
 
 def test_a_static_pod_is_found_by_the_uid_that_kubelet_gave_it() -> None:
-    web = _pod({"name": "web", "containers": {"main": 6000}}, 0, annotations={attribution.STATIC: "hash"})
+    web = _pod({"name": "web", "containers": {"main": 6000}}, 0, annotations={STATIC: "hash"})
     on = {FIRST: [Process(7, 10 * MIB, 5)]}
     assert _mib(_joined(web, on=on, owners={7: Owner("hash", _id("new"))})[FIRST]) == {"web/main": 10}
 

@@ -38,6 +38,13 @@ def test_processes_are_of_the_containers_that_their_cgroups_name(proc: Path) -> 
     assert processes.of([40, 41, 50, 60, 70]) == {40: ONE, 41: ONE, 50: OTHER}
 
 
+def test_a_cgroup_with_any_bytes_in_its_name_is_of_nobody(proc: Path) -> None:
+    _process(proc, 40, ONE)
+    (proc / "41").mkdir()
+    (proc / "41" / "cgroup").write_bytes(b"0::/\xff\xfe\n")
+    assert Processes(str(proc)).of([40, 41]) == {40: ONE}
+
+
 def test_a_pid_that_was_reused_is_of_its_new_owner(proc: Path) -> None:
     processes = Processes(str(proc))
     _process(proc, 40, ONE)

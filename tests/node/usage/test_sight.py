@@ -29,6 +29,7 @@ def test_where_the_nodes_processes_are_seen_it_is_known_whose_they_are(seen: See
     [
         pytest.param(Seen(OTHER, 1, POD, POD), id="cgroups of the node"),
         pytest.param(Seen(OTHER, 1, "0::/\n", "0::/\n"), id="a cgroup namespace of its own"),
+        pytest.param(Seen(OTHER, 1, "1:cpu:/docker/x\n", "1:cpu:/docker/x\n"), id="a container without a pod"),
         pytest.param(
             Seen(OTHER, 1, "0::/\n", f"0::/../cri-containerd-{'b7c1' * 16}.scope\n"), id="its pod shares processes"
         ),

@@ -5,7 +5,7 @@ process outside all pods, or of a pod that was not given this GPU. What is not k
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +16,6 @@ from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.node.pods import NodePod, NodePods
 from gpushare.node.publishing.desired import Held, Wanted
 from gpushare.node.usage.model import ContainerUse, GpuUse, Owner
-
-STATIC: Final = "kubernetes.io/config.mirror"  # on the copy of a static pod: the uid that its cgroup has
 
 
 class Who(NamedTuple):
@@ -80,9 +78,7 @@ def _runs(node_pod: NodePod, container: str) -> bool:
 def _index(pods: NodePods) -> Index:
     containers, by_uid = {}, {}
     for uid, node_pod in pods.pods.items():
-        by_uid[uid] = uid
-        if static := (node_pod.pod.metadata.annotations or {}).get(STATIC):
-            by_uid[static] = uid
+        by_uid[node_pod.pod.static_uid or uid] = uid
         for name, status in node_pod.pod.statuses().items():
             containers[status.id] = Who(uid, name)
     for uid, named in pods.sold.items():

@@ -34,7 +34,7 @@ class Processes:
         for pid in pids:
             with contextlib.suppress(OSError):
                 text = _read(f"{self._proc}/{pid}/cgroup")
-                owner = self._owners[text] = before[text] if text in before else cgroups.owner(text.decode())
+                owner = self._owners[text] = before[text] if text in before else cgroups.owner(_text(text))
                 if owner is not None:
                     owners[pid] = owner
         return owners
@@ -42,13 +42,13 @@ class Processes:
     def _unknown(self, *, told: bool) -> str:
         """Asked once: a process stays in its namespace, and mounts of a container do not change."""
         try:
-            status = _read(f"{self._proc}/self/status").decode()
+            status = _text(_read(f"{self._proc}/self/status"))
             pids = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
             seen = sight.Seen(
                 namespace=str(Path(self._proc, "self/ns/pid").readlink()),
                 pids=len(pids),
-                own=_read(f"{self._proc}/self/cgroup").decode(),
-                first=_read(f"{self._proc}/1/cgroup").decode(),
+                own=_text(_read(f"{self._proc}/self/cgroup")),
+                first=_text(_read(f"{self._proc}/1/cgroup")),
             )
         except OSError as error:
             return sight.UNREADABLE.format(proc=self._proc, why=error.strerror)
@@ -62,3 +62,8 @@ def _read(path: str) -> bytes:
         return os.read(file, LONGEST)
     finally:
         os.close(file)
+
+
+def _text(content: bytes) -> str:
+    """Names of processes and cgroups may be any bytes."""
+    return content.decode(errors="replace")

@@ -36,9 +36,9 @@ def _is_of_a_pod(text: str) -> bool:
 
 
 def _same_container(seen: Seen) -> bool:
-    """With a cgroup namespace of its own, a container sees itself as the root, as a machine without any container does.
-    Nobody can tell one from the other: so it counts as a container, unless a person says otherwise."""
-    return _paths(seen.first) == _paths(seen.own) == ["/"]
+    """Pid 1 and this process are in one cgroup: both are in one container, or all processes of a machine are in one. It
+    counts as a container, unless a person says otherwise."""
+    return _paths(seen.first) == _paths(seen.own)
 
 
 def _paths(text: str) -> Sequence[str]:
