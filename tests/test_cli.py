@@ -382,6 +382,16 @@ def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys
         (["node", "--node-name", "a", "--listen="], '"" is not an address'),
         (["node", "--node-name", "a", "--reserve", "9" * 5000], f'"{"9" * 20}" is not an amount to reserve'),
         (["node", "--node-name", "a", "-logtostderr"], "unknown option -logtostderr"),
+        (["node", "--node-name", "a", "--overuse-tolerance", ""], '"" is not a tolerance'),
+        (["node", "--node-name", "a", "--overuse-tolerance", "5"], '"5" is not a tolerance'),
+        (["node", "--node-name", "a", "--overuse-tolerance", "5%,"], '"5%," is not a tolerance'),
+        (["node", "--node-name", "a", "--overuse-tolerance", ",1GiB"], '",1GiB" is not a tolerance'),
+        (["node", "--node-name", "a", "--overuse-tolerance", "5%256MiB"], '"5%256MiB" is not a tolerance'),
+        (["node", "--node-name", "a", "--overuse-tolerance=-5%"], '"-5%" is not a tolerance'),
+        (["node", "--node-name", "a", "--overuse-grace", "1m"], '"1m" is not an interval'),
+        (["node", "--node-name", "a", "--overuse-grace", "0"], '"0" is not an interval'),
+        (["node", "--node-name", "a", "--on-overuse", "evit"], 'unknown action "evit"'),
+        (["node", "--node-name", "a", "--proc", "/nowhere"], '"/nowhere" shows no processes'),
     ],
 )
 def test_a_node_that_is_not_understood_does_not_start(

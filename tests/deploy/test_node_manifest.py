@@ -1,9 +1,11 @@
 """The node part's manifest: on every labelled node, with what it needs and no more."""
 
 import pytest
+import yaml
 
 import gpushare
-from gpushare.node import app, part
+from gpushare.node import app, observer, part
+from gpushare.node.usage.overuse import Tolerance
 from tests.support import manifests
 
 LABELS = {"app": "gpushare", "component": manifests.NODE}
@@ -77,3 +79,26 @@ def test_its_words_start_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None
         {"name": "http", "containerPort": config.port, "hostPort": config.port, "hostIP": config.host},
         {"name": "metrics", "containerPort": 9400, "hostPort": 9400},
     ]
+
+
+@pytest.mark.parametrize("name", ["node-ds.yaml", "nvidia-ds.yaml", "device-plugin-ds.yaml"])
+def test_it_sees_the_nodes_processes_only_if_a_sign_is_removed(name: str) -> None:
+    (daemonset,) = (d for d in manifests.documents(name) if d["kind"] == "DaemonSet")
+    assert "hostPID" not in daemonset["spec"]["template"]["spec"]
+    text = (manifests.DEPLOY / name).read_text("utf-8")
+    changed = text.replace("# hostPID: true #", "hostPID: true #")
+    (daemonset,) = (d for d in yaml.safe_load_all(changed) if d["kind"] == "DaemonSet")
+    assert daemonset["spec"]["template"]["spec"]["hostPID"] is True
+
+
+def test_what_is_said_about_over_use_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    def observing(*words: str) -> observer.Config:
+        return manifests.node_config(["node", *words], monkeypatch).observing
+
+    told = observing()
+    assert (told.tolerance, told.grace, told.evicts, told.proc) == (Tolerance(0.05, 256 << 20), 60.0, False, "")
+    assert observing("--overuse-tolerance=10%").tolerance == Tolerance(0.1, 0)
+    assert observing("--overuse-tolerance=2GiB").tolerance == Tolerance(0, 2 << 30)
+    assert observing("--overuse-tolerance=0%,1MiB").tolerance == Tolerance(0, 1 << 20)
+    told = observing("--on-overuse=evict", "--overuse-grace=2.5", "--proc=/proc")
+    assert (told.evicts, told.grace, told.proc) == (True, 2.5, "/proc")

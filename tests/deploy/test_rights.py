@@ -36,7 +36,10 @@ USED_BY_ALL = (SOURCES / "kube" / "events.py",)
 USED_TO_BE_SCRAPED = sorted((SOURCES / "kube" / "scraping").rglob("*.py"))
 USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_TO_BE_SCRAPED, *USED_BY_ALL)
 ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
-USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST}), *USED_TO_BE_SCRAPED, *USED_BY_ALL)
+EVICTING = SOURCES / "node" / "usage" / "eviction.py"
+USED_BY_THE_NODE = (
+    *sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST, EVICTING}), *USED_TO_BE_SCRAPED, *USED_BY_ALL,
+)  # fmt: skip
 PUBLISHER = SOURCES / "node" / "publishing" / "publisher.py"
 USED_TO_SELL_GPUS = (
     PUBLISHER, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
@@ -102,6 +105,7 @@ ABOUT_PODS: dict[str, Callable[[client.Api], Awaitable[object]]] = {
     "read": lambda api: pod_requests.read(api, "ns", "pod"),
     "annotate": lambda api: pod_requests.annotate(api, "ns", "pod", "uid", {}),
     "bind": lambda api: pod_requests.bind(api, "ns", "pod", "uid", "node", {}),
+    "evict": lambda api: pod_requests.evict(api, "ns", "pod", "uid"),
 }
 COLLECTIONS: dict[str, Callable[[client.Api, Resource], Awaitable[object]]] = {
     "list_pages": _pages,
@@ -236,6 +240,15 @@ async def test_the_role_for_the_list_of_unhealthy_gpus_grants_what_is_asked() ->
     assert {("", *right) for right in _pairs(rule)} == asked
     account = manifests.one("device-plugin-rbac.yaml", "ServiceAccount")["metadata"]
     assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [(account["name"], account["namespace"])]
+
+
+@pytest.mark.parametrize("name", ["node-ds.yaml", "device-plugin-rbac.yaml"])
+async def test_the_right_to_evict_is_given_only_by_removing_a_sign(name: str) -> None:
+    asked = (await _rights([EVICTING], lambda _: {})).rights
+    assert asked.isdisjoint(_granted(name))
+    (line,) = re.findall(r"^  # (- .*pods/eviction.*)$", (manifests.DEPLOY / name).read_text("utf-8"), re.MULTILINE)
+    (rule,) = yaml.safe_load(line)
+    assert {("", *right) for right in _pairs(rule)} == asked
 
 
 async def test_an_old_api_server_is_asked_for_nothing_more() -> None:

@@ -1,4 +1,4 @@
-"""Reading, annotating and binding one pod: never another pod of that name, and never a guess what came of a write."""
+"""Reading, annotating, binding, evicting a pod: never another one of that name, and never a guess what came of it."""
 
 from typing import Any
 
@@ -106,3 +106,16 @@ async def test_annotations_are_patched_with_the_uid_so_that_a_namesake_conflicts
         with pytest.raises(ApiError) as caught:
             await pod_requests.annotate(api_, "ml", "train", "uid-1", {"a": "b"})
         assert caught.value.status == 409
+
+
+async def test_an_eviction_is_of_the_pod_that_is_meant() -> None:
+    async with serve_api() as (server, api_):
+        server.on(f"POST {POD}/eviction", CREATED)
+        await pod_requests.evict(api_, "ml", "train", "uid-1")
+        (asked,) = server.asked
+    assert asked.body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "train", "namespace": "ml"},
+        "deleteOptions": {"preconditions": {"uid": "uid-1"}},
+    }

@@ -51,6 +51,30 @@ def _taking(name: str, value: str, **status: object) -> pods.Pod:
     return msgspec.convert(made | {"status": status}, pods.Pod)
 
 
+def test_containers_that_other_plugins_serve_are_named_while_they_run() -> None:
+    kept = NodePods()
+    for name in ("a", "b", "c"):
+        kept.upsert(_buying(name, "id-1"))
+    kept.upsert(_buying("waits", ""))
+    kept.upsert(pod("plain"))
+    assert list(kept.sold) == ["uid-a", "uid-b", "uid-c"]
+    assert kept.sold["uid-a"] == (pods.NamedContainer("ns", "a", "c", "id-1", (names.NVIDIA_GPU,)),)
+    kept.upsert(_buying("a", "id-2"))
+    assert [container.id for container in kept.sold["uid-a"]] == ["id-2"]
+    kept.upsert(_buying("a", "id-2", phase="Failed"))
+    kept.remove(_buying("b", "id-1"))
+    kept.relisted({"uid-other"})
+    assert kept.sold == {}
+
+
+def _buying(name: str, container_id: str, phase: str = "Running") -> pods.Pod:
+    containers = [{"name": "c", "resources": {"limits": {"cpu": "1", names.NVIDIA_GPU: "1"}}}, {"name": "side"}]
+    statuses = [{"name": "c", "containerID": f"cri-o://{container_id}" if container_id else ""}]
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    status = {"phase": phase, "containerStatuses": statuses}
+    return msgspec.convert({"metadata": metadata, "spec": {"containers": containers}, "status": status}, pods.Pod)
+
+
 def test_a_pod_that_asks_nonsense_is_kept_with_its_refusal() -> None:
     kept = NodePods()
     kept.upsert(pod("bytes", "4Gi"))

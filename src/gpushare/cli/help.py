@@ -154,6 +154,11 @@ NODE_METRICS: Final = """\
 usage: {program} [options]          what GPUs do, and who is told
 Samples the GPUs of this node, and says which container uses how much.
   --sample-seconds N  between two looks at what they do (default 5)
+  --proc FOLDER       the node's /proc, if the pod has no hostPID: true
+  --overuse-tolerance 5%,256MiB
+                      allowed above what a container asked for: the larger one
+  --overuse-grace N   seconds above it until an event says so (default 60)
+  --on-overuse HOW    warn (default), or evict: also evict the pod
   --metrics-listen HOST:PORT
                       for Prometheus (default POD_IP:9400, else 127.0.0.1:9400;
                       off). Not on loopback: HTTPS, and a token that may get

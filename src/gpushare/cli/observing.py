@@ -4,31 +4,70 @@ The same for all ways to sell GPUs. `--help-metrics` explains them (`help.NODE_M
 """
 
 import argparse
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gpushare.cli import exporting
-from gpushare.cli.words import Parser
+from gpushare.cli.words import Parser, unknown
 from gpushare.obs import errors
 
 if TYPE_CHECKING:
     from gpushare.node.observer import Config
+    from gpushare.node.usage.overuse import Tolerance
 
 SWITCH: Final = "--help-metrics"
 MOST_SECONDS: Final = 3600.0
+ON_OVERUSE: Final = ("warn", "evict")
+TOLERANCE: Final = re.compile(
+    r"(?:(?P<percent>\d{1,4})%)?(?:(?:(?<=%),|(?<!%))(?P<amount>\d{1,7})(?P<unit>MiB|GiB))?", re.ASCII
+)
+MIB_IN: Final = {"MiB": 1, "GiB": 1024}
 
 
 def add(parser: Parser) -> None:
     parser.add_argument("--sample-seconds", default="5")
+    parser.add_argument("--proc", default="")
+    parser.add_argument("--overuse-tolerance", default="5%,256MiB")
+    parser.add_argument("--overuse-grace", default="60")
+    parser.add_argument("--on-overuse", default="warn")
     exporting.add(parser)
 
 
 def config(args: argparse.Namespace) -> "Config":
     from gpushare.node.observer import Config
 
+    if args.on_overuse not in ON_OVERUSE:
+        raise unknown("action", args.on_overuse, ON_OVERUSE, "--on-overuse {}")
     return Config(
         sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5"),
+        proc=_proc(args.proc),
+        tolerance=_tolerance(args.overuse_tolerance),
+        grace=_seconds(args.overuse_grace, "--overuse-grace 60"),
+        evicts=args.on_overuse == "evict",
         exporter=exporting.config(args),
     )
+
+
+def _proc(folder: str) -> str:
+    if folder and not Path(folder, "self").is_dir():
+        why = "it is the folder in which the node's /proc is mounted"
+        raise errors.UserError(
+            f'"{folder:.80}" shows no processes', why, "--proc /host/proc, or hostPID: true without it"
+        )
+    return folder
+
+
+def _tolerance(text: str) -> "Tolerance":
+    """`5%,256MiB`, or one of both."""
+    from gpushare.node.usage.overuse import Tolerance
+
+    found = TOLERANCE.fullmatch(text)
+    if found is None or not any(found.groups()):
+        why = "it is a share of what a container asked for, an amount, or both: the larger one counts"
+        raise errors.UserError(f'"{text:.20}" is not a tolerance', why, "--overuse-tolerance 5%,256MiB")
+    percent, mib = int(found["percent"] or 0), int(found["amount"] or 0) * MIB_IN.get(found["unit"] or "MiB", 1)
+    return Tolerance(percent / 100, mib << 20)
 
 
 def _seconds(text: str, way: str) -> float:

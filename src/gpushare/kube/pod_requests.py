@@ -1,4 +1,4 @@
-"""What components ask the API server about single pods: read one, set annotations, bind.
+"""What components ask the API server about single pods: read one, set annotations, bind, evict.
 
 A name may belong to another pod by now: writes carry the uid of the pod that is meant.
 """
@@ -38,6 +38,18 @@ async def bind(api: Api, namespace: str, name: str, uid: str, node: str, annotat
         target=models.ObjectReference(kind="Node", name=node),
     )
     await api.send(Request("POST", resources.PODS.item(namespace, name, "binding"), body=binding))
+
+
+async def evict(api: Api, namespace: str, name: str, uid: str) -> None:
+    """Asks for its orderly end. 429: a disruption budget keeps it for now. 409: the name belongs to another pod by now.
+    404: it is gone."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    await api.send(Request("POST", resources.PODS.item(namespace, name, "eviction"), body=body))
 
 
 async def _same_pod(api: Api, namespace: str, name: str, uid: str) -> None:

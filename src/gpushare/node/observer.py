@@ -15,16 +15,22 @@ from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.this_node import ThisNode
-from gpushare.node.usage import sampler
+from gpushare.node.usage import overuse, sampler
+from gpushare.node.usage.eviction import Evictor
+from gpushare.node.usage.overuse import Tolerance
+from gpushare.node.usage.overuse_events import OverUses
 from gpushare.node.usage.processes import Processes
 from gpushare.node.usage.sampler import Sampler
 
 
 class Config(NamedTuple):
-    """`proc`: where the host's processes are seen."""
+    """`proc`: where the node's processes are seen; empty: in our own /proc, if it shows them."""
 
     sample_seconds: float = sampler.SECONDS
-    proc: str = "/proc"
+    proc: str = ""
+    tolerance: Tolerance = Tolerance()
+    grace: float = overuse.GRACE_SECONDS
+    evicts: bool = False  # pods that use more than they asked for
     exporter: ExporterConfig = ExporterConfig()
 
 
@@ -45,9 +51,20 @@ class Observer:
         owners: sampler.Owners | None = None,
     ) -> None:
         owners = owners or Processes(config.proc)
-        self.sampler = Sampler(node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds)
+        self.sampler = Sampler(
+            node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds,
+            buses=lambda: {device.uuid: device.bus for device in gpus.devices},
+        )  # fmt: skip
+
+        self.overuse = OverUses(node, overuse.Watch(config.tolerance, config.grace), pods, recorder)
+        self.sampler.listeners.append(self.overuse.look)  # the first: others publish what it finds
+        self.evictor = Evictor(node, api, pods, self.overuse) if config.evicts else None
+        if self.evictor is not None:
+            self.sampler.listeners.append(self.evictor.look)
 
     async def run(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.sampler.run())
+            if self.evictor is not None:
+                tasks.create_task(self.evictor.run())

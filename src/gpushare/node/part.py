@@ -18,7 +18,7 @@ from gpushare.kube.events import Recorder
 from gpushare.kube.scraping.server import Server
 from gpushare.node import kubelet_folder
 from gpushare.node.exporter.exporter import Exporter
-from gpushare.node.exporter.page import Counted
+from gpushare.node.exporter.page import Counted, Overuse
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.observer import Config as ObserverConfig
@@ -134,7 +134,13 @@ class Part:
         return self.observer.sampler.usage if self.observer is not None else None
 
     def _counted(self) -> Counted:
-        return Counted(self.gpus.xids, self.gpus.last_xid)
+        over = self.observer.overuse if self.observer is not None else None
+        return Counted(
+            self.gpus.xids,
+            self.gpus.last_xid,
+            [Overuse(o.key.uuid, o.key.pod_uid, o.key.container, o.beyond) for o in over.current] if over else (),
+            over.evictions if over else 0,
+        )
 
     def _waits_for(self) -> str:
         if not self.gpus.devices:

@@ -5,7 +5,8 @@ are called after each change. Pods that ask for no GPU are left out, except thos
 `uncounted`, for the audit.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,7 @@ class Container(objects.Container):
 
 
 class PodSpec(objects.PodSpec):
+    priority_class_name: str | None = None
     containers: list[Container] | None = None  # type: ignore[assignment]
     init_containers: list[Container] | None = None  # type: ignore[assignment]
     ephemeral_containers: list[Container] | None = None
@@ -58,6 +60,11 @@ class ContainerStatus(objects.Struct):
     last_state: ContainerState | None = None
 
     @property
+    def id(self) -> str:
+        """Without the prefix of the container runtime; empty: it has not started."""
+        return (self.container_id or "").rpartition("://")[2]
+
+    @property
     def is_running(self) -> bool:
         return self.state is not None and self.state.running is not None
 
@@ -73,6 +80,19 @@ class PodStatus(objects.PodStatus):
     ephemeral_container_statuses: list[ContainerStatus] | None = None
 
 
+STATIC = "kubernetes.io/config.mirror"  # on the copy of a static pod: the uid that kubelet knows it by
+
+
+class NamedContainer(NamedTuple):
+    """A container of a pod that we do not count: enough to name it if its processes use a GPU."""
+
+    namespace: str
+    pod: str
+    container: str
+    id: str  # without the prefix of the container runtime
+    asks: tuple[str, ...]  # resources that are not Kubernetes' own
+
+
 class Pod(objects.Pod):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
@@ -82,11 +102,24 @@ class Pod(objects.Pod):
         spec = self.spec
         return [*(spec.init_containers or ()), *(spec.containers or ()), *(spec.ephemeral_containers or ())]
 
+    @property
+    def static_uid(self) -> str:
+        """The uid that kubelet knows it by if it is a static pod, of which the API server has a copy; else empty."""
+        return (self.metadata.annotations or {}).get(STATIC, "")
+
     def statuses(self) -> dict[str, ContainerStatus]:
         """By container name. A container that kubelet has not seen yet is missing."""
         status = self.status
         lists = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
         return {status.name: status for listed in lists for status in listed or ()}
+
+    def asking_device_plugins(self) -> Iterator[NamedContainer]:
+        """Its containers that have started and ask for something that is not Kubernetes' own."""
+        statuses = self.statuses()
+        for container in self.containers():
+            asks = tuple([name for name in (container.resources and container.resources.limits) or () if "/" in name])
+            if asks and container.name in statuses and (found := statuses[container.name].id):
+                yield NamedContainer(self.metadata.namespace, self.metadata.name, container.name, found, asks)
 
     def names_gpus(self) -> bool:
         """Whether a container says in its own env which GPUs it sees, directly or from another source."""
@@ -104,11 +137,13 @@ class NodePod(msgspec.Struct, frozen=True, gc=False):
 class NodePods:
     """`pods` by uid, in the order in which they were first seen. Listeners get the uid after each change.
 
-    `uncounted`: pods that ask for no GPU, name GPUs in their env, and have not ended. `dcgm_exporters`: the uids of
-    NVIDIA's exporter on this node, which exports the same GPUs."""
+    `uncounted`: pods that ask for no GPU, name GPUs in their env, and have not ended. `sold`: the containers of pods
+    that ask for something that device plugins sell and we do not count, by the uid of the pod. `dcgm_exporters`: the
+    uids of NVIDIA's exporter on this node, which exports the same GPUs."""
 
     def __init__(self) -> None:
         self.pods: dict[str, NodePod] = {}
+        self.sold: dict[str, tuple[NamedContainer, ...]] = {}
         self.uncounted: dict[str, NodePod] = {}
         self.dcgm_exporters: set[str] = set()
         self.listeners: list[Callable[[str], None]] = []
@@ -121,10 +156,18 @@ class NodePods:
         if item.status.phase == "Running" and DCGM_EXPORTER & (item.metadata.labels or {}).items():
             self.dcgm_exporters.add(uid)
         if node_pod.facts.request is None:
+            self._upsert_sold(uid, item)
             self._upsert_uncounted(uid, node_pod)
             return
         self.pods[uid] = node_pod
         self._notify(uid)
+
+    def _upsert_sold(self, uid: str, pod: Pod) -> None:
+        ended = pod.status.phase in request.FINISHED
+        if containers := () if ended else tuple(pod.asking_device_plugins()):
+            self.sold[uid] = containers
+        else:
+            self.sold.pop(uid, None)
 
     def _upsert_uncounted(self, uid: str, node_pod: NodePod) -> None:
         if node_pod.pod.status.phase in request.FINISHED or not node_pod.pod.names_gpus():
@@ -137,12 +180,13 @@ class NodePods:
         self._forget(item.metadata.uid)
 
     def relisted(self, kept: Set[str]) -> None:
-        for uid in (self.pods.keys() | self.uncounted.keys() | self.dcgm_exporters) - kept:
+        for uid in (self.pods.keys() | self.uncounted.keys() | self.sold.keys() | self.dcgm_exporters) - kept:
             self._forget(uid)
 
     def _forget(self, uid: str) -> None:
         self.dcgm_exporters.discard(uid)
         self._forget_uncounted(uid)
+        self.sold.pop(uid, None)
         if self.pods.pop(uid, None) is not None:
             self._notify(uid)
 

@@ -116,6 +116,11 @@ class Machine:
         """`container`: its id, as in a pod's status. The kernel does the same when memory runs out."""
         await self.ctr("tasks", "kill", "--signal", "SIGKILL", container.partition("://")[2])
 
+    async def pid_of(self, container: str) -> int:
+        """The id of its first process, as processes of the machine see it."""
+        (line,) = (li for li in (await self.ctr("tasks", "list")).splitlines() if container.partition("://")[2] in li)
+        return int(line.split()[1])
+
     async def kill_all_containers(self) -> None:
         """As after a power failure."""
         for container in (await self.ctr("tasks", "list", "--quiet")).split():

@@ -30,16 +30,23 @@ PATIENCE = 90.0  # a GPU is healthy again only after a minute
 
 
 class Installation:
-    """`component`: the files of deploy/ with `gpushare node`, to which `flags` are added. `policies`: the files with
-    admission policies."""
+    """`component`: the files of deploy/ with `gpushare node`, to which `flags` are added; `switched_on`: what is a
+    comment there and shall count. `policies`: the files with admission policies."""
 
     def __init__(
-        self, node: Node, component: Sequence[str], policies: Sequence[str], unit: Unit, flags: Sequence[str] = ()
+        self,
+        node: Node,
+        component: Sequence[str],
+        policies: Sequence[str],
+        unit: Unit,
+        flags: Sequence[str] = (),
+        switched_on: Sequence[str] = (),
     ) -> None:
         self.node, self.cluster, self.unit = node, node.cluster, unit
         self.gpus: list[int] = []  # units of each
         self._shown: list[int] = []  # MiB of each
         self._component, self._policies, self._flags = component, policies, flags
+        self.switched_on = switched_on
         self._mock = state.Mock(node.machine.folder / "mock" / shipped.STATE)
         self._applied: list[Object] = []
         self._restarts = 0  # of the component, before it was killed
@@ -103,6 +110,19 @@ class Installation:
         self.gpus = [amount if self.unit == "MiB" else amount // 1024 for amount in mib]
         self._shown = list(mib)
         self._mock.show(*(state.card(number, amount) for number, amount in enumerate(mib)))
+
+    def use(self, *processes: tuple[int, str], **used: int) -> None:
+        """These processes use the GPUs from now on: the number of the GPU, and what `state.process` says of it."""
+        lines: dict[int, list[str]] = {}
+        for number, line in processes:
+            lines.setdefault(number, []).append(line)
+        self._mock.show(*(state.using(i, mib, *lines.get(i, ()), **used) for i, mib in enumerate(self._shown)))
+
+    async def give_flags(self, flags: Sequence[str]) -> None:
+        """Changes what is added to the component's words. Returns when it is ready."""
+        self._flags = flags
+        await self._apply([document for name in self._component for document in self._documents(name)])
+        await self._rolled_out(f"daemonset/{self.daemonset}")
 
     def lose(self, number: int) -> None:
         """Removes this GPU; the indices of the others move up, as the driver does it."""
@@ -188,7 +208,8 @@ class Installation:
 
     def _documents(self, name: str) -> list[Object]:
         """As shipped, for this machine and in our unit."""
-        documents = [shipped.for_test_machine(document, self._mock.path.parent) for document in shipped.documents(name)]
+        given = shipped.documents(name, self.switched_on if name in self._component else ())
+        documents = [shipped.for_test_machine(document, self._mock.path.parent) for document in given]
         counting = [shipped.counting_in(self.unit, document) for document in documents]
         for document in counting if name in self._component and self._flags else ():
             if document["kind"] == "DaemonSet":
@@ -241,9 +262,10 @@ async def installed(
     policies: Sequence[str] = (),
     unit: Unit = "MiB",
     flags: Sequence[str] = (),
+    switched_on: Sequence[str] = (),
 ) -> AsyncIterator[Installation]:
     """With a scheduler, without which no pod of ours would get to the node."""
-    installation = Installation(node, component, policies, unit, flags)
+    installation = Installation(node, component, policies, unit, flags, switched_on)
     async with node.cluster.scheduler():
         try:
             await installation.start(gpus)

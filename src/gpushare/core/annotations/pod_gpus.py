@@ -57,6 +57,29 @@ def _as_written(pod: PodFacts, facts: NodeFacts, plan: Plan, held: Charges, unit
     return tuple([Charge(gpu, now[gpu], slots) for gpu, _, slots in held])
 
 
+def given(pod: PodFacts, facts: NodeFacts) -> list[tuple[Share, int, int]]:
+    """Each container of a bound pod with each of its GPUs and the bytes that it was given there. Empty if no usable
+    annotation names its GPUs."""
+    plan = planned(pod, facts) if read(pod, facts) else None
+    if plan is None:
+        return []
+    unit, written = counted_in(pod, facts), _decoded(pod.annotation(names.ALLOCATION))
+    return [
+        (share, gpu, _bytes(share, gpu, facts, unit, written)) for share, on in zip(*plan, strict=True) for gpu in on
+    ]
+
+
+def _bytes(share: Share, gpu: int, facts: NodeFacts, unit: Unit, written: Allocation) -> int:
+    """An init container with an MPS share has no amount of its own in the allocation: it counts as new ones do."""
+    there = facts.gpus[gpu]
+    if share.each:
+        return share.each * units.BYTES_IN[unit]
+    amount = written.get(str(share.position), {}).get(str(there.index), 0)
+    if share.kind.slots and share.role is not Role.INIT and amount > 0:
+        return amount * units.BYTES_IN[unit]
+    return share.on(there, facts) * units.BYTES_IN[facts.unit]
+
+
 def sees_nothing(pod: PodFacts, facts: NodeFacts) -> bool:
     """Whether a pod is on a directly pinned node without any annotation of ours: somebody else bound it, and its
     containers see no GPU. With any annotation of ours, gpushare bound it: its containers may have started with other

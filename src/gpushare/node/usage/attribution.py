@@ -1,48 +1,159 @@
 """Which container uses how much of which GPU: what pods were given, joined with the processes that the driver shows.
 
-Pure. A container counts on a GPU if it was given a part of it. What no such container accounts for is unattributed.
+Pure. A container counts on a GPU if it was given a part of it. What no such container accounts for is unattributed: a
+process outside all pods, or of a pod that was not given this GPU. What is not known is None, never 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import units
-from gpushare.core.facts.model import NodeFacts, PodFacts, Role
-from gpushare.gpu.sample import Pass
-from gpushare.node.pods import NodePods
+from gpushare.core.facts.model import NodeFacts, Role
+from gpushare.gpu.sample import Pass, Process, Sample
+from gpushare.node.pods import NodePod, NodePods
 from gpushare.node.publishing.desired import Held, Wanted
 from gpushare.node.usage.model import ContainerUse, GpuUse, Owner
 
 
-def joined(wants: Wanted, pods: NodePods, sampled: Pass | None, owners: Mapping[int, Owner]) -> tuple[GpuUse, ...]:
-    """All GPUs that this node publishes. `sampled` is None if there are no figures, or old ones."""
+class Who(NamedTuple):
+    """A container."""
+
+    pod_uid: str
+    container: str
+
+
+class Index(NamedTuple):
+    """Containers by their ids, and pods by what cgroups call them."""
+
+    containers: dict[str, Who]
+    pods: dict[str, str]  # their uids
+
+
+def joined(
+    wants: Wanted,
+    pods: NodePods,
+    sampled: Pass | None,
+    owners: Mapping[int, Owner] | None,
+    buses: Mapping[str, str],
+) -> tuple[GpuUse, ...]:
+    """All GPUs that this node publishes. `sampled` is None if there are no figures, or old ones; `owners`, if nobody
+    can say whose a process is."""
     facts, size = wants.facts, units.BYTES_IN[wants.facts.unit]
     samples = {sample.uuid: sample for sample in sampled.gpus} if sampled is not None else {}
-    on: dict[int, list[ContainerUse]] = {}
-    for pod in pods.pods.values():
-        for position, use in _given(pod.facts, facts):
-            on.setdefault(position, []).append(use)
+    given, index = _given(pods, facts), _index(pods)
     gpus = []
     for at, gpu in enumerate(facts.gpus):
-        held = wants.held.get(gpu.uuid, Held())
+        held, sample = wants.held.get(gpu.uuid, Held()), samples.get(gpu.uuid)
         use_of_gpu = GpuUse(
             gpu.index, gpu.uuid, gpu.model, gpu.total * size, held.units * size, facts.slots, held.slots, gpu.healthy,
-            gpu.why, sample=samples.get(gpu.uuid), containers=tuple(on.get(at, ())),
+            gpu.why, buses.get(gpu.uuid, ""), sample, tuple(given.get(at, {}).values()),
         )  # fmt: skip
-        gpus.append(use_of_gpu)
+        gpus.append(_with_processes(use_of_gpu, given.get(at, {}), index, facts, pods, owners))
     return tuple(gpus)
 
 
-def _given(pod: PodFacts, facts: NodeFacts) -> list[tuple[int, ContainerUse]]:
-    """The containers of a pod, by the position of each of their GPUs."""
-    plan = pod_gpus.planned(pod, facts) if not pod.finished else None
-    if plan is None:
-        return []
-    size = units.BYTES_IN[facts.unit]
-    return [
-        (gpu, ContainerUse(pod.namespace, pod.name, pod.uid, share.container,
-                           share.on(facts.gpus[gpu], facts) * size, share.kind.exclusive))
-        for share, chosen in zip(*plan, strict=True)
-        if share.role is not Role.INIT
-        for gpu in chosen
-    ]  # fmt: skip
+# What containers were given
+
+
+def _given(pods: NodePods, facts: NodeFacts) -> dict[int, dict[Who, ContainerUse]]:
+    """By the position of the GPU. An init container counts only while it runs."""
+    on: dict[int, dict[Who, ContainerUse]] = {}
+    for uid, node_pod in pods.pods.items():
+        pod = node_pod.facts
+        for share, gpu, size in () if pod.finished else pod_gpus.given(pod, facts):
+            if share.role is not Role.INIT or _runs(node_pod, share.container):
+                use = ContainerUse(pod.namespace, pod.name, uid, share.container, size, share.kind.exclusive)
+                on.setdefault(gpu, {})[Who(uid, share.container)] = use
+    return on
+
+
+def _runs(node_pod: NodePod, container: str) -> bool:
+    status = node_pod.pod.statuses().get(container)
+    return status is not None and status.is_running
+
+
+def _index(pods: NodePods) -> Index:
+    containers, by_uid = {}, {}
+    for uid, node_pod in pods.pods.items():
+        by_uid[node_pod.pod.static_uid or uid] = uid
+        for name, status in node_pod.pod.statuses().items():
+            containers[status.id] = Who(uid, name)
+    for uid, named in pods.sold.items():
+        containers |= {one.id: Who(uid, one.container) for one in named}
+    containers.pop("", None)  # it has not started
+    return Index(containers, by_uid)
+
+
+# What they use
+
+
+def _with_processes(
+    gpu: GpuUse,
+    given: Mapping[Who, ContainerUse],
+    index: Index,
+    facts: NodeFacts,
+    pods: NodePods,
+    owners: Mapping[int, Owner] | None,
+) -> GpuUse:
+    if gpu.sample is None or gpu.sample.processes is None or owners is None:
+        return gpu
+    of: dict[Who | None, list[Process]] = {}
+    known = {index.containers.get(owners[p.pid].container_id) for p in gpu.sample.processes if p.pid in owners}
+    for process in gpu.sample.processes:
+        of.setdefault(_who(owners.get(process.pid), given, index, known), []).append(process)
+    if facts.sold:
+        given = _bought(gpu, of, facts, pods)
+    containers = tuple([_used(use, of.get(who, ())) for who, use in given.items()])
+    return msgspec.structs.replace(
+        gpu,
+        containers=containers,
+        unattributed=_unattributed(gpu.sample, containers),
+        unknown_processes=len(gpu.sample.processes) - sum(use.processes or 0 for use in containers),
+    )
+
+
+def _who(owner: Owner | None, given: Iterable[Who], index: Index, known: set[Who | None]) -> Who | None:
+    """The container of a process. kubelet writes the id of a restarted container only some moments later. Until then
+    the process is of the only container of its pod on this GPU, if no process of that one is known there."""
+    if owner is None:
+        return None
+    if found := index.containers.get(owner.container_id):
+        return found
+    uid = index.pods.get(owner.pod_uid)
+    candidates = [who for who in given if who.pod_uid == uid]
+    return candidates[0] if len(candidates) == 1 and candidates[0] not in known else None
+
+
+def _bought(gpu: GpuUse, of: Iterable[Who | None], facts: NodeFacts, pods: NodePods) -> dict[Who, ContainerUse]:
+    """The containers on a GPU that is sold by count: kubelet chose it, so only its processes tell who has it."""
+    sold = {offer.resource: offer for offer in facts.sold}
+    bought = {}
+    for who in of:
+        named = next((n for n in pods.sold.get(who.pod_uid, ()) if n.container == who.container), None) if who else None
+        offer = next((sold[name] for name in named.asks if name in sold), None) if named else None
+        if who is not None and named is not None and offer is not None:
+            whole = offer.replicas == 1
+            bought[who] = ContainerUse(
+                named.namespace, named.pod, who.pod_uid, who.container, gpu.total if whole else None, whole
+            )
+    return bought
+
+
+def _used(use: ContainerUse, processes: Sequence[Process]) -> ContainerUse:
+    memory, sm = [p.memory for p in processes], [p.sm for p in processes]
+    return msgspec.structs.replace(
+        use,
+        used=sum([m for m in memory if m is not None]) if None not in memory else None,
+        sm=min(sum([s for s in sm if s is not None]) / 100, 1.0) if None not in sm else None,
+        processes=len(processes),
+    )
+
+
+def _unattributed(sample: Sample, containers: Iterable[ContainerUse]) -> int | None:
+    used = [use.used for use in containers]
+    if sample.memory_used is None or None in used:
+        return None
+    return max(sample.memory_used - sum([u for u in used if u is not None]), 0)

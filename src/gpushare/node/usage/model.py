@@ -12,18 +12,19 @@ from gpushare.gpu.sample import Sample
 class Owner(NamedTuple):
     """Whose a process is, as its cgroup says."""
 
-    pod_uid: str
+    pod_uid: str  # empty: the cgroup does not tell, only the container
     container_id: str  # without the prefix of the container runtime
 
 
 class ContainerUse(Data, frozen=True):
-    """A container that was given a part of a GPU, and what it uses there."""
+    """A container that was given a part of a GPU, and what it uses there. `granted` is None on nodes that sell replicas
+    of GPUs: nobody says how much memory comes with one."""
 
     namespace: str
     pod: str
     pod_uid: str
     container: str
-    granted: int  # what it asked for on this GPU
+    granted: int | None  # what it asked for on this GPU
     whole: bool = False  # it was given the whole GPU
     used: int | None = None
     sm: float | None = None  # 0 to 1

@@ -41,7 +41,7 @@ class Owners(Protocol):
 
 class Sampler:
     """`usage` is None until this node has published its GPUs. Listeners are called once an interval, whether the driver
-    has answered or not."""
+    has answered or not. `buses`: the PCI bus ids of GPUs, by uuid."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Sampler:
         pods: NodePods,
         owners: Owners,
         *,
+        buses: Callable[[], Mapping[str, str]] = dict,
         seconds: float = SECONDS,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -59,7 +60,7 @@ class Sampler:
         self.seconds = seconds
         self.listeners: list[Callable[[Usage], None]] = []
         self._node, self._backend, self._wants, self._pods, self._owners = node, backend, wants, pods, owners
-        self._clock, self._now = clock, now
+        self._buses, self._clock, self._now = buses, clock, now
         self._pass: Pass | None = None  # the last one
         self._at = clock()  # when that began, or the start
         self._sampled_at: float | None = None
@@ -103,9 +104,10 @@ class Sampler:
         silent = self._clock() - self._at
         fresh = self._pass if silent <= FRESH_INTERVALS * self.seconds else None
         pids = {process.pid for gpu in fresh.gpus for process in gpu.processes or ()} if fresh else set()
+        owners = None if self._owners.unknown else self._owners.of(pids)
         self.usage = Usage(
             self._node,
-            attribution.joined(wants, self._pods, fresh, self._owners.of(pids) if pids else {}),
+            attribution.joined(wants, self._pods, fresh, owners, self._buses()),
             sampled_at=self._sampled_at,
             driver=self._pass.driver if self._pass is not None else "",
             failure="" if fresh else self._failure or NO_ANSWER.format(seconds=silent),
