@@ -125,20 +125,58 @@ def test_panels_do_not_overlap_and_ask_the_chosen_data_source(board: Board) -> N
     assert {variable["name"] for variable in drawn["templating"]["list"]} == {"datasource", *board.variables}
 
 
+def monitors() -> list[manifests.Object]:
+    documents = yaml.safe_load_all((FOLDER / "podmonitor.yaml").read_text("utf-8"))
+    return [document for document in documents if document["kind"] == "PodMonitor"]
+
+
+def with_a_port_for_prometheus() -> dict[str, dict[str, str]]:
+    """By manifest, the labels of the pods."""
+    pods = {
+        name: document["spec"]["template"]
+        for name in manifests.NAMES
+        for document in manifests.documents(name)
+        if "template" in document.get("spec", {})
+    }
+    return {
+        name: pod["metadata"]["labels"]
+        for name, pod in pods.items()
+        if "metrics" in (port["name"] for one in pod["spec"]["containers"] for port in one.get("ports", ()))
+    }
+
+
+def test_everything_with_a_port_for_prometheus_is_scraped_by_exactly_one_job() -> None:
+    (config,) = yaml.safe_load_all((FOLDER / "scrape-config.yaml").read_text("utf-8"))
+    kept = {job["job_name"]: job["relabel_configs"][0]["regex"] for job in config["scrape_configs"]}
+    selected = {monitor["metadata"]["name"]: monitor["spec"]["selector"] for monitor in monitors()}
+    nodes = ("node-ds.yaml", "nvidia-ds.yaml", "device-plugin-ds.yaml")
+    wanted = dict.fromkeys(nodes, "gpushare-node") | dict.fromkeys(manifests.WITH_EXTENDER, "gpushare-extender")
+    found = with_a_port_for_prometheus()
+    assert set(found) == set(wanted)
+    for name, labels in found.items():
+        component = labels["component"]
+        assert [job for job, regex in kept.items() if re.fullmatch(regex, f"{component};metrics")] == [wanted[name]]
+        assert [
+            job
+            for job, selector in selected.items()
+            if selector["matchLabels"].items() <= labels.items()
+            and component in selector["matchExpressions"][0]["values"]
+        ] == [wanted[name]]
+
+
 def test_nothing_makes_a_figure_look_as_if_it_were_of_the_pod_that_exports_it() -> None:
     """Neither Prometheus' own names nor those of the Operator become labels of a target."""
     (config,) = yaml.safe_load_all((FOLDER / "scrape-config.yaml").read_text("utf-8"))
     jobs = {job["job_name"]: job for job in config["scrape_configs"]}
     assert set(jobs) == {"gpushare-node", "gpushare-extender"}
-    assert jobs["gpushare-node"]["honor_labels"] is True
+    assert all(job["honor_labels"] is True for job in jobs.values())
     targets = {rule.get("target_label") for job in jobs.values() for rule in job["relabel_configs"]}
     assert targets <= {None, "node"}
-    for name, key, job in (("podmonitor", "podMetricsEndpoints", "gpushare-node"),
-                           ("servicemonitor", "endpoints", "gpushare-extender")):  # fmt: skip
-        *_, monitor = yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text("utf-8"))
-        (endpoint,) = monitor["spec"][key]
+    for monitor in monitors():
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        job = {"action": "replace", "targetLabel": "job", "replacement": monitor["metadata"]["name"]}
+        assert job in endpoint["relabelings"]
         assert endpoint["honorLabels"] is True
-        assert {"action": "replace", "targetLabel": "job", "replacement": job} in endpoint["relabelings"]
         dropped = endpoint["relabelings"][-1]
         assert dropped["action"] == "labeldrop"
         assert all(re.fullmatch(dropped["regex"], label) for label in ("namespace", "pod", "container", "endpoint"))

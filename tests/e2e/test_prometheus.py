@@ -5,7 +5,6 @@ and every panel of every board is tried. GPUs are those of the stand-in for NVID
 import asyncio
 import json
 import re
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.harness import alert_cases, binaries, over_tls, prometheus, sampled_nodes, shipped
+from tests.e2e.harness import alert_cases, binaries, prometheus, sampled_nodes, shipped
 from tests.e2e.harness.cluster import say
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.prometheus import Prometheus, promtool
@@ -64,22 +63,22 @@ async def test_prometheus_scrapes_nodes_and_extender_and_every_board_has_its_ser
     await world.cluster.apply(*shipped.rights("view-rbac.yaml"), *_reader())
     token = await _token(world)
     async with (
-        over_tls.extender(world.cluster, tmp_path) as extender,
-        world.cluster.scheduler(extenders=[extender.entry]),
+        world.cluster.extender(shipped.metrics_word()),
+        world.cluster.scheduler(),
         world.kubelets(),
         sampled_nodes.started(world, tmp_path, **GPUS) as nodes,
     ):
         with sampled_nodes.cgroups() as cgroups:
             settings = {"scrape_interval": "1s", "evaluation_interval": "1s"}
             targets = {node.target: _node_pod(node) for node in nodes.values()}
-            targets[f"127.0.0.1:{extender.port}"] = EXTENDER_POD
-            config = prometheus.configuration(targets, token, tmp_path, **settings)
+            targets[shipped.EXTENDER_METRICS] = EXTENDER_POD
+            config = prometheus.configuration(targets, token, **settings)
             async with prometheus.running(world.cluster, config, tmp_path) as asked:
                 began = time.time()
                 await _check_targets(asked, len(targets))  # scraped before anything happens
                 uids = await _place(world)
                 await _use(nodes, uids, cgroups)
-                await _check_pages(nodes[A], extender, token.read_text(), tmp_path)
+                await _check_pages(nodes[A], token.read_text())
                 await _check_sums(asked, nodes[A])
                 tried = await _check_panels(asked)
                 await _check_board_12239(asked)
@@ -95,7 +94,7 @@ async def test_prometheus_scrapes_nodes_and_extender_and_every_board_has_its_ser
 
 
 EXTENDER_POD = {
-    "label_app": "gpushare", "label_component": shipped.EXTENDER, "container_port_name": "https", "phase": "Running",
+    "label_app": "gpushare", "label_component": shipped.EXTENDER, "container_port_name": "metrics", "phase": "Running",
 }  # fmt: skip
 
 
@@ -165,18 +164,21 @@ async def _check_targets(asked: Prometheus, count: int) -> None:
         raise AssertionError(problems) from None
 
 
-async def _check_pages(node: SampledNode, extender: over_tls.Extender, token: str, certificates: Path) -> None:
-    """promtool finds nothing to complain about in them but for names that are NVIDIA's."""
-    as_client = ssl.create_default_context(cafile=str(certificates / "ca.crt"))
-    as_client.check_hostname = False
-    as_client.load_cert_chain(certificates / "client.crt", certificates / "client.key")
-    async with aiohttp.ClientSession(raise_for_status=True) as session:
-        bearer = {"Authorization": f"Bearer {token}"}
-        async with session.get(f"https://{node.target}/metrics", ssl=False, headers=bearer) as response:
-            of_node = await response.text()
-        async with session.get(f"{extender.address}/metrics", ssl=as_client) as response:
-            of_extender = await response.text()
-    for page in (of_node, of_extender):
+async def _check_pages(node: SampledNode, token: str) -> None:
+    """Without a token nobody reads them. promtool finds nothing to complain about in them but for names that are
+    NVIDIA's."""
+    pages = []
+    async with aiohttp.ClientSession() as session:
+        for target in (node.target, shipped.EXTENDER_METRICS):
+            async with session.get(f"https://{target}/metrics", ssl=False) as response:
+                assert response.status == 401
+            bearer = {"Authorization": f"Bearer {token}"}
+            async with session.get(f"https://{target}/metrics", ssl=False, headers=bearer) as response:
+                assert response.status == 200
+                pages.append(await response.text())
+    of_node, of_extender = pages
+    assert "gpushare_waiting_pods" in of_extender
+    for page in pages:
         assert "gpushare_" in page
         promtool("check", "metrics", given="".join(line for line in page.splitlines(True) if "DCGM_FI_" not in line))
     names = set(re.findall(r"^# TYPE (DCGM_\S+)", of_node, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""How Prometheus reaches nodes and extender, as the texts of three files.
+"""How Prometheus reaches nodes and extender, as the texts of two files.
 
 The jobs are called `gpushare-node` and `gpushare-extender`: alerts and boards ask for these names. Labels of a metric
 win over those of its target (honor labels), because `namespace`, `pod` and `container` are those of a pod that uses a
@@ -9,7 +9,9 @@ from typing import Final
 
 NAMESPACE: Final = "kube-system"
 TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-EXTENDER_NAME: Final = "gpushare-schd-extender"  # in its certificate
+NODES: Final = ("gpushare-node", "gpushare-device-plugin", "gpushare-nvidia")  # labels of pods: component
+EXTENDERS: Final = ("gpushare-schd-extender", "gpu-scheduler")
+_NODE, _EXTENDER = "|".join(NODES), "|".join(EXTENDERS)
 
 SCRAPE_CONFIG: Final = f"""\
 # What a Prometheus of your own has to scrape: put these jobs into its scrape_configs, or name this file in
@@ -27,38 +29,36 @@ scrape_configs:
       - role: pod
         namespaces: {{names: [{NAMESPACE}]}}
     relabel_configs:
-      - source_labels: [__meta_kubernetes_pod_label_app, __meta_kubernetes_pod_container_port_name]
-        regex: gpushare;metrics
+      - source_labels: [__meta_kubernetes_pod_label_component, __meta_kubernetes_pod_container_port_name]
+        regex: ({_NODE});metrics
         action: keep
       - source_labels: [__meta_kubernetes_pod_phase]
         regex: Succeeded|Failed
         action: drop
       - source_labels: [__meta_kubernetes_pod_node_name]
         target_label: node
-  # The extender of extender-tls.yaml. That of extender.yaml and gpu-scheduler.yaml answers on loopback only: there a
-  # Prometheus on the same machine needs `static_configs: [{{targets: ["127.0.0.1:12345"]}}]` and no TLS.
-  - job_name: gpushare-extender
+  - job_name: gpushare-extender # of extender.yaml, extender-tls.yaml or gpu-scheduler.yaml
     scheme: https
-    tls_config: # docs/install.md shows how these files are made: client.crt is for Prometheus too
-      ca_file: /etc/prometheus/gpushare/ca.crt
-      cert_file: /etc/prometheus/gpushare/client.crt
-      key_file: /etc/prometheus/gpushare/client.key
-      server_name: {EXTENDER_NAME}
+    honor_labels: true
+    authorization:
+      credentials_file: {TOKEN}
+    tls_config:
+      insecure_skip_verify: true # it makes its certificate itself; --metrics-tls-cert changes that
     kubernetes_sd_configs:
       - role: pod
         namespaces: {{names: [{NAMESPACE}]}}
     relabel_configs:
       - source_labels: [__meta_kubernetes_pod_label_component, __meta_kubernetes_pod_container_port_name]
-        regex: {EXTENDER_NAME};https
+        regex: ({_EXTENDER});metrics
         action: keep
       - source_labels: [__meta_kubernetes_pod_phase]
         regex: Succeeded|Failed
         action: drop
 """
 POD_MONITOR: Final = f"""\
-# For the Prometheus Operator: scrape every node part of gpushare. If your Prometheus selects monitors by label, add
-# that label here. It reads with the token of the account below, which may do nothing else: its ClusterRole is in
-# view-rbac.yaml.
+# For the Prometheus Operator: scrape every node part of gpushare, and the extender. If your Prometheus selects monitors
+# by label, add that label here. It reads with the token of the account below, which may do nothing else: its
+# ClusterRole is in view-rbac.yaml.
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -97,7 +97,8 @@ metadata:
   labels: {{app: gpushare, component: gpushare-monitoring}}
 spec:
   selector:
-    matchLabels: {{app: gpushare}} # of these, all that have the port below
+    matchLabels: {{app: gpushare}}
+    matchExpressions: [{{key: component, operator: In, values: [{", ".join(NODES)}]}}]
   podMetricsEndpoints:
     - port: metrics
       scheme: https
@@ -111,36 +112,31 @@ spec:
         - {{action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}}
         # Else figures of a shared GPU would seem to be of the pod that exports them.
         - {{action: labeldrop, regex: namespace|pod|container|endpoint}}
-"""
-SERVICE_MONITOR: Final = f"""\
-# For the Prometheus Operator: scrape the extender of extender-tls.yaml. If your Prometheus selects monitors by label,
-# add that label here. It needs a Secret with the files of a client; docs/install.md shows how they are made:
-#   kubectl -n {NAMESPACE} create secret generic gpushare-extender-client \\
-#     --from-file=ca.crt --from-file=tls.crt=client.crt --from-file=tls.key=client.key
+---
+# The extender of extender.yaml, extender-tls.yaml or gpu-scheduler.yaml.
 apiVersion: monitoring.coreos.com/v1
-kind: ServiceMonitor
+kind: PodMonitor
 metadata:
   name: gpushare-extender
   namespace: {NAMESPACE}
   labels: {{app: gpushare, component: gpushare-monitoring}}
 spec:
   selector:
-    matchLabels: {{app: gpushare, component: {EXTENDER_NAME}}}
-  endpoints:
-    - port: https
+    matchLabels: {{app: gpushare}}
+    matchExpressions: [{{key: component, operator: In, values: [{", ".join(EXTENDERS)}]}}]
+  podMetricsEndpoints:
+    - port: metrics
       scheme: https
       honorLabels: true
+      authorization:
+        credentials: {{name: gpushare-metrics-token, key: token}}
       tlsConfig:
-        serverName: {EXTENDER_NAME}
-        ca: {{secret: {{name: gpushare-extender-client, key: ca.crt}}}}
-        cert: {{secret: {{name: gpushare-extender-client, key: tls.crt}}}}
-        keySecret: {{name: gpushare-extender-client, key: tls.key}}
+        insecureSkipVerify: true # it makes its certificate itself
       relabelings:
         - {{action: replace, targetLabel: job, replacement: gpushare-extender}}
-        - {{action: labeldrop, regex: namespace|pod|container|endpoint|service}}
+        - {{action: labeldrop, regex: namespace|pod|container|endpoint}}
 """
 FILES: Final = {
     "scrape-config.yaml": SCRAPE_CONFIG,
     "podmonitor.yaml": POD_MONITOR,
-    "servicemonitor.yaml": SERVICE_MONITOR,
 }

@@ -40,7 +40,8 @@ async def extender(cluster: Cluster, folder: Path) -> AsyncIterator[Extender]:
     address = entry["urlPrefix"].removesuffix("/gpushare-scheduler")
     port = int(address.rpartition(":")[2])
     container = _container()
-    arguments = [word.replace(IN_POD, f"{folder}/") for word in container["args"] if word.startswith("--")]
+    given = (shipped.expanded(word) for word in container["args"] if word.startswith("--"))
+    arguments = [word.replace(IN_POD, f"{folder}/") for word in given]
     _, _, code = container["readinessProbe"]["exec"]["command"]
     code = code.replace(IN_POD, f"{folder}/").replace(str(shipped.EXTENDER_PORT), str(port))
     with_port = (*arguments, f"--port={port}")

@@ -20,7 +20,7 @@ from tests.e2e.harness.cluster import Cluster, until
 
 ADDRESS = "127.0.0.1:9090"
 FOLDER = shipped.DEPLOY / "monitoring"
-TOKEN, FILES = "/var/run/secrets/kubernetes.io/serviceaccount/token", "/etc/prometheus/gpushare"
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 META = "__meta_kubernetes_pod_"
 Series = list[dict[str, Any]]
 Targets = Mapping[str, Mapping[str, str]]  # by address, what Kubernetes says about the pod there
@@ -34,10 +34,9 @@ def promtool(*words: str | Path, given: str | None = None, at: Path | None = Non
     return done.stdout + done.stderr
 
 
-def configuration(targets: Targets, token: Path, certificates: Path, **settings: object) -> dict[str, Any]:
-    """As shipped, with the places of files and the targets of a test."""
-    shipped_text = (FOLDER / "scrape-config.yaml").read_text()
-    config = yaml.safe_load(shipped_text.replace(TOKEN, str(token)).replace(FILES, str(certificates)))
+def configuration(targets: Targets, token: Path, **settings: object) -> dict[str, Any]:
+    """As shipped, with the token and the targets of a test."""
+    config = yaml.safe_load((FOLDER / "scrape-config.yaml").read_text().replace(TOKEN, str(token)))
     found = [
         {"targets": [address], "labels": {META + name: value for name, value in said.items()}}
         for address, said in targets.items()
