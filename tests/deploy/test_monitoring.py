@@ -10,7 +10,7 @@ import yaml
 from tests.e2e.harness import alert_cases
 from tests.support import links, manifests
 from tools import render_monitoring
-from tools.monitoring import boards, grafana, rules
+from tools.monitoring import boards, grafana, rules, scraping
 from tools.monitoring.boards import Board, Panel
 from tools.monitoring.rules import Rule
 
@@ -142,3 +142,21 @@ def test_nothing_makes_a_figure_look_as_if_it_were_of_the_pod_that_exports_it() 
         dropped = endpoint["relabelings"][-1]
         assert dropped["action"] == "labeldrop"
         assert all(re.fullmatch(dropped["regex"], label) for label in ("namespace", "pod", "container", "endpoint"))
+
+
+def test_what_is_scraped_is_there() -> None:
+    """The ports that the jobs name, on pods with the labels that they name."""
+    wanted = {
+        "node-ds.yaml": "metrics", "nvidia-ds.yaml": "metrics", "device-plugin-ds.yaml": "metrics",
+        "extender-tls.yaml": "https",
+    }  # fmt: skip
+    for name, port in wanted.items():
+        (workload,) = (d for d in manifests.documents(name) if d["kind"] in ("DaemonSet", "Deployment"))
+        template = workload["spec"]["template"]
+        assert template["metadata"]["labels"]["app"] == "gpushare"
+        (container,) = template["spec"]["containers"]
+        assert port in {one["name"] for one in container["ports"]}, name
+    service = manifests.one("extender-tls.yaml", "Service")
+    assert service["metadata"]["labels"]["component"] == scraping.EXTENDER_NAME
+    reader = manifests.one("view-rbac.yaml", "ClusterRole", "gpushare-metrics")
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
