@@ -180,3 +180,8 @@ def test_nothing_makes_a_figure_look_as_if_it_were_of_the_pod_that_exports_it() 
         dropped = endpoint["relabelings"][-1]
         assert dropped["action"] == "labeldrop"
         assert all(re.fullmatch(dropped["regex"], label) for label in ("namespace", "pod", "container", "endpoint"))
+
+
+def test_who_may_read_metrics_may_do_nothing_else() -> None:
+    reader = manifests.one("view-rbac.yaml", "ClusterRole", "gpushare-metrics")
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]

@@ -39,8 +39,9 @@ class Board(NamedTuple):
 
 
 def per_gpu(name: str) -> str:
-    """A metric with NVIDIA's name, for the chosen nodes, with the label `node`."""
-    return f"{name} * on (UUID) group_left (node) ({gpu('healthy')} >= bool 0)"
+    """A metric with NVIDIA's name, for the chosen nodes, with our labels. NVIDIA's exporter may have several series for
+    a GPU, one for each pod, all with the same value: `max` makes them one again."""
+    return f"max by (UUID) ({name}) * on (UUID) group_right () ({gpu('healthy')} >= bool 0)"
 
 
 def gpu(name: str) -> str:
