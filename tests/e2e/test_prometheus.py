@@ -141,7 +141,7 @@ async def _use(nodes: Mapping[str, SampledNode], uids: Mapping[str, str], cgroup
     small = [state.process(pids[name], 1600 if name == "small-0" else 1400, 5) for name in TEN]
     nodes[A].mock.xid(31, 0)
     for step in range(10):
-        used = {"serve": 2500 + 60 * step, "train": 500 * step, "notebook": 900 if step == 4 else 350}
+        used = {"serve": 2500 + 60 * step, "train": min(900 * step, 4500), "notebook": 900 if step == 4 else 350}
         three = [state.process(pids[name], memory, 20) for name, memory in used.items()]
         nodes[A].show({0: [*small, stray], 1: three}, util=f"{50 + step} 30", temp=60 + step, power=50_000 + 500 * step)
         await asyncio.sleep(1.5)
@@ -188,7 +188,7 @@ async def _check_pages(node: SampledNode, token: str) -> None:
 async def _check_sums(asked: Prometheus, node: SampledNode) -> None:
     """However many pods share a GPU, it is counted once, and the figures are those of the driver."""
     small = 1600 + 9 * 1400 + 300
-    three = 2500 + 60 * 9 + 500 * 9 + 350
+    three = 2500 + 60 * 9 + 4500 + 350
     here = f'{{Hostname="{node.name}"}}'
     wanted = {
         "sum(DCGM_FI_DEV_FB_USED)": small + three + 7000,
