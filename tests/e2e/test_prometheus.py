@@ -60,14 +60,14 @@ def test_every_alert_fires_when_it_should_and_only_then(tmp_path: Path, figures:
 async def test_prometheus_scrapes_nodes_and_extender_and_every_board_has_its_series(
     world: World, figures: Figures, tmp_path: Path
 ) -> None:
-    await world.cluster.apply(*shipped.rights("view-rbac.yaml"), *_reader())
-    token = await _token(world)
     async with (
+        sampled_nodes.applied(world.cluster, *shipped.rights("view-rbac.yaml"), *_reader()),
         world.cluster.extender(shipped.metrics_word()),
         world.cluster.scheduler(),
         world.kubelets(),
         sampled_nodes.started(world, tmp_path, **GPUS) as nodes,
     ):
+        token = await _token(world)
         with sampled_nodes.cgroups() as cgroups:
             settings = {"scrape_interval": "1s", "evaluation_interval": "1s"}
             targets = {node.target: _node_pod(node) for node in nodes.values()}

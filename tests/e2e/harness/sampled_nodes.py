@@ -5,6 +5,7 @@ There is no kubelet: pods run because the test says so, and a process is put int
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tests.e2e.harness import containers, network, objects, shipped
 from tests.e2e.harness.cluster import Cluster, until
 from tests.e2e.harness.world import World
 from tests.support.nvml import build, state
+from tests.support.objects import Object
 
 PORT = 9400
 SAMPLE_SECONDS = "1"
@@ -24,7 +26,7 @@ FIRST_ALIAS = 20  # of loopback; others have lower ones
 
 
 class SampledNode:
-    """`numbers`: of its GPUs in the stand-in, by index."""
+    """`sizes`: of its GPUs in MiB, by their number in the stand-in."""
 
     def __init__(self, name: str, address: str, sizes: Mapping[int, int], folder: Path) -> None:
         self.name, self.address, self.sizes = name, address, dict(sizes)
@@ -46,9 +48,9 @@ class SampledNode:
 async def started(world: World, folder: Path, **sizes: Mapping[int, int]) -> AsyncIterator[dict[str, SampledNode]]:
     """By name, each with its own address and the GPUs of these numbers and sizes."""
     cluster, library = world.cluster, build.build(folder / "nvml").parent
-    await cluster.apply(*shipped.rights("node-ds.yaml"))
     nodes = {}
     async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(applied(cluster, *shipped.rights("node-ds.yaml")))
         for i, (name, gpus) in enumerate(sizes.items()):
             address = f"10.99.1.{i + 1}"
             network.add(address, f"lo:{FIRST_ALIAS + i}".encode())
@@ -60,6 +62,17 @@ async def started(world: World, folder: Path, **sizes: Mapping[int, int]) -> Asy
             capacity = (await cluster.get(f"/api/v1/nodes/{name}"))["status"]["capacity"]
             await world.patch(f"/api/v1/nodes/{name}/status", {"status": {"allocatable": capacity}})
         yield nodes
+
+
+@contextlib.asynccontextmanager
+async def applied(cluster: Cluster, *made: Object) -> AsyncIterator[None]:
+    """Meanwhile these objects are there."""
+    await cluster.apply(*made)
+    try:
+        yield
+    finally:
+        given = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+        await cluster.kubectl("delete", "--ignore-not-found", "-f", "-", given=given)
 
 
 @contextlib.asynccontextmanager
