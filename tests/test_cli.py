@@ -76,7 +76,7 @@ def test_every_option_of_the_extender_is_in_its_help(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     _, known, _ = error(capsys, "extender", "--zzz")
     options = known.removeprefix("gpushare extender knows ").split(", ")
-    assert len(options) == 13
+    assert len(options) == 17
     assert [option for option in options if option not in shown] == []
 
 

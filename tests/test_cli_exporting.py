@@ -1,9 +1,10 @@
-"""The words that say where Prometheus asks a node, and what it is answered."""
+"""The words that say where Prometheus asks a component, and what it is answered."""
 
 import pytest
 
 from gpushare import cli
-from gpushare.node.exporter.exporter import Config, Listening
+from gpushare.kube.scraping.server import Listening
+from gpushare.node.exporter.exporter import Config
 from tests.support import manifests
 
 TLS = ["--metrics-tls-cert", "c.pem", "--metrics-tls-key", "k.pem"]
@@ -21,6 +22,8 @@ def config(monkeypatch: pytest.MonkeyPatch, *words: str) -> Config:
         (["--metrics-listen", "127.0.0.1:9000"], Listening("127.0.0.1", 9000)),
         (["--metrics-listen", "[fd00::1]:9400"], Listening("fd00::1", 9400)),
         (["--metrics-listen", ":9400"], Listening("", 9400)),
+        (["--metrics-listen", "[192.0.2.7]:9400"], Listening("192.0.2.7", 9400)),  # as [$(POD_IP)]:9400
+        (["--metrics-listen", "[]:9400"], Listening("", 9400)),  # POD_IP is not known yet
         (["--metrics-listen", ":9400", *TLS], Listening("", 9400, "c.pem", "k.pem")),
         (["--metrics-client-ca", "ca.pem", *TLS], Listening(manifests.POD_IP, 9400, "c.pem", "k.pem", "ca.pem")),
     ],
@@ -59,4 +62,35 @@ def test_what_cannot_be_meant_is_told_in_a_sentence(
 ) -> None:
     monkeypatch.setenv("NODE_NAME", "gpu-a")
     assert cli.main(["node", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {what}\n  why: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "listening"),
+    [
+        ([], None),
+        (["--metrics-listen", "off"], None),
+        (["--metrics-listen", "[fd00::1]:12348"], Listening("fd00::1", 12348)),
+        (["--metrics-listen", ":12348", *TLS], Listening("", 12348, "c.pem", "k.pem")),
+    ],
+)
+def test_the_extender_listens_for_prometheus_only_if_told(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], listening: Listening | None
+) -> None:
+    monkeypatch.setenv("POD_IP", manifests.POD_IP)
+    assert manifests.extender_config(["extender", *words], monkeypatch).metrics == listening
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--metrics-listen", "12348"], '"12348" is not an address to listen on'),
+        (["--metrics-tls-key", "k.pem"], "a TLS file of the metrics page is missing"),
+        (TLS, "the metrics page has no use for TLS files"),
+    ],
+)
+def test_what_the_extender_cannot_be_meant_to_do_is_told_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], words: list[str], what: str
+) -> None:
+    assert cli.main(["extender", *words]) == 2
     assert capsys.readouterr().err.startswith(f"error: {what}\n  why: ")

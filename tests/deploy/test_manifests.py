@@ -1,16 +1,13 @@
 """The manifests are complete, keep Aliyun's names, and run what there is with as little as it needs."""
 
 import re
-import shlex
-import signal
 
 import pytest
 
 import gpushare
-from gpushare import cli
 from gpushare.cli import help
 from gpushare.extender import app, binder
-from gpushare.kube.auth import login
+from gpushare.kube.scraping.server import Listening
 from tests.support import manifests
 from tools import render_scheduler
 
@@ -83,7 +80,8 @@ def test_plain_http_is_served_on_loopback_only(monkeypatch: pytest.MonkeyPatch) 
     assert _started(monkeypatch, "gpu-scheduler.yaml") == ("127.0.0.1", [12345])
     assert manifests.one("extender.yaml", "Deployment")["spec"]["template"]["spec"]["hostNetwork"]
     ports = manifests.container("extender.yaml")["ports"]
-    assert [(port["hostIP"], port["containerPort"]) for port in ports] == [("127.0.0.1", 12345), ("127.0.0.1", 32766)]
+    loopback = [(port["hostIP"], port["containerPort"]) for port in ports if port["name"] != "metrics"]
+    assert loopback == [("127.0.0.1", 12345), ("127.0.0.1", 32766)]
     assert not [d for d in manifests.documents("extender.yaml") if d["kind"] == "Service"]
 
 
@@ -96,6 +94,7 @@ def test_what_others_can_reach_asks_for_a_certificate() -> None:
         "tls-cert": "/tls/tls.crt",
         "tls-key": "/tls/tls.key",
         "client-ca": "/tls/ca.crt",
+        "metrics-listen": "[$(POD_IP)]:12348",
     }
     assert all(f"--{flag}" in help.EXTENDER for flag in given)
     assert volume["secret"]["secretName"] in (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
@@ -105,6 +104,20 @@ def test_what_others_can_reach_asks_for_a_certificate() -> None:
         32766,
     )
     assert f":{port['nodePort']}/" in render_scheduler.OVER_TLS["urlPrefix"]
+
+
+@pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
+def test_prometheus_is_answered_at_the_address_of_the_pod(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The same port in all manifests, so that one job scrapes each of them. With tokens: no files are given."""
+    container = manifests.container(name)
+    (word,) = (word for word in container["args"] if word.startswith("--metrics-listen="))
+    config = manifests.extender_config(["extender", word], monkeypatch)
+    assert config.metrics == Listening(manifests.POD_IP, 12348)
+    (variable,) = container["env"]
+    assert variable == {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    (port,) = (port for port in container["ports"] if port["name"] == "metrics")
+    assert port["containerPort"] == 12348
+    assert port.get("hostIP") is None
 
 
 @pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
@@ -138,20 +151,6 @@ def test_commands_in_the_guide_name_files_that_are_there() -> None:
 
 def _started(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[str, list[int]]:
     """What the command line makes of a manifest's arguments."""
-    seen: list[app.Config] = []
-
-    async def run(config: app.Config, access: login.Access) -> signal.Signals:
-        seen.append(config)
-        return signal.SIGTERM
-
-    def load(*_: object) -> login.Access:
-        return login.Access(server="https://127.0.0.1:6443")
-
-    monkeypatch.delenv("PORT", raising=False)
-    monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(login, "load", load)
-    words: list[str] = manifests.container(name)["args"]
-    assert cli.main(words) == 0, shlex.join(words)
-    (config,) = seen
+    config = manifests.extender_config(manifests.container(name)["args"], monkeypatch)
     assert config.tls is None
     return config.host, config.ports

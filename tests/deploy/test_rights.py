@@ -33,14 +33,17 @@ from tests.support import manifests
 GUIDE = manifests.ROOT / "docs" / "device-plugin.md"
 SOURCES = Path(gpushare.__file__).parent
 USED_BY_ALL = (SOURCES / "kube" / "events.py",)
-USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_BY_ALL)
+USED_TO_BE_SCRAPED = sorted((SOURCES / "kube" / "scraping").rglob("*.py"))
+USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_TO_BE_SCRAPED, *USED_BY_ALL)
 ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
 EVICTING = SOURCES / "node" / "usage" / "eviction.py"
-USED_BY_THE_NODE = (*sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST, EVICTING}), *USED_BY_ALL)
+USED_BY_THE_NODE = (
+    *sorted({*(SOURCES / "node").rglob("*.py")} - {ON_REQUEST, EVICTING}), *USED_TO_BE_SCRAPED, *USED_BY_ALL,
+)  # fmt: skip
 WRITERS = [SOURCES / "node" / path for path in ("publishing/publisher.py", "usage/gpunode_writer.py")]
 USED_TO_SELL_GPUS = (
     *WRITERS, *sorted((SOURCES / "node").glob("*.py")), *sorted((SOURCES / "node" / "nvidia").rglob("*.py")),
-    *sorted((SOURCES / "node" / "exporter").rglob("*.py")), *USED_BY_ALL,
+    *USED_TO_BE_SCRAPED, *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
 USED_BY_THE_WEBHOOK = sorted((SOURCES / "webhook").rglob("*.py"))

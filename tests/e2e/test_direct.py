@@ -8,12 +8,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 
+import aiohttp
 import pytest
 
 from gpushare.core.facts import names
 from gpushare.node.audit.finding import UNASKED_GPU
-from tests.e2e.harness import events
-from tests.e2e.harness.cluster import NODE
+from tests.e2e.harness import events, shipped
+from tests.e2e.harness.cluster import ADMIN, NODE
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.images import EXAMPLES, SMALL
 from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, for_module
@@ -42,6 +43,29 @@ async def world(installation: Installation, api: Api) -> AsyncIterator[NodeWorld
     await installation.have(GPUS, "MiB")
     async with open_world(installation, api) as world:
         yield world
+
+
+# What Prometheus sees
+
+
+async def test_extender_and_node_answer_prometheus_at_the_addresses_of_their_pods(world: NodeWorld) -> None:
+    cluster = world.cluster
+    path = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods?labelSelector=app=gpushare"
+    found = {}
+    for pod in (await cluster.get(path))["items"]:
+        (container,) = pod["spec"]["containers"]
+        (port,) = (port["containerPort"] for port in container["ports"] if port["name"] == "metrics")
+        url = f"https://{pod['status']['podIP']}:{port}/metrics"
+        async with aiohttp.ClientSession() as session:
+            async with session.get(url, ssl=False) as response:
+                assert response.status == 401
+            bearer = {"Authorization": f"Bearer {cluster.tokens[ADMIN]}"}
+            async with session.get(url, ssl=False, headers=bearer) as response:
+                assert response.status == 200
+                found[container["name"]] = await response.text()
+    assert set(found) == {shipped.EXTENDER, "gpushare-node"}
+    assert "gpushare_request_seconds" in found[shipped.EXTENDER]
+    assert "gpushare_gpu_memory_total_bytes" in found["gpushare-node"]
 
 
 # What containers see

@@ -2,9 +2,11 @@
 
 import asyncio
 import collections
+import contextlib
 import time
 from collections.abc import Iterable
 
+import aiohttp
 import pytest
 
 from gpushare.core.explain import event_texts
@@ -15,6 +17,7 @@ from tests.e2e.harness import audit, events, gpunodes, objects, shipped, users
 from tests.e2e.harness.cluster import URL, Cluster
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
+from tests.support.wait import eventually_asked
 
 FILES = sorted(str(path.relative_to(shipped.DEPLOY)) for path in (*shipped.DEPLOY.glob("*.yaml"),
                                                                    *shipped.DEPLOY.glob("crds/*.yaml")))  # fmt: skip
@@ -48,8 +51,10 @@ async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World
         answer = await cluster.call("POST", f"{ACCOUNT}/token", {"spec": {"expirationSeconds": 3600}})
         config = cluster.kubeconfig("extender-through-proxy", answer["status"]["token"], proxy.url)
         async with (
-            gpunodes.installed(cluster), cluster.extender(kubeconfig=config), cluster.scheduler(), world.kubelets()
+            gpunodes.installed(cluster), cluster.extender(shipped.metrics_word(), kubeconfig=config),
+            cluster.scheduler(), world.kubelets(),
         ):  # fmt: skip
+            await _check_its_own_account_may_not_read_metrics(answer["status"]["token"])
             await world.make_pods({"name": "lost", "containers": {"main": 5000}})
             await world.watch.until_bound("lost", seconds=20)
             for turn in range(TURNS):
@@ -77,6 +82,20 @@ async def test_the_extender_uses_every_right_it_has_and_misses_none(world: World
         "rights of the extender",
         f"{len(granted)} granted, all of them used, 0 requests refused; {dict(sorted(used.items()))}",
     )
+
+
+async def _check_its_own_account_may_not_read_metrics(token: str) -> None:
+    """To say so, the extender asks the API server whose the token is, and what that one may."""
+
+    async def refused() -> bool:
+        url, bearer = f"https://{shipped.EXTENDER_METRICS}/metrics", {"Authorization": f"Bearer {token}"}
+        with contextlib.suppress(aiohttp.ClientConnectionError):  # it is still making its certificate
+            async with aiohttp.ClientSession() as session, session.get(url, ssl=False, headers=bearer) as response:
+                assert (response.status, "gpushare-metrics" in await response.text()) == (403, True)
+                return True
+        return False
+
+    await eventually_asked(refused, "the port for Prometheus", PATIENCE)
 
 
 def _granted() -> set[Right]:

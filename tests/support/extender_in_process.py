@@ -9,6 +9,7 @@ from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app, server
 from gpushare.kube import client
 from gpushare.kube.auth import login
+from gpushare.kube.scraping.server import Listening
 from tests.support import extender_process, wait
 
 Held = dict[str, tuple[State, str, object]]
@@ -29,10 +30,13 @@ class ExtenderInProcess(extender_process.Client):
 
 
 @contextlib.asynccontextmanager
-async def running(api_server: ApiServer, url: str = "", *, ready: bool = True) -> AsyncIterator[ExtenderInProcess]:
-    """`url`: of a proxy to ask instead of the API server itself. `ready`: not before the cluster was read."""
+async def running(
+    api_server: ApiServer, url: str = "", *, ready: bool = True, metrics: Listening | None = None
+) -> AsyncIterator[ExtenderInProcess]:
+    """`url`: of a proxy to ask instead of the API server itself. `ready`: not before the cluster was read. `metrics`:
+    where Prometheus asks, too."""
     access = login.Access(url or api_server.url, context="test", source="~/.kube/config")
-    config = app.Config("127.0.0.1", [0], "binpack", None, None)
+    config = app.Config("127.0.0.1", [0], "binpack", None, None, metrics=metrics)
     async with client.connect(access) as api:
         extender = app.Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from gpushare import cli
+from gpushare.extender import app as extender
 from gpushare.gpu.device import Backend
 from gpushare.kube.auth import login
+from gpushare.kube.scraping.server import Listening
 from gpushare.node import app, observer
 from gpushare.node.exporter import exporter
 from gpushare.node.nvidia import app as selling
@@ -42,7 +44,7 @@ def container(name: str, called: str = EXTENDER) -> Object:
 
 # What is read of POD_IP: where Prometheus is answered.
 POD_IP = "192.0.2.7"
-OBSERVING = observer.Config(exporter=exporter.Config(exporter.Listening(POD_IP, 9400)))
+OBSERVING = observer.Config(exporter=exporter.Config(Listening(POD_IP, 9400)))
 
 
 def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config:
@@ -55,10 +57,17 @@ def selling_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> selling
     return cast(selling.Config, _config(selling, words, monkeypatch))
 
 
+def extender_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> extender.Config:
+    """The same for the extender. `$(POD_IP)` is read as kubelet does."""
+    monkeypatch.delenv("PORT", raising=False)
+    expanded = [word.replace("$(POD_IP)", POD_IP) for word in words]
+    return cast(extender.Config, _config(extender, expanded, monkeypatch))
+
+
 def _config(component: ModuleType, words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
     seen: list[object] = []
 
-    async def run(config: object, access: login.Access, backend: Backend) -> signal.Signals:
+    async def run(config: object, access: login.Access, backend: Backend | None = None) -> signal.Signals:
         seen.append(config)
         return signal.SIGTERM
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpushare.cli import observing
+from gpushare.cli import exporting, observing
 from gpushare.cli.words import Parser, seconds, unknown
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import policies
@@ -55,6 +55,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--tls-cert")
     parser.add_argument("--tls-key")
     parser.add_argument("--client-ca")
+    exporting.add_listening(parser)
     parser.add_argument("--log-level", default="info")
     args = parser.parse(words)
 
@@ -71,7 +72,10 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
         raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
     patience = seconds(args.patience)
     tls = http.certificates(args.tls_cert, args.tls_key, args.client_ca)
-    config = app.Config(_address(args.listen), _ports(args.port), args.policy, args.memory_unit, tls, patience)
+    config = app.Config(
+        _address(args.listen), _ports(args.port), args.policy, args.memory_unit, tls, patience,
+        metrics=exporting.listening(args, None),
+    )  # fmt: skip
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access))
     return errors.INTERRUPTED if ended is signal.SIGINT else 0

@@ -1,6 +1,6 @@
-"""The options of a node part that are about Prometheus: where it asks, how it proves who it is, and NVIDIA's names.
+"""The options about Prometheus: where it asks, how it proves who it is, and, of a node part, NVIDIA's names.
 
-`--help-metrics` explains them (`help.NODE_METRICS`).
+`gpushare node --help-metrics` explains them (`help.NODE_METRICS`).
 """
 
 import argparse
@@ -12,23 +12,31 @@ from gpushare.cli.words import Parser, unknown
 from gpushare.obs.errors import UserError
 
 if TYPE_CHECKING:
-    from gpushare.node.exporter.exporter import Config, Listening
+    from gpushare.kube.scraping.server import Listening
+    from gpushare.node.exporter.exporter import Config
 
 PORT: Final = 9400  # as dcgm-exporter's
 OFF: Final = "off"
-ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]\s]*)):(?P<port>[0-9]{1,5})")
+# A manifest says [$(POD_IP)], for both families. It is empty on a node that does not know its address yet.
+ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]*)\]|(?P<host>[^:\[\]\s]*)):(?P<port>[0-9]{1,5})")
 DCGM_NAMES: Final = ("auto", "on", "off")
 HOSTNAME_LABELS: Final = ("Hostname", "hostname")
 
 
 def add(parser: Parser) -> None:
+    """Of a node part."""
+    add_listening(parser)
+    parser.add_argument("--dcgm-names", default="auto")
+    parser.add_argument("--hostname-label", default="Hostname")
+    parser.add_argument("--counters", default="")
+
+
+def add_listening(parser: Parser) -> None:
+    """Of any component."""
     parser.add_argument("--metrics-listen")
     parser.add_argument("--metrics-tls-cert", default="")
     parser.add_argument("--metrics-tls-key", default="")
     parser.add_argument("--metrics-client-ca", default="")
-    parser.add_argument("--dcgm-names", default="auto")
-    parser.add_argument("--hostname-label", default="Hostname")
-    parser.add_argument("--counters", default="")
 
 
 def config(args: argparse.Namespace) -> "Config":
@@ -38,15 +46,16 @@ def config(args: argparse.Namespace) -> "Config":
         raise unknown("choice", args.dcgm_names, DCGM_NAMES, "--dcgm-names {}")
     if args.hostname_label not in HOSTNAME_LABELS:
         raise unknown("label", args.hostname_label, HOSTNAME_LABELS, "--hostname-label {}")
-    return Config(_listening(args), args.dcgm_names, args.hostname_label, args.counters)
+    here = os.environ.get("POD_IP") or "127.0.0.1", PORT
+    return Config(listening(args, here), args.dcgm_names, args.hostname_label, args.counters)
 
 
-def _listening(args: argparse.Namespace) -> "Listening | None":
-    from gpushare.node.exporter.exporter import Listening
-    from gpushare.node.exporter.server import is_loopback
+def listening(args: argparse.Namespace, default: tuple[str, int] | None) -> "Listening | None":
+    """`default`: host and port if nothing is said; None: off."""
+    from gpushare.kube.scraping.server import Listening, is_loopback
 
     cert, key, client_ca = args.metrics_tls_cert, args.metrics_tls_key, args.metrics_client_ca
-    address = _address(args.metrics_listen)
+    address = default if args.metrics_listen is None else _address(args.metrics_listen)
     if bool(cert) != bool(key) or (client_ca and not cert):
         why = "--metrics-tls-cert and --metrics-tls-key go together, and --metrics-client-ca needs both"
         raise UserError("a TLS file of the metrics page is missing", why, "give both, or all three, or none")
@@ -57,10 +66,8 @@ def _listening(args: argparse.Namespace) -> "Listening | None":
     return None if address is None else Listening(*address, cert, key, client_ca)
 
 
-def _address(text: str | None) -> tuple[str, int] | None:
+def _address(text: str) -> tuple[str, int] | None:
     """Host and port; None: off. An empty host is every address of this machine."""
-    if text is None:
-        return os.environ.get("POD_IP") or "127.0.0.1", PORT
     if text == OFF:
         return None
     found = ADDRESS.fullmatch(text)

@@ -80,8 +80,7 @@ EXTENDER: Final = f"""\
 usage: gpushare extender [options]
 Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
 calls for pods that ask for GPU memory, whole GPUs or MPS shares.
-  --port N [N ...]      where to listen (default 12345); PORT in the environment
-                        wins
+  --port N [N ...]      where to listen (default 12345); the variable PORT wins
   --listen ADDRESS      default 127.0.0.1; with any other address use TLS
   --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
 {_POLICIES}
@@ -91,6 +90,9 @@ calls for pods that ask for GPU memory, whole GPUs or MPS shares.
                         for example 600, 90s, 2h; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE
                         HTTPS, only for clients with a certificate of that CA
+  --metrics-listen HOST:PORT, --metrics-tls-cert FILE, --metrics-tls-key FILE,
+  --metrics-client-ca FILE
+                        for Prometheus (default off); see node --help-metrics
   --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples

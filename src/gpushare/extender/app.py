@@ -6,6 +6,7 @@ Everything in memory is rebuilt from the API server at start. Schedulers are ans
 
 import asyncio
 import contextlib
+import functools
 import gc
 import secrets
 import signal
@@ -30,9 +31,11 @@ from gpushare.kube import client, failures, resources
 from gpushare.kube.auth.login import Access
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Reflector
-from gpushare.obs import log
+from gpushare.kube.scraping.server import Listening, Server
+from gpushare.obs import log, metrics
 from gpushare.obs.signals import ending
 
+NAME = "gpushare-schd-extender"  # its Service and its Deployment
 STALE_SECONDS = 10.0  # a view of the cluster that is older decides nothing
 START_SECONDS = 30.0  # for the first lists, if a person's help may be needed
 STOP_SECONDS = 3.5  # for bindings that are being written
@@ -52,6 +55,7 @@ class Config(NamedTuple):
     unit: Unit | None
     tls: ssl.SSLContext | None
     patience: float = 600.0  # seconds; 0: GPUs are never kept for pods that waited long
+    metrics: Listening | None = None  # for Prometheus, where it cannot reach the ports for schedulers
 
 
 class Extender:
@@ -99,6 +103,10 @@ class Extender:
             lambda: [(name, watch.age()) for name, watch in self.watches.items()],
             lambda: (self.recorder.sent, self.recorder.dropped, self.recorder.failed),
         )
+        self.scraped = None
+        if config.metrics is not None:
+            page = functools.partial(metrics.exposition, self.metrics.registry)
+            self.scraped = Server(config.metrics, NAME, api, page)
 
     # What runs
 
@@ -108,6 +116,7 @@ class Extender:
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
         works += [self.figures.run(self.not_ready), self._watch_vitals()]
+        works += [_beside(self.scraped)] if self.scraped is not None else []
         return [asyncio.create_task(work) for work in works]
 
     async def _explain_waiting_pods(self) -> None:
@@ -164,6 +173,15 @@ class Extender:
     def is_connected(self) -> bool:
         """Whether every change in the cluster is seen at this moment."""
         return all(watch.synced and not watch.disconnected_for() for watch in self.watches.values())
+
+
+async def _beside(scraped: Server) -> None:
+    """For ever: schedulers are answered, whatever becomes of the port for Prometheus."""
+    try:
+        await scraped.run()
+    except Exception as error:  # noqa: BLE001 - a bug there must not end the extender
+        logger.error("the metrics page is not served any more", error=repr(error))
+    await asyncio.Event().wait()
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

@@ -15,10 +15,10 @@ from gpushare.gpu.device import Backend
 from gpushare.gpu.health import Health
 from gpushare.kube import client
 from gpushare.kube.events import Recorder
+from gpushare.kube.scraping.server import Server
 from gpushare.node import kubelet_folder
 from gpushare.node.exporter.exporter import Exporter
 from gpushare.node.exporter.page import Counted, Overuse
-from gpushare.node.exporter.server import Server
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.observer import Config as ObserverConfig

@@ -81,7 +81,8 @@ async def listen(
             await web.TCPSite(runner, host, port, ssl_context=tls, backlog=BACKLOG, reuse_address=True).start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
-            raise _cannot_listen(host, port, error, other_port) from error
+            # In a thread: a machine may have many processes to look at, and this one may have others to answer.
+            raise await asyncio.to_thread(_cannot_listen, host, port, error, other_port) from error
 
 
 async def serve_probes(host: str, port: int, dead: Problem, not_ready: Problem, page: Page) -> web.AppRunner:

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.harness import network
 from tests.support.nvml import state
 
 STATE = "gpus"
@@ -20,6 +21,7 @@ EXTENDER = "gpushare-schd-extender"  # its service account
 EXTENDER_USER = f"system:serviceaccount:{NAMESPACE}:{EXTENDER}"
 EXTENDER_PORT = 12345
 NODE_PORT = 12346
+EXTENDER_METRICS = f"{network.ADDRESS}:12348"
 WORKLOADS = ("Deployment", "DaemonSet")
 MOCK = "/mock"  # where containers find the stand-in for NVIDIA's library
 MACHINE = {
@@ -41,6 +43,19 @@ def documents(name: str, switched_on: Sequence[str] = ()) -> list[Object]:
 def rights(name: str = "extender.yaml") -> list[Object]:
     """All of a manifest but the workload: there is no kubelet, tests start it as a process."""
     return [document for document in documents(name) if document["kind"] in RIGHTS]
+
+
+def expanded(word: str) -> str:
+    """Of a container's arguments, as kubelet gives it to a process on this machine's network."""
+    return word.replace("$(POD_IP)", network.ADDRESS)
+
+
+def metrics_word() -> str:
+    """The one of extender.yaml that says where Prometheus asks."""
+    (deployment,) = (document for document in documents("extender.yaml") if document["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (word,) = (word for word in container["args"] if word.startswith("--metrics-listen="))
+    return expanded(word)
 
 
 def scheduler_policy(file: str, *, extender: Object | None = None) -> Object:

@@ -5,8 +5,9 @@ import aiohttp
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.gpu.device import Xid
 from gpushare.gpu.simulated import Simulated
+from gpushare.kube.scraping.server import Listening
 from gpushare.node import observer
-from gpushare.node.exporter.exporter import Config, Listening
+from gpushare.node.exporter.exporter import Config
 from tests.node import world
 from tests.node.world import CONFIG, bound, capacity, running
 from tests.support import embedded_objects

@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
+from gpushare.kube.scraping.server import Listening
 from gpushare.node.exporter import counters
 from gpushare.node.exporter.page import Counted, HostnameLabel, Wanted, page
 from gpushare.node.usage.model import Usage
@@ -22,17 +23,6 @@ MOST_BYTES: Final = 1 << 20  # of a counters file
 DcgmNames = Literal["auto", "on", "off"]
 
 logger = log.get(__name__)
-
-
-class Listening(NamedTuple):
-    """Where Prometheus asks, and how it proves who it is. Files are PEM. `client_ca`: certificates instead of
-    tokens."""
-
-    host: str
-    port: int
-    tls_cert: str = ""
-    tls_key: str = ""
-    client_ca: str = ""
 
 
 class Config(NamedTuple):

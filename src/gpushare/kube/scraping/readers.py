@@ -24,7 +24,7 @@ AT_ONCE: Final = 4  # questions to the API server, so that invented tokens canno
 MOST_WAITING: Final = 64
 LONGEST: Final = 1 << 16  # characters of a token
 
-NO_TOKEN: Final = "the metrics of this node need a bearer token: Authorization: Bearer TOKEN"
+NO_TOKEN: Final = "these metrics need a bearer token: Authorization: Bearer TOKEN"
 BAD_TOKEN: Final = "the API server does not know this token"
 NOT_ALLOWED: Final = (
     "{user} may not read /metrics: bind the ClusterRole gpushare-metrics to it, such as: kubectl create "

@@ -1,4 +1,4 @@
-"""Makes the certificate of the metrics page where no files are given: `python -m gpushare.node.exporter.self_signed`.
+"""Makes the certificate of the metrics page where no files are given: `python -m gpushare.kube.scraping.self_signed`.
 
 A process of its own, because the library for it needs 10 MB, and needs them for a moment only. Nobody can check such a
 certificate; it keeps the token of Prometheus from being read on the way.
@@ -41,7 +41,7 @@ def make(hosts: list[str], now: datetime.datetime) -> tuple[bytes, bytes]:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpushare-node")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpushare")])
     known: list[x509.GeneralName] = []
     for host in hosts:
         try:

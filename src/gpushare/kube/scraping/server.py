@@ -2,7 +2,7 @@
 
 On loopback everybody on this machine may ask, over plain HTTP. Anywhere else it is HTTPS, and who asks shows a token
 that the API server knows, or a certificate of the authority that the flags name. A port in use, such as by NVIDIA's
-exporter, is told and tried again: the node part does its work without.
+exporter, is told and tried again: the component does its work without.
 """
 
 import asyncio
@@ -10,14 +10,13 @@ import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from gpushare.kube.client import Api
-from gpushare.node.exporter import self_signed
-from gpushare.node.exporter.exporter import Listening
-from gpushare.node.exporter.readers import Readers
+from gpushare.kube.scraping import self_signed
+from gpushare.kube.scraping.readers import Readers
 from gpushare.obs import http, log
 from gpushare.obs.errors import UserError
 from gpushare.obs.tls import Shown
@@ -30,13 +29,25 @@ OTHER: Final = "--metrics-listen HOST:PORT, or off"
 logger = log.get(__name__)
 
 
+class Listening(NamedTuple):
+    """Where Prometheus asks, and how it proves who it is. Files are PEM. `client_ca`: certificates instead of
+    tokens."""
+
+    host: str
+    port: int
+    tls_cert: str = ""
+    tls_key: str = ""
+    client_ca: str = ""
+
+
 class Server:
-    """`made`: makes a certificate where no files are given. Raises UserError if the files cannot be used."""
+    """`name`: stands in the certificate beside the address. `made`: makes one where no files are given. Raises
+    UserError if the files cannot be used."""
 
     def __init__(
         self,
         listen: Listening,
-        node: str,
+        name: str,
         api: Api,
         page: http.Page,
         *,
@@ -44,7 +55,7 @@ class Server:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.port: int | None = None  # on which it listens; None: not yet
-        self._listen, self._node, self._page, self._made, self._sleep = listen, node, page, made, sleep
+        self._listen, self._name, self._page, self._made, self._sleep = listen, name, page, made, sleep
         self._open = is_loopback(listen.host) and not listen.client_ca
         self._readers = None if self._open or listen.client_ca else Readers(api)
         self._shown = None if self._open else Shown()
@@ -103,7 +114,7 @@ class Server:
         if self._listen.tls_cert:
             self._load_files(self._shown)
             return
-        hosts = [host for host in (self._listen.host, self._node) if host not in ("", "::", "0.0.0.0")]
+        hosts = [host for host in (self._listen.host, self._name) if host not in ("", "::", "0.0.0.0")]
         try:
             self._shown.load(*await self._made(*hosts))
         except (OSError, TimeoutError) as error:

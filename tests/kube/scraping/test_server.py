@@ -13,9 +13,8 @@ import aiohttp
 import pytest
 
 from gpushare.kube import client
-from gpushare.node.exporter import self_signed
-from gpushare.node.exporter.exporter import Listening
-from gpushare.node.exporter.server import Server, is_loopback
+from gpushare.kube.scraping import self_signed
+from gpushare.kube.scraping.server import Listening, Server, is_loopback
 from gpushare.obs.errors import UserError
 from tests.support import scripted_api
 from tests.support.scripted_api import answer

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpushare.kube import client
-from gpushare.node.exporter import readers
-from gpushare.node.exporter.readers import Readers, Verdict
+from gpushare.kube.scraping import readers
+from gpushare.kube.scraping.readers import Readers, Verdict
 from tests.support import scripted_api
 from tests.support.scripted_api import Server, answer
 
