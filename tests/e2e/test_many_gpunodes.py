@@ -111,7 +111,7 @@ def _gpu(name: str, number: int, gpu: int, turn: int) -> GpuUse:
     containers = tuple(
         ContainerUse(
             "team", f"run-{number}-{gpu}-{i}", f"{number:08}-{gpu:04}-{i:012}", "main",
-            granted=1500 << 20, used=(1000 + i) << 20, sm=0.03, processes=1,
+            granted=1500 << 20, used=(1000 + i) << 20, sm=0.03, pids=(1,),
         )
         for i in range(CONTAINERS)
     )  # fmt: skip

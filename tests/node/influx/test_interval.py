@@ -3,6 +3,7 @@
 import pytest
 
 from gpushare.core.facts import objects
+from gpushare.kube import reflector
 from gpushare.node.influx import interval
 from gpushare.node.influx.interval import KEY, NAME, Interval
 from tests.support.objects import Object
@@ -59,12 +60,12 @@ async def test_a_change_counts_at_once() -> None:
         changed = {"type": "MODIFIED", "object": as_sent("2", "6")}
         server.on(f"WATCH {PATH}", watch(changed, then="hang"))
         held = Interval(10.0)
-        async with beside(interval.follow(api, held)):
+        async with beside(interval.watch(api, held).run()):
             await eventually(lambda: held.seconds == 2.0)
     assert {asked.query["fieldSelector"] for asked in server.asked if asked.path == PATH} == {f"metadata.name={NAME}"}
 
 
-async def test_without_the_right_to_read_it_nothing_is_said_and_it_is_asked_again_later(
+async def test_without_the_right_to_read_it_that_is_said_once_and_it_is_asked_again_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     slept = []
@@ -76,7 +77,7 @@ async def test_without_the_right_to_read_it_nothing_is_said_and_it_is_asked_agai
         server.on(f"GET {PATH}", refuse(403), refuse(403), page([as_sent("4", "5")], "5"))
         server.on(f"WATCH {PATH}", watch(then="hang"))
         held = Interval(10.0)
-        async with beside(interval.follow(api, held, sleep=sleep)):
+        async with beside(interval.watch(api, held, sleep=sleep).run()):
             await eventually(lambda: held.seconds == 4.0)
-    assert slept == [interval.ASK_AGAIN_SECONDS] * 2
-    assert [record for record in caplog.records if record.levelname != "INFO"] == []
+    assert slept[:2] == [reflector.MISSING_DELAY] * 2
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1

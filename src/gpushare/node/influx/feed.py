@@ -38,7 +38,7 @@ class Feed:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.writer.run())
-            tasks.create_task(interval.follow(self._api, self.interval))
+            tasks.create_task(interval.watch(self._api, self.interval).run())
 
     def see(self, usage: Usage) -> None:
         """Never waits for InfluxDB."""

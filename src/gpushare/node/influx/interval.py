@@ -1,18 +1,15 @@
 """How often points are written: `--influx-interval`, or what KETI's ConfigMap says, at once when it changes.
 
-The ConfigMap is optional, and so is the right to read it: without either the option holds, and nothing is said.
+The ConfigMap is optional, and so is the right to read it: without either the option holds.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Set
-from typing import Final
+from collections.abc import Set
+from typing import Any, Final
 
 from gpushare.core.facts import objects
 from gpushare.kube import resources
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.reflector import Reflector
-from gpushare.kube.requests import Request
 from gpushare.obs import log
 
 NAMESPACE: Final = "gpu"
@@ -21,7 +18,6 @@ KEY: Final = "metric-collecting-interval"
 QUERY: Final = {"fieldSelector": f"metadata.name={NAME}"}
 DEFAULT: Final = 10.0  # seconds
 LONGEST: Final = 3600
-ASK_AGAIN_SECONDS: Final = 300.0  # whether we may read it
 SILENCE, PATIENCE = 75.0, 300.0  # there may be thousands of nodes
 
 logger = log.get(__name__)
@@ -66,21 +62,8 @@ class Interval:
         self.seconds = found
 
 
-async def follow(api: Api, interval: Interval, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-    """For ever. A right that is missing is asked for again now and then, without a word."""
-    while not await _may_read(api):
-        await sleep(ASK_AGAIN_SECONDS)
-    await Reflector(
+def watch(api: Api, interval: Interval, **more: Any) -> Reflector[objects.ConfigMap]:
+    return Reflector(
         api, resources.CONFIG_MAPS, objects.ConfigMap, interval, key=lambda item: item.metadata.name,
-        namespace=NAMESPACE, query=QUERY, silence=SILENCE, patience=PATIENCE,
-    ).run()  # fmt: skip
-
-
-async def _may_read(api: Api) -> bool:
-    try:
-        await api.send(Request("GET", resources.CONFIG_MAPS.collection(NAMESPACE), {**QUERY, "limit": "1"}))
-    except ApiError as error:
-        return error.status not in (401, 403)
-    except KubeError:
-        return True  # it is away: the reflector waits for it
-    return True
+        namespace=NAMESPACE, query=QUERY, silence=SILENCE, patience=PATIENCE, optional=True, **more,
+    )  # fmt: skip
