@@ -86,3 +86,16 @@ def test_the_embedded_cluster_prints_the_same_columns() -> None:
 def test_every_column_is_a_field_that_is_there() -> None:
     paths = {path for path, _ in of_schema(SCHEMA, ".status")} | {".metadata.creationTimestamp"}
     assert [c["jsonPath"] for c in VERSION["additionalPrinterColumns"] if c["jsonPath"] not in paths] == []
+
+
+def _empty(value: object, at: str = "") -> list[str]:
+    if isinstance(value, dict):
+        return [place for key, inner in value.items() for place in _empty(inner, f"{at}.{key}")]
+    if isinstance(value, list):
+        return [place for number, inner in enumerate(value) for place in _empty(inner, f"{at}[{number}]")]
+    return [at] if value is None else []
+
+
+def test_no_description_is_cut_at_a_comma() -> None:
+    """YAML takes the rest of an unquoted sentence in braces for a key without a value."""
+    assert _empty(CRD) == []
