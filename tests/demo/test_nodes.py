@@ -12,6 +12,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.demo import env_check, nodes, objects
+from gpushare.demo.workload import DemoWorkload
 from gpushare.demo.world import TooLong
 from gpushare.devcluster.apiserver.kinds import quantity
 from gpushare.devcluster.cluster import DevCluster
@@ -155,7 +156,7 @@ async def test_a_running_container_uses_a_bit_less_than_it_asked_for(
 
 async def test_the_node_that_sells_by_count_says_so_and_gives_its_gpu_to_four_pods(folder: Path) -> None:
     (uuid,) = (gpu_uuid(SELLER, i) for i in range(len(objects.NODES[SELLER].gpus)))
-    async with machines(folder) as (dev, api, kubelets), running(dev, kubelets):
+    async with machines(folder) as (dev, api, kubelets), running(dev, kubelets) as components:
         said = json.loads(_node(dev, SELLER)["metadata"]["annotations"][names.NODE_GPUS])
         assert (said["pin"], said["sold"]) == (
             "nvidia", [{"resource": names.NVIDIA_GPU, "replicas": 4, "sharing": "time-slicing"}]
@@ -165,6 +166,11 @@ async def test_the_node_that_sells_by_count_says_so_and_gives_its_gpu_to_four_po
             await api.create("/api/v1/namespaces/default/pods", {**body, "spec": {**body["spec"], "nodeName": SELLER}})
             await until(dev.server, in_phase(dev.server, "default", name, "Running"))
             assert env_check.environment(dev.kubelet.logs("default", name, "main")) == {names.VISIBLE_DEVICES: uuid}
+        workload = components[SELLER]._owners
+        assert isinstance(workload, DemoWorkload)
+        await eventually(lambda: len(workload.processes().get(uuid, ())) == 4)
+        quarter = objects.NODES[SELLER].gpus[0] / 4
+        assert all(0.6 * quarter <= one.memory_mib + 1 <= 0.95 * quarter + 1 for one in workload.processes()[uuid])
 
 
 async def test_what_the_plugin_cannot_serve_fails_for_good_with_its_sentence(folder: Path) -> None:

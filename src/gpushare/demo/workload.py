@@ -1,22 +1,22 @@
 """What the demo's pods do on their simulated GPUs: made up, because their containers are simulated, too.
 
 Each running container that was given GPUs has one process on each of them. It uses a bit less than it asked for: how
-much less is decided by its name, so it is the same in every run.
+much less is decided by its name, so it is the same in every run. Where replicas of GPUs are sold, a container is taken
+to ask for an equal part of the GPU.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import units
-from gpushare.gpu.simulated_use import SimulatedProcess
+from gpushare.core.facts.model import NodeFacts
+from gpushare.gpu.simulated_use import MIB, SimulatedProcess
 from gpushare.node.part import Part
-from gpushare.node.pods import NodePod
-from gpushare.node.publishing.desired import Wanted
+from gpushare.node.pods import NamedContainer, NodePod
 from gpushare.node.usage.model import Owner
 
-MIB: Final = 1024 * 1024
 LEAST_USED, MOST_USED = 0.60, 0.95  # of what a container asked for
 LEAST_BUSY, MOST_BUSY = 15, 60  # percent of a GPU's time
 FIRST_PID, PIDS = 10_000, 4_000_000
@@ -52,25 +52,40 @@ class DemoWorkload:
         if self.part is None or wants is None:
             return
         for pod in self.part.pods.pods.values():
-            yield from _of_pod(pod, wants)
+            yield from _of_pod(pod, wants.facts)
+        for uid, containers in self.part.pods.sold.items():
+            for container in containers:
+                yield from _of_buyer(container, uid, wants.facts)
 
 
-def _of_pod(pod: NodePod, wants: Wanted) -> Iterator[_Running]:
-    facts, statuses = wants.facts, pod.pod.statuses()
+def _of_pod(pod: NodePod, facts: NodeFacts) -> Iterator[_Running]:
+    statuses = pod.pod.statuses()
     shares, places = pod_gpus.planned(pod.facts, facts) or ((), ())
     for share, chosen in zip(shares, places, strict=True):
         status = statuses.get(share.container)
-        if status is None or not status.is_running or not status.container_id:
+        if status is None or not status.is_running or not status.id:
             continue
-        container_id = status.container_id.rpartition("//")[2]
         name = f"{pod.facts.namespace}/{pod.facts.name}/{share.container}"
-        used = LEAST_USED + (MOST_USED - LEAST_USED) * _share_of(name)
-        busy = LEAST_BUSY + round((MOST_BUSY - LEAST_BUSY) * _share_of(f"{name} is busy"))
-        pid = FIRST_PID + int(PIDS * _share_of(container_id))
         for gpu in chosen:
             asked = share.on(facts.gpus[gpu], facts) * units.BYTES_IN[facts.unit]
-            process = SimulatedProcess(pid, int(asked * used) // MIB, busy)
-            yield _Running(facts.gpus[gpu].uuid, Owner(pod.facts.uid, container_id), process)
+            yield _running(name, Owner(pod.facts.uid, status.id), facts.gpus[gpu].uuid, asked)
+
+
+def _of_buyer(container: NamedContainer, uid: str, facts: NodeFacts) -> Iterator[_Running]:
+    """On a node that sells GPUs by count. kubelet chooses the GPU there; the demo's node has only one."""
+    replicas = next((offer.replicas for offer in facts.sold if offer.resource in container.asks), 0)
+    if replicas and facts.gpus:
+        asked = facts.gpus[0].total * units.BYTES_IN[facts.unit] // replicas
+        name = f"{container.namespace}/{container.pod}/{container.container}"
+        yield _running(name, Owner(uid, container.id), facts.gpus[0].uuid, asked)
+
+
+def _running(name: str, owner: Owner, gpu: str, asked: int) -> _Running:
+    """`name`: of the container. `asked`: bytes."""
+    used = LEAST_USED + (MOST_USED - LEAST_USED) * _share_of(name)
+    busy = LEAST_BUSY + round((MOST_BUSY - LEAST_BUSY) * _share_of(f"{name} is busy"))
+    pid = FIRST_PID + int(PIDS * _share_of(owner.container_id))
+    return _Running(gpu, owner, SimulatedProcess(pid, int(asked * used) // MIB, busy))
 
 
 def _share_of(text: str) -> float:
