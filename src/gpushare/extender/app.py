@@ -116,7 +116,7 @@ class Extender:
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
         works += [self.figures.run(self.not_ready), self._watch_vitals()]
-        works += [_beside(self.scraped)] if self.scraped is not None else []
+        works += [self.scraped.run()] if self.scraped is not None else []
         return [asyncio.create_task(work) for work in works]
 
     async def _explain_waiting_pods(self) -> None:
@@ -173,15 +173,6 @@ class Extender:
     def is_connected(self) -> bool:
         """Whether every change in the cluster is seen at this moment."""
         return all(watch.synced and not watch.disconnected_for() for watch in self.watches.values())
-
-
-async def _beside(scraped: Server) -> None:
-    """For ever: schedulers are answered, whatever becomes of the port for Prometheus."""
-    try:
-        await scraped.run()
-    except Exception as error:  # noqa: BLE001 - a bug there must not end the extender
-        logger.error("the metrics page is not served any more", error=repr(error))
-    await asyncio.Event().wait()
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

@@ -18,7 +18,7 @@ from gpushare.kube.events import Recorder
 from gpushare.kube.scraping.server import Server
 from gpushare.node import kubelet_folder
 from gpushare.node.exporter.exporter import Exporter
-from gpushare.node.exporter.page import Counted, Overuse
+from gpushare.node.exporter.page import Counted
 from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.observer import Config as ObserverConfig
@@ -142,7 +142,7 @@ class Part:
         return Counted(
             self.gpus.xids,
             self.gpus.last_xid,
-            [Overuse(o.key.uuid, o.key.pod_uid, o.key.container, o.beyond) for o in over.current] if over else (),
+            {one.key: one.beyond for one in over.current} if over else {},
             over.evictions if over else 0,
         )
 

@@ -3,8 +3,9 @@
 from typing import Final
 
 from gpushare.gpu.sample import Sample
-from gpushare.node.exporter.page import Counted, Overuse
+from gpushare.node.exporter.page import Counted
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
+from gpushare.node.usage.overuse import Key
 
 GIB: Final = 1 << 30
 
@@ -32,5 +33,5 @@ USAGE: Final = Usage(
 )  # fmt: skip
 COUNTED: Final = Counted(
     {("GPU-a", 31): 2, ("GPU-c", 79): 1, ("GPU-c", 999): 1}, {"GPU-a": 31, "GPU-c": 79},
-    [Overuse("GPU-a", "uid-a", "main", 9 * GIB), Overuse("GPU-a", "gone", "main", GIB)], 4,
+    {Key("uid-a", "main", "GPU-a"): 9 * GIB, Key("gone", "main", "GPU-a"): GIB}, 4,
 )  # fmt: skip

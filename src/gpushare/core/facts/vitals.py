@@ -72,6 +72,8 @@ class Summary(Frozen, frozen=True):
 
 
 class Status(Struct):
+    """As the extender reads it: the containers are skipped, which are most of the bytes."""
+
     sampled_at: str = ""  # RFC 3339, of the last pass in which the driver answered; empty: there was none
     sample_seconds: float = 5.0  # between two passes
     driver: str = ""
@@ -80,19 +82,15 @@ class Status(Struct):
     conditions: tuple[Condition, ...] | None = None
 
 
-class GpuNode(Struct):
-    """As the scheduler side reads it: the containers are skipped, which are most of the bytes."""
-
-    metadata: Metadata = msgspec.field(default_factory=Metadata)
-    status: Status = msgspec.field(default_factory=Status)
-
-
 class FullStatus(Status):
+    """With everything that is in the object."""
+
     summary: Summary | None = None
     gpus: tuple[GpuAndContainers, ...] | None = None  # only ever encoded or decoded
 
 
-class FullGpuNode(GpuNode):
+class FullGpuNode(Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
     status: FullStatus = msgspec.field(default_factory=FullStatus)
 
 

@@ -66,7 +66,14 @@ class Server:
                 _trust(self._shown.context, listen.client_ca)
 
     async def run(self) -> None:
-        """For ever."""
+        """For ever. A bug in here is logged, and ends nothing else of the component."""
+        try:
+            await self._run()
+        except Exception as error:  # noqa: BLE001 - the component does its work without
+            logger.error("the metrics page is not served any more", error=repr(error))
+        await asyncio.Event().wait()
+
+    async def _run(self) -> None:
         runner, certified = None, False
         while runner is None:
             try:

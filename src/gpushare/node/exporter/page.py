@@ -5,13 +5,14 @@ NVIDIA's names have one series for each GPU, with the labels of a pod only where
 GPUs are right. What containers use has names of our own. The names are a contract: boards and alerts are made of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from gpushare.gpu import health
 from gpushare.node.exporter import dcgm
 from gpushare.node.exporter.dcgm import Figure
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
+from gpushare.node.usage.overuse import Key
 
 HostnameLabel = Literal["Hostname", "hostname"]
 KNOWN_XIDS: Final = tuple(sorted({*health.XID_NAMES, *health.OF_THE_APPLICATION}))
@@ -26,21 +27,12 @@ class Wanted(NamedTuple):
     hostname_label: HostnameLabel = "Hostname"
 
 
-class Overuse(NamedTuple):
-    """A container that has used more than it was given for longer than is tolerated."""
-
-    uuid: str
-    pod_uid: str
-    container: str
-    bytes: int  # above what it was given
-
-
 class Counted(NamedTuple):
-    """What was counted since this process was started, and what is above its grant now."""
+    """What was counted since this process was started, and who uses too much now."""
 
     xids: Mapping[tuple[str, int], int] = {}  # by uuid and code
     last_xid: Mapping[str, int] = {}  # by uuid
-    overuses: Iterable[Overuse] = ()
+    overuses: Mapping[Key, int] = {}  # bytes above what the container was given
     evictions: int = 0  # of pods, for over-use
 
 
@@ -165,7 +157,6 @@ def _xids(usage: Usage, counted: Counted) -> Iterator[str]:
 
 
 def _containers(usage: Usage, counted: Counted) -> Iterator[str]:
-    over = {(one.uuid, one.pod_uid, one.container): one.bytes for one in counted.overuses}
     granted, used, ratio, overuse = list[str](), list[str](), list[str](), list[str]()
     for gpu in usage.gpus:
         of_gpu = _gpu_labels(usage.node, gpu)
@@ -177,7 +168,7 @@ def _containers(usage: Usage, counted: Counted) -> Iterator[str]:
                 used.append(f"{labels} {use.used}")
             if use.sm is not None:
                 ratio.append(f"{labels} {_number(use.sm)}")
-            if above := over.get((gpu.uuid, use.pod_uid, use.container)):
+            if above := counted.overuses.get(Key(use.pod_uid, use.container, gpu.uuid)):
                 overuse.append(f"{labels} {above}")
     for name, text, samples in (
         ("memory_granted_bytes", "GPU memory that the container was given.", granted),
