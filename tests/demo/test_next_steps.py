@@ -29,6 +29,7 @@ def test_without_kubectl_our_own_commands_are_shown_with_their_full_path(monkeyp
 def test_a_program_on_the_path_is_shown_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = {"kubectl": "/usr/bin/kubectl", "gpushare": "/usr/local/bin/gpushare"}
     assert "  kubectl get pods -o wide; gpushare inspect -w" in printed(monkeypatch, "/venv", **programs)
+    assert any(line.startswith("  kubectl get gpunodes ") for line in printed(monkeypatch, "/venv", **programs))
     programs["kubectl_inspect_gpushare"] = "/usr/local/bin/kubectl-inspect-gpushare"
     assert "  kubectl get pods -o wide; kubectl inspect gpushare -w" in printed(monkeypatch, "/venv", **programs)
 

@@ -37,7 +37,8 @@ EXTENDER: Final = (
     ),
     Rule(
         "WatchStale", "gpushare_watch_age_seconds > 120", "1m", "critical",
-        "{{ $labels.job }} at {{ $labels.instance }} has heard nothing about {{ $labels.of }} for {{ $value }} s.",
+        "{{ $labels.job }} at {{ $labels.instance }} has heard nothing about {{ $labels.of }} for "
+        "{{ $value | humanizeDuration }}.",
         "Check that it reaches the API server, or, if it is the driver, that the driver answers; then restart its pod.",
     ),
     Rule(

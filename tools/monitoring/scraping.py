@@ -15,8 +15,11 @@ _NODE, _EXTENDER = "|".join(NODES), "|".join(EXTENDERS)
 
 SCRAPE_CONFIG: Final = f"""\
 # What a Prometheus of your own has to scrape: put these jobs into its scrape_configs, or name this file in
-# scrape_config_files (Prometheus 2.43 and later). Prometheus runs in the cluster here, and its service account may list
-# pods in {NAMESPACE} and has the ClusterRole gpushare-metrics of view-rbac.yaml.
+# scrape_config_files (Prometheus 2.43 and later). Prometheus runs in the cluster here. Its service account has to find
+# pods in {NAMESPACE} and to read /metrics. Once view-rbac.yaml is applied, give it both rights:
+#   kubectl -n {NAMESPACE} create role gpushare-scrape --verb=get,list,watch --resource=pods
+#   kubectl -n {NAMESPACE} create rolebinding gpushare-scrape --role=gpushare-scrape --serviceaccount=NAMESPACE:NAME
+#   kubectl create clusterrolebinding gpushare-scrape --clusterrole=gpushare-metrics --serviceaccount=NAMESPACE:NAME
 scrape_configs:
   - job_name: gpushare-node
     scheme: https

@@ -159,12 +159,12 @@ Samples the GPUs of this node, and says which container uses how much.
                       allowed above what a container asked for: the larger one
   --overuse-grace N   seconds above it until an event says so (default 60)
   --on-overuse HOW    warn (default), or evict: also evict the pod
-  --metrics-listen HOST:PORT
-                      for Prometheus (default POD_IP:9400, else 127.0.0.1:9400;
-                      off). Not on loopback: HTTPS, and a token that may get
-                      /metrics. --metrics-tls-cert, --metrics-tls-key: its files
+  --metrics-listen HOST:PORT, or off
+                      for Prometheus (default POD_IP:9400, else 127.0.0.1:9400).
+                      Not on loopback: HTTPS, for tokens that may get /metrics
+  --metrics-tls-cert FILE --metrics-tls-key FILE    else it makes a certificate
   --metrics-client-ca FILE
-                      certificates of this authority instead of tokens
+                      for certificates of this authority instead of tokens
   --dcgm-names WHEN   NVIDIA's names: auto (not beside its exporter), on, off
   --hostname-label L  Hostname (default) or hostname, beside those names
   --counters FILE     which of them: a counters file of dcgm-exporter

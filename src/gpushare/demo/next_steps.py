@@ -29,6 +29,7 @@ def lines(kubeconfig: Path, which: Which = shutil.which) -> list[str]:
     return [
         *first,
         f"  kubectl get pods -o wide; {inspect} -w",
+        "  kubectl get gpunodes                         # what GPUs do: made up here",
         "  kubectl scale deployment web --replicas=5    # one more fits, one waits",
         f"  kubectl logs chat -c main -n {objects.BY_PLUGIN}       # env from the device plugin",
     ]

@@ -66,7 +66,7 @@ FIRES = (
     Fires("SecondExtender", {"gpushare_second_extender_total": "0 0 1x10"}, {},
           "Another extender binds pods in this cluster.", at=4),
     Fires("WatchStale", {WATCH: "121x10"}, {**JOB, "of": "pods"},
-          "gpushare-extender at 10.0.0.1:12345 has heard nothing about pods for 121 s."),
+          "gpushare-extender at 10.0.0.1:12345 has heard nothing about pods for 2m 1s."),
     Fires("BoundUnasked", {"gpushare_unplaced_pods": "2x10"}, {}, "2 pods run, but nobody knows on which GPU."),
     Fires("PodWaitsLong", {WAIT: "1801x10"}, {"code": "NoSingleGpu"}, "A pod has waited for 30m 1s: NoSingleGpu."),
     Fires("Fragmented", {PIECES: "0.6x40", WAITING: "1x40"}, {"size": "p90"},
