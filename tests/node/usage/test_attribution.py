@@ -227,7 +227,16 @@ def test_where_gpus_are_sold_by_count_their_processes_tell_who_has_them() -> Non
         ContainerUse("default", "train", "train-uid", "main", 16000 * MIB, True, 10 * MIB, 0.05, (7,)),
     )
     assert (gpus[FIRST].unattributed, gpus[FIRST].unknown_processes) == (10 * MIB, 1)
+    assert (gpus[FIRST].granted, gpus[FIRST].shares) == (16000 * MIB, 1)
     assert gpus[SECOND].containers == ()
+    assert (gpus[SECOND].granted, gpus[SECOND].shares) == (None, 0), "kubelet may have given it out"
+
+
+def test_where_gpus_are_sold_by_count_and_no_processes_are_seen_nothing_is_known_to_be_given_out() -> None:
+    facts = builders.facts(16000, 8000, pin="nvidia")
+    train = _pod({"name": "train", "direct": False, "containers": {"main": {"nvidia": 1}}}, runs=("main",))
+    gpu = _joined(train, on={FIRST: [Process(7, 10 * MIB, 5)]}, owners=None, facts=facts)[FIRST]
+    assert (gpu.granted, gpu.shares, gpu.containers) == (None, None, ())
 
 
 def test_nobody_says_how_much_memory_comes_with_a_replica() -> None:

@@ -89,7 +89,7 @@ def test_what_a_gpu_does_not_tell_is_unknown_and_never_0() -> None:
     shown = status(gpu(sampled=nothing, containers=(), unattributed=None, unknown_processes=None))
     assert shown.gpus is not None
     assert msgspec.to_builtins(shown.gpus[0]) == {
-        "uuid": "GPU-0", "model": "H100", "totalMiB": 81920, "grantedMiB": 61440
+        "uuid": "GPU-0", "model": "H100", "shares": 0, "totalMiB": 81920, "grantedMiB": 61440
     }  # fmt: skip
     assert shown.summary == vitals.Summary(1, "H100", "60/80 GiB", "-", "-", "-", "-", "ok")
 
@@ -151,9 +151,10 @@ def test_a_patch_says_null_for_what_vanished_and_shows_every_0() -> None:
     assert "why" not in shown
 
 
-def test_a_container_whose_grant_is_unknown_is_not_said_to_have_0() -> None:
-    patch = gpunode.patch(status(gpu(containers=(msgspec.structs.replace(MAIN, granted=None),))))
-    assert "grantedMiB" not in patch["gpus"][0]["containers"][0]
+def test_where_gpus_are_sold_by_count_nothing_is_said_to_be_given_out() -> None:
+    patch = gpunode.patch(status(gpu(granted=None, containers=(msgspec.structs.replace(MAIN, granted=None),))))
+    assert "grantedMiB" not in patch["gpus"][0] | patch["gpus"][0]["containers"][0]
+    assert patch["gpus"][0]["shares"] == 1
     assert patch["summary"]["granted"] == "-/80 GiB"
 
 

@@ -25,9 +25,9 @@ class GpuVitals(Frozen, frozen=True):
     model: str = ""
     healthy: bool = True
     why: str = ""  # why it is not
-    shares: int = 0  # containers that were given a part of it
+    shares: int | None = None  # containers that were given a part of it
     total_mib: int = msgspec.field(default=0, name="totalMiB")  # may be given out
-    granted_mib: int = msgspec.field(default=0, name="grantedMiB")  # is given out
+    granted_mib: int | None = msgspec.field(default=None, name="grantedMiB")  # is given out
     used_mib: int | None = msgspec.field(default=None, name="usedMiB")  # by all processes, as the driver says
     unattributed_mib: int | None = msgspec.field(default=None, name="unattributedMiB")  # used by no known container
     utilization: int | None = None
@@ -46,7 +46,7 @@ class ContainerVitals(Frozen, frozen=True):
     pod: str = ""
     uid: str = ""  # of the pod
     container: str = ""
-    granted_mib: int = msgspec.field(default=0, name="grantedMiB")  # 0: unknown, where replicas of GPUs are sold
+    granted_mib: int | None = msgspec.field(default=None, name="grantedMiB")  # None where replicas of GPUs are sold
     used_mib: int | None = msgspec.field(default=None, name="usedMiB")
     sm_percent: int | None = None
     over_use: bool = False  # above what it asked, for longer than the grace

@@ -128,7 +128,7 @@ def _uses(evidence: Evidence) -> list[UseView]:
     if status is None or evidence.now is None or not vitals.is_fresh(status, evidence.now):
         return []
     return [
-        UseView(one.container, gpu.index, one.granted_mib, one.used_mib, measured.over(one))
+        UseView(one.container, gpu.index, one.granted_mib or 0, one.used_mib, measured.over(one))
         for gpu in status.gpus or ()
         for one in gpu.containers
         if one.uid == uid and one.used_mib is not None

@@ -119,7 +119,7 @@ def _gpus(usage: Usage) -> Iterator[str]:
         ("memory_granted_bytes", "GPU memory that is given out.", [gpu.granted for gpu in usage.gpus]),
         ("memory_unattributed_bytes", "GPU memory in use by no container that was given this GPU.",
          [gpu.unattributed for gpu in usage.gpus]),
-        ("shares", "Containers that were given this GPU or a part of it.", [len(gpu.containers) for gpu in usage.gpus]),
+        ("shares", "Containers that were given this GPU or a part of it.", [gpu.shares for gpu in usage.gpus]),
         ("healthy", "1 if the GPU is healthy and gets new pods, else 0.", [int(gpu.healthy) for gpu in usage.gpus]),
         ("temperature_limit_celsius", "Above this temperature the GPU slows down.",
          [gpu.sample.temperature_limit if gpu.sample else None for gpu in usage.gpus]),

@@ -49,8 +49,8 @@ def joined(
     for at, gpu in enumerate(facts.gpus):
         held, sample = wants.held.get(gpu.uuid, Held()), samples.get(gpu.uuid)
         use_of_gpu = GpuUse(
-            gpu.index, gpu.uuid, gpu.model, gpu.total * size, held.units * size, facts.slots, held.slots, gpu.healthy,
-            gpu.why, buses.get(gpu.uuid, ""), sample, tuple(given.get(at, {}).values()),
+            gpu.index, gpu.uuid, gpu.model, gpu.total * size, None if facts.sold else held.units * size, facts.slots,
+            held.slots, gpu.healthy, gpu.why, buses.get(gpu.uuid, ""), sample, tuple(given.get(at, {}).values()),
         )  # fmt: skip
         gpus.append(_with_processes(use_of_gpu, given.get(at, {}), index, facts, pods, owners))
     return tuple(gpus)
@@ -131,6 +131,7 @@ def _with_processes(
     containers = tuple([_used(use, of.get(who, ())) for who, use in given.items()])
     return msgspec.structs.replace(
         gpu,
+        granted=gpu.total if facts.sold and any(use.whole for use in containers) else gpu.granted,
         containers=containers,
         unattributed=_unattributed(gpu.sample, containers),
         unknown_processes=len(gpu.sample.processes) - sum(len(use.pids or ()) for use in containers),

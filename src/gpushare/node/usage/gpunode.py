@@ -88,9 +88,9 @@ def _gpu(gpu: GpuUse, over: Collection[Key]) -> GpuAndContainers:
         model=gpu.model,
         healthy=gpu.healthy,
         why=gpu.why,
-        shares=len(gpu.containers),
+        shares=gpu.shares,
         total_mib=gpu.total // MIB,
-        granted_mib=gpu.granted // MIB,
+        granted_mib=None if gpu.granted is None else gpu.granted // MIB,
         used_mib=_rounded(sample.memory_used, MIB) if sample else None,
         unattributed_mib=_rounded(gpu.unattributed, MIB) if sample else None,
         utilization=sample.gpu_util if sample else None,
@@ -113,7 +113,7 @@ def _container(use: ContainerUse, over_use: bool, *, known: bool) -> ContainerVi
         pod=use.pod,
         uid=use.pod_uid,
         container=use.container,
-        granted_mib=(use.granted or 0) // MIB,
+        granted_mib=None if use.granted is None else use.granted // MIB,
         used_mib=_rounded(use.used, MIB) if known else None,
         sm_percent=round(use.sm * 100) if known and use.sm is not None else None,
         over_use=over_use,
@@ -184,8 +184,6 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, msgspec.Struct):
         made = {key: _plain(getattr(value, name)) for name, key in _names(type(value))}
-        if isinstance(value, ContainerVitals) and not value.granted_mib:
-            del made["grantedMiB"]  # nobody is given 0: it is unknown
         return {key: one for key, one in made.items() if one is not None}
     return None if value == "" else value
 

@@ -41,10 +41,8 @@ def _model(models: Sequence[str]) -> str:
 
 
 def _granted(gpus: Sequence[GpuAndContainers], total: int) -> str:
-    """Where replicas of GPUs are sold, nobody says how much memory comes with one."""
-    unknown = any(not one.granted_mib for gpu in gpus for one in gpu.containers)
-    given = UNKNOWN if unknown else _gib(sum(gpu.granted_mib for gpu in gpus))
-    return f"{given}/{_gib(total)} GiB"
+    granted = _all([gpu.granted_mib for gpu in gpus])
+    return f"{UNKNOWN if granted is None else _gib(granted)}/{_gib(total)} GiB"
 
 
 def _gib(mib: int) -> str:

@@ -38,7 +38,7 @@ class GpuUse(Data, frozen=True):
     uuid: str
     model: str
     total: int  # may be given out
-    granted: int  # is given out
+    granted: int | None  # is given out; None: unknown, because GPUs are sold by count
     slots: int = 0  # MPS slots
     granted_slots: int = 0
     healthy: bool = True
@@ -48,6 +48,11 @@ class GpuUse(Data, frozen=True):
     containers: tuple[ContainerUse, ...] = ()  # those that were given a part of it, also if they use nothing
     unattributed: int | None = None  # used, but by no container that was given this GPU
     unknown_processes: int | None = None  # processes that are of no such container
+
+    @property
+    def shares(self) -> int | None:
+        """How many containers were given a part of it. Where GPUs are sold by count only processes tell."""
+        return None if self.granted is None and self.unknown_processes is None else len(self.containers)
 
     @property
     def exclusive(self) -> ContainerUse | None:
