@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from gpushare.node.usage import cgroups
 
-NOT_SEEN: Final = "this pod does not see the host's processes: set hostPID: true in its DaemonSet"
+NOT_SEEN: Final = "this pod does not see the node's processes: set hostPID: true in its DaemonSet"
 UNREADABLE: Final = "{proc} cannot be read: {why}"
 FIRST_NAMESPACE: Final = "pid:[4026531836]"  # the kernel's number of the namespace that a machine begins with
 
