@@ -43,7 +43,7 @@ async def test_the_running_component_writes_its_gpus_and_says_how_it_goes(
     async with served() as influx:
         observing = ObserverConfig(sample_seconds=0.01, influx=influx.url, influx_seconds=0.01)
         async with running(server.url, gpus, CONFIG._replace(observing=observing)) as node:
-            expected = {b"multimetric", b"nodemetric", b"gpumetric"}  # the last one comes with the driver's first answer
+            expected = {b"multimetric", b"nodemetric", b"gpumetric"}  # the last one: once the driver answered
             await eventually(lambda: expected <= {line.partition(b",")[0] for line in influx.lines})
             page = exposition.generate_latest(Metrics(node.sight).registry).decode()
         assert all(f"node={NAME}".encode() in line for line in influx.lines)
