@@ -24,6 +24,7 @@ from gpushare.node.usage.overuse import Tolerance
 from gpushare.node.usage.overuse_events import OverUses
 from gpushare.node.usage.processes import Processes
 from gpushare.node.usage.sampler import Sampler
+from gpushare.obs.beside import beside
 
 
 class Config(NamedTuple):
@@ -79,7 +80,7 @@ class Observer:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.sampler.run())
             if self.evictor is not None:
-                tasks.create_task(self.evictor.run())
-            tasks.create_task(self.gpunode.run())
+                tasks.create_task(beside(self.evictor.run(), "pods are not evicted for over-use any more"))
+            tasks.create_task(beside(self.gpunode.run(), "the GPUNode is not written any more"))
             if self.influx is not None:
-                tasks.create_task(self.influx.run())
+                tasks.create_task(beside(self.influx.run(), "points are not written to InfluxDB any more"))

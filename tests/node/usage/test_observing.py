@@ -10,6 +10,9 @@ from gpushare.kube import client
 from gpushare.kube.auth import login
 from gpushare.node import observer
 from gpushare.node.app import Node
+from gpushare.node.influx.feed import Feed
+from gpushare.node.usage.eviction import Evictor
+from gpushare.node.usage.gpunode_writer import GpuNodeWriter
 from gpushare.node.usage.model import Owner
 from tests.node import world
 from tests.support.wait import eventually
@@ -33,6 +36,24 @@ class Owners:
 
     def of(self, pids: object) -> dict[int, Owner]:
         return {7: Owner("", "c0-2026-11-15T12:00:00Z")}
+
+
+@pytest.mark.parametrize("part", [Evictor, GpuNodeWriter, Feed])
+async def test_a_bug_in_a_part_that_publishes_ends_nothing_else(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: type
+) -> None:
+    async def fails(_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(part, "run", fails)
+    observing = observer.Config(sample_seconds=0.02, evicts=True, influx="http://127.0.0.1:9")
+    config = world.CONFIG._replace(observing=observing)
+    async with client.connect(login.Access(server=server.url)) as api:
+        node = Node(config, api, Simulated(world.devices(*world.SIZES)))
+        async with world.at_work(node):
+            await eventually(lambda: "any more" in caplog.text)
+            await eventually(lambda: node.observer is not None and node.observer.sampler.usage is not None)
+            await eventually(lambda: not node.not_ready())
 
 
 @pytest.mark.parametrize("evicts", [False, True])

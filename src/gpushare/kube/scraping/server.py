@@ -18,6 +18,7 @@ from gpushare.kube.client import Api
 from gpushare.kube.scraping import self_signed
 from gpushare.kube.scraping.readers import Readers
 from gpushare.obs import http, log
+from gpushare.obs.beside import beside
 from gpushare.obs.errors import UserError
 from gpushare.obs.tls import Shown
 
@@ -66,12 +67,8 @@ class Server:
                 _trust(self._shown.context, listen.client_ca)
 
     async def run(self) -> None:
-        """For ever. A bug in here is logged, and ends nothing else of the component."""
-        try:
-            await self._run()
-        except Exception as error:  # noqa: BLE001 - the component does its work without
-            logger.error("the metrics page is not served any more", error=repr(error))
-        await asyncio.Event().wait()
+        """For ever."""
+        await beside(self._run(), "the metrics page is not served any more")
 
     async def _run(self) -> None:
         runner, certified = None, False
