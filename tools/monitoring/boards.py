@@ -73,7 +73,7 @@ USED: Final = f"{per_gpu('DCGM_FI_DEV_FB_USED')} * {MIB}"
 GRANTED: Final = container("memory_granted_bytes")
 IDLE: Final = f"{GRANTED} - {peak()}"
 OVER: Final = f"{container('memory_used_bytes')} - {GRANTED} > 0"
-ABOUT_IDLE: Final = "Granted, minus the most that was used in the time shown: what can be asked for less."
+ABOUT_IDLE: Final = "Granted, minus the most that was used in the time shown: requests can be smaller by this."
 ABOUT_OVER: Final = "Used above what was asked for. The others on that GPU can run out of memory."
 ABOUT_UNATTRIBUTED: Final = "In use, but by no container that was given this GPU. A little of it is the driver's own."
 
@@ -89,7 +89,7 @@ CLUSTER: Final = Board("cluster", "gpushare / Cluster", ("node", "namespace"), (
         Query(f"sum({gpu('memory_total_bytes')})", "total"),
         Query(f"sum({gpu('memory_granted_bytes')})", "granted"),
         Query(f"sum({USED})", "used"),
-    ), "Granted far above used: pods ask for too much. Used above granted: over-use, or processes of nobody."),
+    ), "Granted far above used: pods ask for too much. Used above granted: over-use, or unattributed memory."),
     line("Waiting pods, by reason", "none", "sum by (code) (gpushare_waiting_pods)", "{{code}}", stacked=True),
     Panel("Held idle, by namespace", "bytes",
           (Query(f"topk(10, sum by (namespace) ({IDLE}))", "{{namespace}}"),), ABOUT_IDLE, "bargauge"),
@@ -109,7 +109,7 @@ GPUS: Final = Board("gpu", "gpushare / GPU", ("node", "namespace"), (
         Query(gpu("memory_total_bytes"), f"{GPU} total"),
         Query(gpu("memory_granted_bytes"), f"{GPU} granted"),
         Query(USED, f"{GPU} used"),
-    ), "Used above granted: over-use, or processes of nobody."),
+    ), "Used above granted: over-use, or unattributed memory."),
     line("Used, by container", "bytes", container("memory_used_bytes"), ON_GPU, stacked=True),
     line("Utilisation", "percent", per_gpu("DCGM_FI_DEV_GPU_UTIL"), GPU,
          "Part of the time in which anything ran; not how much of the GPU it used."),
@@ -118,9 +118,9 @@ GPUS: Final = Board("gpu", "gpushare / GPU", ("node", "namespace"), (
         Query(per_gpu("DCGM_FI_DEV_GPU_TEMP"), GPU),
         Query(gpu("temperature_limit_celsius"), f"{GPU} limit"),
     ), "At its limit a GPU slows down. Each model has its own."),
-    Panel("Power, and its cap", "watt", (
+    Panel("Power, and its limit", "watt", (
         Query(per_gpu("DCGM_FI_DEV_POWER_USAGE"), GPU),
-        Query(gpu("power_limit_watts"), f"{GPU} cap"),
+        Query(gpu("power_limit_watts"), f"{GPU} limit"),
     )),
     line("Over-use", "bytes", OVER, ON_GPU, ABOUT_OVER),
     line("Unattributed memory", "bytes", gpu("memory_unattributed_bytes"), GPU, ABOUT_UNATTRIBUTED),

@@ -51,7 +51,7 @@ def test_its_end_is_said_once() -> None:
     scene.book.take()
     scene.look(70, use("web", 6000, 6000))
     scene.look(75, use("web", 6000, 6000))
-    text = "container main uses no longer more of GPU 0 on gpu-a than it asked for"
+    text = "container main no longer uses more of GPU 0 on gpu-a than it asked for"
     assert scene.book.events == [("Normal", "GPUOverUseEnded", "ml/web", text)]
     assert scene.over.current == ()
 

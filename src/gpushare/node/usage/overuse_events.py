@@ -18,7 +18,7 @@ AGAIN_SECONDS: Final = 600.0  # while it lasts
 USES: Final = "container {container} uses {used} MiB of GPU {gpu} on {node}, and asked for {granted} MiB; "
 ALONE: Final = "no other pod is on this GPU"
 AT_RISK: Final = "pods at risk: {pods}"
-USES_LESS: Final = "container {container} uses no longer more of GPU {gpu} on {node} than it asked for"
+USES_LESS: Final = "container {container} no longer uses more of GPU {gpu} on {node} than it asked for"
 MIB: Final = 1 << 20
 
 logger = log.get(__name__)
