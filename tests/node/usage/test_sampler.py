@@ -79,7 +79,7 @@ class Nobody:
 
     unknown = ""
 
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
+    def of(self, pids: Iterable[int], pods: object) -> Mapping[int, Owner]:
         return {}
 
 

@@ -8,7 +8,7 @@ not end what the node sells.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from gpushare.gpu.device import Backend
@@ -34,8 +34,9 @@ class Owners(Protocol):
         """Why nobody can say whose a process is; empty: somebody can."""
         ...
 
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
-        """Whose these processes are. Those that are of no pod, or gone, are left out."""
+    def of(self, pids: Iterable[int], pods: Container[str]) -> Mapping[int, Owner]:
+        """Whose these processes are. Those that are of none of these pods, or gone, are left out. `pods`: uids of all
+        pods of this node, as kubelet knows them."""
         ...
 
 
@@ -105,7 +106,7 @@ class Sampler:
         silent = self._clock() - self._at
         fresh = self._pass if silent <= FRESH_INTERVALS * self.seconds else None
         pids = {process.pid for gpu in fresh.gpus for process in gpu.processes or ()} if fresh else set()
-        owners = None if self._owners.unknown else self._owners.of(pids)
+        owners = None if self._owners.unknown else self._owners.of(pids, self._pods.by_kubelets_uid())
         self.usage = Usage(
             self._node,
             attribution.joined(wants, self._pods, fresh, owners, self._buses(), self._given),
