@@ -147,7 +147,7 @@ async def test_a_running_container_uses_a_bit_less_than_it_asked_for(
         (process,) = busy.processes
         assert process.memory is not None
         assert 0.55 * 9000 < process.memory / MIB < 0.95 * 9000
-        ((pid, owner),) = owners.of([process.pid, 1]).items()
+        ((pid, owner),) = owners.of([process.pid, 1], ()).items()
         assert (pid, f"simulated://{owner.container_id}") == (process.pid, status["containerID"])
         await api.call("DELETE", f"/api/v1/namespaces/{objects.BY_PLUGIN}/pods/p")
         await eventually(lambda: not gpus[PLUGIN_NODE].workload())

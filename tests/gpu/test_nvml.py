@@ -125,6 +125,13 @@ async def test_a_gpu_that_never_could_be_read_is_named(gpus: Nvml, mock: Mock) -
     assert gpus.notes == ("GPU 0 cannot be read: GPU is lost",)
 
 
+async def test_a_gpu_that_is_listed_twice_is_one_gpu(gpus: Nvml, mock: Mock) -> None:
+    mock.show(card(0), card(1, 40536), card(0))
+    assert [device.uuid for device in await gpus.devices()] == [uuid(0), uuid(1)]
+    assert gpus.notes == ("GPU 2 cannot be read: it has the uuid of another GPU",)
+    assert [sample.uuid for sample in (await gpus.sample()).gpus] == [uuid(0), uuid(1)]
+
+
 async def test_a_lost_gpu_is_missing_and_the_others_stay(gpus: Nvml, mock: Mock) -> None:
     await gpus.devices()
     mock.show(card(0, 16276, "lost=1"), card(1, 40536))

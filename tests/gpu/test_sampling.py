@@ -10,6 +10,7 @@ import pytest
 from gpushare.gpu import nvml
 from gpushare.gpu.nvml import Nvml
 from gpushare.gpu.sample import Pass, Process, Sample
+from gpushare.gpu.sampling import Sampling
 from gpushare.obs.errors import UserError
 from tests.gpu.conftest import come_back
 from tests.support.nvml.state import DRIVER, MIB, Mock, card, figures, process, using, uuid
@@ -255,6 +256,19 @@ async def test_what_was_seen_before_is_remembered_when_the_driver_is_opened_agai
     assert (await only(gpus)).processes == (Process(1, 512 * MIB, 20),)
     await gpus.close()
     assert (await only(gpus)).processes == (Process(1, 512 * MIB, 0),)
+
+
+async def test_sm_use_is_told_again_after_the_clock_was_set_back(mock: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.009]
+    gpus = Nvml()
+    monkeypatch.setattr(gpus, "_sampling", Sampling(lambda: now[0]))
+    mock.show(using(0, 16276, process(1, 512), "sample=1 8000 20"))
+    assert (await only(gpus)).processes == (Process(1, 512 * MIB, 20),)
+    now[0] = 0.003
+    await gpus.sample()
+    mock.show(using(0, 16276, process(1, 512), "sample=1 4000 70"))
+    assert (await only(gpus)).processes == (Process(1, 512 * MIB, 70),)
+    await gpus.close()
 
 
 async def test_absurd_sm_use_is_dropped(gpus: Nvml, mock: Mock) -> None:

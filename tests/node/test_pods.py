@@ -140,3 +140,15 @@ def test_nvidias_exporter_is_known_by_its_labels_while_it_runs(label: tuple[str,
     kept.remove(exporter("Running"))
     assert not kept.dcgm_exporters
     assert not kept.pods
+
+
+def test_all_pods_of_the_node_are_known_by_the_uids_that_kubelet_uses() -> None:
+    kept = NodePods()
+    copy = pod("copy")
+    copy.metadata.annotations = {pods.STATIC: "of-kubelet"}
+    for item in (pod("a", 100), pod("none"), copy):
+        kept.upsert(item)
+    assert kept.by_kubelets_uid() == {"uid-a": "uid-a", "uid-none": "uid-none", "of-kubelet": "uid-copy"}
+    kept.remove(pod("none"))
+    kept.relisted({"uid-a"})
+    assert kept.by_kubelets_uid() == {"uid-a": "uid-a"}

@@ -6,7 +6,7 @@ to ask for an equal part of the GPU.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpushare.core.annotations import pod_gpus
@@ -43,7 +43,7 @@ class DemoWorkload:
             found.setdefault(running.gpu, []).append(running.process)
         return found
 
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
+    def of(self, pids: Iterable[int], pods: Container[str]) -> Mapping[int, Owner]:
         owners = {running.process.pid: running.owner for running in self._running()}
         return {pid: owners[pid] for pid in pids if pid in owners}
 

@@ -5,6 +5,7 @@ while all others work. A GPU is left out of the pass if it is lost, or if even i
 such a GPU mean nothing. Only a fault of the whole driver is raised.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -36,8 +37,10 @@ Ask = Callable[..., Any]  # the name of a function of the binding, and arguments
 class Sampling:
     """Takes passes. Sessions come and go; this stays, because the driver wants to know what was seen before."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._seen: dict[str, int] = {}  # time of the newest sample of processes, by uuid, as the driver counts
+        self._asked: dict[str, int] = {}  # when it was asked for, by uuid, in microseconds since 1970
 
     def sample(self, session: Session) -> Pass:
         if not session.is_open:
@@ -105,7 +108,10 @@ class Sampling:
 
     def _sm_use(self, ask: Ask, uuid: str) -> dict[int, int | None] | None:
         """Percent by pid, since the pass before; one that has not computed is missing. None: the GPU does not tell."""
-        samples = _first(ask, SM_USE, self._seen.get(uuid, 0))
+        # The driver counts in the machine's time. After that was set back, what was seen before is still to come.
+        since = min(self._seen.get(uuid, 0), self._asked.get(uuid, 0))
+        samples = _first(ask, SM_USE, since)
+        self._asked[uuid] = int(self._now() * 1e6)
         if samples is None:
             return None
         by_pid: dict[int, list[int]] = {}

@@ -19,6 +19,7 @@ MOST_AT_ONCE = 64  # events; more are read by the next call
 NO_MEMORY_SIZE = "the driver does not say how much memory it has"
 NEEDS = "the driver asks for {action}"
 NOT_READ = "GPU {index} cannot be read: {why}"
+TWICE = "it has the uuid of another GPU"
 NO_REPORTS = "GPU {index} does not report its errors: {why}"
 
 UNREADABLE = (NVMLError, UnicodeDecodeError)  # the binding decodes whatever a broken driver returns
@@ -111,14 +112,17 @@ class Session:
         if not self.is_open:
             self.open()
         count = self.order(pynvml.nvmlDeviceGetCount)
-        handles, notes = [], []
+        handles: dict[str, tuple[int, str, Any]] = {}
+        notes = []
         for index in range(count):
             try:
                 handle = self.order(pynvml.nvmlDeviceGetHandleByIndex, index)
-                handles.append((index, self.order(pynvml.nvmlDeviceGetUUID, handle), handle))
+                uuid = self.order(pynvml.nvmlDeviceGetUUID, handle)
+                if handles.setdefault(uuid, (index, uuid, handle))[0] != index:
+                    notes.append(NOT_READ.format(index=index, why=TWICE))
             except UNREADABLE as error:
                 notes.append(NOT_READ.format(index=index, why=reason(error)))
-        return handles, count, notes
+        return list(handles.values()), count, notes
 
     def driver(self) -> str:
         """The version of the driver, as people know it."""

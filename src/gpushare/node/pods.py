@@ -146,11 +146,20 @@ class NodePods:
         self.sold: dict[str, tuple[NamedContainer, ...]] = {}
         self.uncounted: dict[str, NodePod] = {}
         self.dcgm_exporters: set[str] = set()
+        self._kubelets_uids: dict[str, str] = {}  # of all pods of this node, by uid
         self.listeners: list[Callable[[str], None]] = []
         self.uncounted_listeners: list[Callable[[], None]] = []
 
+    def by_kubelets_uid(self) -> dict[str, str]:
+        """The uids of all pods of this node, also those without a GPU. Nobody's own uid is taken by a static pod."""
+        kubelets = self._kubelets_uids
+        return {theirs: uid for uid, theirs in kubelets.items()} | {
+            uid: uid for uid in kubelets if kubelets[uid] == uid
+        }
+
     def upsert(self, item: Pod) -> None:
         uid = item.metadata.uid
+        self._kubelets_uids[uid] = item.static_uid or uid
         node_pod = NodePod(request.facts(item, None), item)
         self.dcgm_exporters.discard(uid)
         if item.status.phase == "Running" and DCGM_EXPORTER & (item.metadata.labels or {}).items():
@@ -180,10 +189,11 @@ class NodePods:
         self._forget(item.metadata.uid)
 
     def relisted(self, kept: Set[str]) -> None:
-        for uid in (self.pods.keys() | self.uncounted.keys() | self.sold.keys() | self.dcgm_exporters) - kept:
+        for uid in self._kubelets_uids.keys() - kept:
             self._forget(uid)
 
     def _forget(self, uid: str) -> None:
+        self._kubelets_uids.pop(uid, None)
         self.dcgm_exporters.discard(uid)
         self._forget_uncounted(uid)
         self.sold.pop(uid, None)

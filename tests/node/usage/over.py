@@ -35,6 +35,7 @@ class Book:
 class Scene:
     def __init__(self, *, gpus: int = 1) -> None:
         self.now, self.pods, self.book, self._gpus = 0.0, NodePods(), Book(), gpus
+        self._sampled_at = 0.0
         self.over = OverUses(
             "gpu-a", Watch(Tolerance(), GRACE), self.pods, self.book, clock=lambda: self.now  # type: ignore[arg-type]
         )  # fmt: skip
@@ -46,15 +47,20 @@ class Scene:
         made["spec"] |= more
         self.pods.upsert(msgspec.convert(made, Pod))
 
-    def look(self, at: float, *uses: ContainerUse, on: int = 0) -> None:
-        """At this time the GPU is used so."""
+    def look(self, at: float, *uses: ContainerUse, on: int = 0, again: bool = False) -> None:
+        """At this time the GPU is used so. `again`: as the driver said before; it has said nothing since."""
+        self._sampled_at -= 1 if again else 0
+        self.look_at(at, *(uses if gpu == on else () for gpu in range(self._gpus)))
+
+    def look_at(self, at: float, *gpus: tuple[ContainerUse, ...]) -> None:
+        """The same for all GPUs."""
         self.now = at
-        sample = Sample(f"GPU-{on}", on)
-        gpus = [
-            GpuUse(i, f"GPU-{i}", "T4", 16000 * MIB, 0, sample=sample, containers=uses if i == on else ())
-            for i in range(self._gpus)
+        self._sampled_at += 1
+        made = [
+            GpuUse(i, f"GPU-{i}", "T4", 16000 * MIB, 0, sample=Sample(f"GPU-{i}", i), containers=uses)
+            for i, uses in enumerate(gpus)
         ]
-        self.over.look(Usage("gpu-a", tuple(gpus)))
+        self.over.look(Usage("gpu-a", tuple(made), sampled_at=self._sampled_at))
 
     def lasts(self, *uses: ContainerUse) -> None:
         """Longer than the grace."""

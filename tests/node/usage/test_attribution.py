@@ -261,3 +261,20 @@ def test_what_was_kept_of_a_pod_is_read_again_once_the_pod_or_its_node_changes()
     assert given() == {1: [6000 * MIB]}
     here.relisted(set())
     assert given() == {}
+
+
+def test_a_container_id_counts_only_with_the_pod_that_has_it() -> None:
+    victim = _pod({"name": "victim", "containers": {"main": 6000}}, 0, runs=("main",))
+    other = _pod({"name": "other", "containers": {"main": 600}}, 0, runs=("main",))
+    on = {FIRST: [Process(7, 9000 * MIB, 1)]}
+    gpu = _joined(victim, other, on=on, owners={7: Owner("other-uid", _id("victimmain"))})[FIRST]
+    assert _mib(gpu) == {"victim/main": 0, "other/main": 0}
+
+
+def test_a_pod_that_says_it_is_a_copy_does_not_take_the_use_of_another_pod() -> None:
+    web = _pod({"name": "web", "containers": {"main": 6000}}, 0, runs=("main",))
+    liar = _pod({"name": "liar", "containers": {"main": 600}}, 0, annotations={STATIC: "web-uid"})
+    on = {FIRST: [Process(7, 10 * MIB, 1)]}
+    for pods in ((web, liar), (liar, web)):
+        gpu = _joined(*pods, on=on, owners={7: Owner("web-uid", _id("webmain"))})[FIRST]
+        assert _mib(gpu) == {"web/main": 10, "liar/main": 0}

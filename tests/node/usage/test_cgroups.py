@@ -61,7 +61,7 @@ V1_SYSTEMD = f"""11:devices:{BURSTABLE}/cri-containerd-{ID}.scope
         pytest.param(
             f"0::/kubepods/burstable/pod{OUTER}/{OTHER}/docker/{OTHER}/kubelet/kubepods/burstable/pod{UID}/{ID}\n",
             OURS,
-            id="a node in a pod: the innermost pod",
+            id="a node in a pod of another cluster",
         ),
         pytest.param(
             f"0::/docker/{OTHER}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDERLINED}.slice/"
@@ -85,7 +85,7 @@ V1_SYSTEMD = f"""11:devices:{BURSTABLE}/cri-containerd-{ID}.scope
     ],
 )
 def test_the_cgroup_of_a_container_names_its_pod_and_its_id(text: str, owner: Owner) -> None:
-    assert cgroups.owner(text) == owner
+    assert cgroups.owner(cgroups.owners(text), {UID, STATIC}) == owner
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,31 @@ def test_the_cgroup_of_a_container_names_its_pod_and_its_id(text: str, owner: Ow
     ],
 )
 def test_what_names_no_container_for_sure_is_of_nobody(text: str) -> None:
-    assert cgroups.owner(text) is None
+    assert cgroups.owner(cgroups.owners(text), {UID, STATIC}) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(f"{BURSTABLE}/cri-containerd-{ID}.scope", id="systemd"),
+        pytest.param(f"/kubepods/burstable/pod{UID}/{ID}", id="cgroupfs"),
+        pytest.param(f"/../../pod{UID}/{ID}", id="seen from another pod"),
+    ],
+)
+@pytest.mark.parametrize(
+    "below",
+    [
+        pytest.param(f"kubepods.slice/kubepods-pod{OUTER}.slice/cri-containerd-{OTHER}.scope", id="systemd"),
+        pytest.param(f"kubepods/pod{OUTER}/{OTHER}", id="cgroupfs"),
+        pytest.param(f"../pod{OUTER}/{OTHER}", id="dots"),
+        pytest.param(f"kubepods-pod{OUTER}.slice:cri-containerd:{OTHER}", id="mixed"),
+        pytest.param(f"kubepods-pod{OUTER}.slice", id="a pod without a container"),
+    ],
+)
+def test_a_container_cannot_pass_its_processes_off_as_those_of_another_pod(path: str, below: str) -> None:
+    assert cgroups.owner(cgroups.owners(f"0::{path}/{below}\n"), {UID, OUTER}) == OURS
+
+
+def test_cgroups_that_a_container_makes_for_some_controllers_only_do_not_hide_it() -> None:
+    text = f"2:cpu:/kubepods/pod{UID}/{ID}/kubepods/pod{OUTER}/{OTHER}\n1:memory:/kubepods/pod{UID}/{ID}\n"
+    assert cgroups.owner(cgroups.owners(text), {UID, OUTER}) == OURS

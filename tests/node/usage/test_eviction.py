@@ -154,3 +154,46 @@ async def test_a_cluster_that_fails_is_asked_again_a_minute_later(
     scene.look(122, use("a", 1000, 2000))
     await evictor.evict()
     assert scene.over.evictions == 1
+
+
+@pytest.mark.parametrize("fails", [cut, refuse(500), refuse(504)])
+async def test_if_a_pod_may_have_been_evicted_no_other_one_of_its_gpu_goes_in_that_minute(
+    cluster: Cluster, fails: scripted_api.Handler
+) -> None:
+    cluster[0].on(_path("b"), fails)
+    scene, evictor = _scene(cluster, "a", "b")
+    scene.lasts(use("a", 1000, 2000), use("b", 1000, 3000))
+    await evictor.evict()
+    assert _evicted(cluster) == ["b"]
+    scene.look(122, use("a", 1000, 2000))
+    await evictor.evict()
+    assert _evicted(cluster) == ["b", "a"]
+
+
+async def test_one_sample_is_not_enough_to_evict_however_long_the_driver_is_silent_after_it(cluster: Cluster) -> None:
+    scene, evictor = _scene(cluster, "a")
+    scene.look(0, use("a", 1000, 2000))
+    for later in (30, 59, 61, 90):
+        scene.look(later, use("a", 1000, 2000), again=True)
+        await evictor.evict()
+    assert (scene.over.current, _evicted(cluster)) == ((), [])
+
+
+async def test_figures_that_are_shown_again_evict_nobody(cluster: Cluster) -> None:
+    scene, evictor = _scene(cluster, "a")
+    scene.lasts(use("a", 1000, 2000))
+    scene.look(66, use("a", 1000, 2000), again=True)
+    await evictor.evict()
+    assert (len(scene.over.current), _evicted(cluster)) == (1, [])
+
+
+async def test_a_pod_on_two_gpus_waits_for_the_minute_of_both(cluster: Cluster) -> None:
+    scene, evictor = _scene(cluster, "a", "b")
+    on_both = (use("b", 1000, 3000), use("a", 1000, 2000)), (use("a", 1000, 2000),)
+    scene.look_at(0, *on_both)
+    scene.look_at(61, *on_both)
+    await evictor.evict()
+    assert _evicted(cluster) == ["b"]
+    scene.look_at(122, *on_both[1:], *on_both[1:])
+    await evictor.evict()
+    assert _evicted(cluster) == ["b", "a"]

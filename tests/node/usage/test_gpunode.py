@@ -232,3 +232,17 @@ def test_over_use_is_written_when_it_begins_and_when_another_pod_joins() -> None
 def test_another_gpu_is_written() -> None:
     assert gpunode.changed_enough(status(gpu(0)), status(gpu(0), gpu(1)))
     assert gpunode.changed_enough(None, status())
+
+
+def test_however_many_containers_there_are_an_api_server_takes_it() -> None:
+    uses = tuple(
+        ContainerUse("n" * 63, f"{number:03}".ljust(253, "x"), f"uid-{number}", "c" * 63, GIB, used=GIB, sm=0.5)
+        for number in range(250)
+    )
+    last = OverUse(Key("uid-249", "c" * 63, "GPU-7"), "n" * 63, "x", 7, GIB, 2 * GIB, AT, AT)
+    shown = status(*[gpu(index, containers=uses) for index in range(64)], over=(last,))
+    assert len(msgspec.json.encode(gpunode.patch(shown))) < 600_000
+    assert shown.gpus is not None
+    assert {one.shares for one in shown.gpus} == {250}
+    assert {len(one.containers) for one in shown.gpus} == {16}
+    assert [one.uid for one in shown.gpus[7].containers if one.over_use] == ["uid-249"]

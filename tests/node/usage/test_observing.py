@@ -34,7 +34,7 @@ class Owners:
 
     unknown = ""
 
-    def of(self, pids: object) -> dict[int, Owner]:
+    def of(self, pids: object, pods: object) -> dict[int, Owner]:
         return {7: Owner("", "c0-2026-11-15T12:00:00Z")}
 
 

@@ -35,38 +35,38 @@ def test_processes_are_of_the_containers_that_their_cgroups_name(proc: Path) -> 
         _process(proc, pid, owner)
     processes = Processes(str(proc))
     assert processes.unknown == ""
-    assert processes.of([40, 41, 50, 60, 70]) == {40: ONE, 41: ONE, 50: OTHER}
+    assert processes.of([40, 41, 50, 60, 70], {UID}) == {40: ONE, 41: ONE, 50: OTHER}
 
 
 def test_a_cgroup_with_any_bytes_in_its_name_is_of_nobody(proc: Path) -> None:
     _process(proc, 40, ONE)
     (proc / "41").mkdir()
     (proc / "41" / "cgroup").write_bytes(b"0::/\xff\xfe\n")
-    assert Processes(str(proc)).of([40, 41]) == {40: ONE}
+    assert Processes(str(proc)).of([40, 41], {UID}) == {40: ONE}
 
 
 def test_a_pid_that_was_reused_is_of_its_new_owner(proc: Path) -> None:
     processes = Processes(str(proc))
     _process(proc, 40, ONE)
-    assert processes.of([40]) == {40: ONE}
+    assert processes.of([40], {UID}) == {40: ONE}
     _process(proc, 40, OTHER)
-    assert processes.of([40]) == {40: OTHER}
+    assert processes.of([40], {UID}) == {40: OTHER}
     _process(proc, 40, None)
-    assert processes.of([40]) == {}
+    assert processes.of([40], {UID}) == {}
 
 
 def test_what_is_no_longer_asked_for_is_forgotten(proc: Path) -> None:
     processes = Processes(str(proc))
     for pid in range(100, 200):
         _process(proc, pid, Owner(UID, f"{pid:064x}"))
-        processes.of([pid])
+        processes.of([pid], {UID})
     assert len(processes._owners) == 1
 
 
 def test_a_folder_that_is_no_proc_is_named_with_the_reason(tmp_path: Path) -> None:
     processes = Processes(str(tmp_path))
     assert processes.unknown == f"{tmp_path} cannot be read: No such file or directory"
-    assert processes.of([1]) == {}
+    assert processes.of([1], {UID}) == {}
 
 
 def test_a_pod_that_does_not_see_the_node_knows_of_no_process(proc: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_pod_that_does_not_see_the_node_knows_of_no_process(proc: Path) -> Non
     _process(proc, 1, ONE)
     processes = Processes(str(proc))
     assert processes.unknown == sight.NOT_SEEN
-    assert processes.of([40]) == {}
+    assert processes.of([40], {UID}) == {}
 
 
 def test_this_process_finds_out_about_itself() -> None:

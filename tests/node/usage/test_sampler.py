@@ -11,7 +11,7 @@ from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.desired import Wanted
 from gpushare.node.usage.model import Owner, Usage
-from gpushare.node.usage.sampler import OUR_FAULT, Sampler
+from gpushare.node.usage.sampler import OUR_FAULT, Owners, Sampler
 from gpushare.obs import errors
 from tests.support.tasks import beside
 from tests.support.wait import eventually
@@ -79,17 +79,34 @@ class Nobody:
 
     unknown = ""
 
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
+    def of(self, pids: Iterable[int], pods: object) -> Mapping[int, Owner]:
         return {}
+
+
+class Reused(Nobody):
+    """Each time they are asked for, pids are those of other processes."""
+
+    asked = 0
+
+    def of(self, pids: Iterable[int], pods: object) -> Mapping[int, Owner]:
+        self.asked += 1
+        return {pid: Owner("uid", f"{self.asked}") for pid in pids}
 
 
 class Watched:
     """A sampler, its driver, and all that it has published."""
 
-    def __init__(self, wants: Callable[[], Wanted | None] = lambda: WANTS) -> None:
+    def __init__(self, wants: Callable[[], Wanted | None] = lambda: WANTS, owners: Owners | None = None) -> None:
         self.clock, self.driver = Clock(), Driver()
         self.sampler = Sampler(
-            "gpu-a", self.driver, wants, NodePods(), Nobody(), seconds=SECONDS, clock=self.clock, now=self.clock.wall
+            "gpu-a",
+            self.driver,
+            wants,
+            NodePods(),
+            owners or Nobody(),
+            seconds=SECONDS,
+            clock=self.clock,
+            now=self.clock.wall,
         )
         self.published: list[Usage] = []
         self.sampler.listeners.append(self.published.append)
@@ -164,6 +181,16 @@ async def test_figures_are_left_out_after_two_and_a_half_intervals(answer: Excep
         assert (temperatures(usage), usage.failure) == ([], failure)
         assert [gpu.uuid for gpu in usage.gpus] == ["GPU-0", "GPU-1"], "what pods were given is still published"
         assert usage.sampled_at == then, "so that everybody sees how old they are"
+
+
+async def test_whose_processes_are_is_asked_once_for_each_pass_because_pids_are_reused() -> None:
+    owners = Reused()
+    watched = Watched(owners=owners)
+    watched.driver.say_once(taken(50))
+    async with beside(watched.sampler.run()):
+        await watched.next()
+        assert temperatures(await watched.next()) == [50]
+    assert owners.asked == 1
 
 
 async def test_a_driver_that_hangs_is_asked_once_and_others_hear_of_it_each_interval() -> None:

@@ -98,15 +98,14 @@ def _runs(node_pod: NodePod, container: str) -> bool:
 
 
 def _index(pods: NodePods) -> Index:
-    containers, by_uid = {}, {}
+    containers = {}
     for uid, node_pod in pods.pods.items():
-        by_uid[node_pod.pod.static_uid or uid] = uid
         for name, status in node_pod.pod.statuses().items():
             containers[status.id] = Who(uid, name)
     for uid, named in pods.sold.items():
         containers |= {one.id: Who(uid, one.container) for one in named}
     containers.pop("", None)  # it has not started
-    return Index(containers, by_uid)
+    return Index(containers, pods.by_kubelets_uid())
 
 
 # What they use
@@ -143,9 +142,9 @@ def _who(owner: Owner | None, given: Iterable[Who], index: Index, known: set[Who
     the process is of the only container of its pod on this GPU, if no process of that one is known there."""
     if owner is None:
         return None
-    if found := index.containers.get(owner.container_id):
-        return found
     uid = index.pods.get(owner.pod_uid)
+    if found := index.containers.get(owner.container_id):
+        return found if found.pod_uid == uid or not owner.pod_uid else None
     candidates = [who for who in given if who.pod_uid == uid]
     return candidates[0] if len(candidates) == 1 and candidates[0] not in known else None
 

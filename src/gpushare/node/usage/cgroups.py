@@ -4,7 +4,9 @@ Pure. kubelet names the cgroup of a pod, the container runtime that of a contain
 cgroup further below. What is written in another way is of nobody: nothing is guessed.
 """
 
+import itertools
 import re
+from collections.abc import Container, Iterable
 from typing import Final
 
 from gpushare.node.usage.model import Owner
@@ -24,31 +26,42 @@ PLAIN: Final = re.compile(f"(?:crio-)?{ID}")  # cgroupfs
 MIXED: Final = re.compile(rf"(?:.+-)?kubepods{QOS}-pod{UID}\.slice:cri-containerd:{ID}")
 
 
-def owner(text: str) -> Owner | None:
-    """None: it is of no container, or nobody can say. Version 1 has several lines, which must not contradict."""
+def owners(text: str) -> tuple[Owner, ...]:
+    """The containers that it is in, the outermost first; empty: none, or nobody can say. A node may itself be a
+    container of a pod, and a container may make cgroups below its own, with any names. Version 1 has several lines:
+    what they agree on counts."""
     paths = {line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2}
-    found = {one for path in paths if (one := _of_path(path)) is not None}
-    return found.pop() if len(found) == 1 else None
+    found = [one for path in paths if (one := _of_path(path))]
+    agreed = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*found, strict=False))
+    return tuple(level[0] for level in agreed)
 
 
-def _of_path(path: str) -> Owner | None:
-    """The innermost pod counts: a node may itself be a container of a pod."""
+def owner(found: Iterable[Owner], pods: Container[str]) -> Owner | None:
+    """The outermost one that is of this node. Whoever runs in it can name what is below it, so that does not count.
+    `pods`: uids of all pods of this node, as kubelet knows them."""
+    return next((one for one in found if not one.pod_uid or one.pod_uid in pods), None)
+
+
+def _of_path(path: str) -> list[Owner]:
     parts = [part for part in path.split("/") if part]
-    for at in range(len(parts) - 1, -1, -1):
-        if mixed := MIXED.fullmatch(parts[at]):
-            return Owner(_uid(mixed), mixed["id"])
-        pod = SLICE.fullmatch(parts[at]) or (at and parts[at - 1] in ABOVE and FOLDER.fullmatch(parts[at]))
+    found = _neighbour(parts)
+    for at, part in enumerate(parts):
+        if mixed := MIXED.fullmatch(part):
+            found.append(Owner(_uid(mixed), mixed["id"]))
+        pod = SLICE.fullmatch(part) or (at and parts[at - 1] in ABOVE and FOLDER.fullmatch(part))
         if pod:
             container = _container(parts[at + 1]) if at + 1 < len(parts) else ""
-            return Owner(_uid(pod), container) if container else None
-    return _neighbour(parts)
+            if not container:
+                break
+            found.append(Owner(_uid(pod), container))
+    return found
 
 
-def _neighbour(parts: list[str]) -> Owner | None:
+def _neighbour(parts: list[str]) -> list[Owner]:
     """In a cgroup namespace of its own a process sees others from where it is: `/../NAME` is in the same pod, of which
     the path has no name. The id of a container is enough."""
     container = _container(parts[1]) if len(parts) > 1 and parts[0] == ".." else ""
-    return Owner("", container) if container else None
+    return [Owner("", container)] if container else []
 
 
 def _container(part: str) -> str:

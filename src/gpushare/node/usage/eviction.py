@@ -11,7 +11,7 @@ from typing import Final
 
 from gpushare.kube import failures, pod_requests
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError
+from gpushare.kube.errors import ApiError, KubeError, Unreachable
 from gpushare.node.pods import NodePods, Pod
 from gpushare.node.usage.model import Usage
 from gpushare.node.usage.overuse import OverUse
@@ -54,22 +54,24 @@ class Evictor:
         self._next = {key: until for key, until in self._next.items() if until > now}
         self._kept &= {over.key.pod_uid for over in self._over.current}
         for over in self._over.current:
-            if over.key.pod_uid not in self._next and over.key.uuid not in self._next and self._may_go(over):
-                self._next[over.key.pod_uid] = now + PAUSE_SECONDS
-                if await self._evicted(over):
-                    self._next |= {other.key.uuid: now + PAUSE_SECONDS for other in self._of(over.key.pod_uid)}
+            uid, gpus = over.key.pod_uid, self._gpus(over.key.pod_uid)
+            if uid not in self._next and not gpus & self._next.keys() and self._may_go(over):
+                self._next[uid] = now + PAUSE_SECONDS
+                if await self._may_be_evicted(over):
+                    self._next |= dict.fromkeys(gpus, now + PAUSE_SECONDS)
 
-    def _of(self, uid: str) -> list[OverUse]:
-        return [over for over in self._over.current if over.key.pod_uid == uid]
+    def _gpus(self, uid: str) -> set[str]:
+        """On which a pod uses too much."""
+        return {over.key.uuid for over in self._over.current if over.key.pod_uid == uid}
 
     def _may_go(self, over: OverUse) -> bool:
         found = self._pods.pods.get(over.key.pod_uid)
         return found is not None and self._over.is_certain(over) and not is_left_alone(found.pod)
 
-    async def _evicted(self, over: OverUse) -> bool:
-        uid = over.key.pod_uid
+    async def _may_be_evicted(self, over: OverUse) -> bool:
+        """Also if no answer came, or that of a failure: the pod may end all the same."""
         try:
-            await pod_requests.evict(self._api, over.namespace, over.pod, uid)
+            await pod_requests.evict(self._api, over.namespace, over.pod, over.key.pod_uid)
         except ApiError as error:
             if error.status == 429:
                 self._keep(over, error)
@@ -77,10 +79,10 @@ class Evictor:
             if error.status in (404, 409):
                 return False  # it is gone
             self._complain(over, error)
-            return False
+            return error.status >= 500
         except KubeError as error:
             self._complain(over, error)
-            return False
+            return not isinstance(error, Unreachable) or error.sent
         self._over.evictions += 1
         logger.warn("evicted a pod that used more of a GPU than it asked for", **fields(over))
         words = WHY.format(

@@ -23,6 +23,7 @@ MEMORY_PART: Final = 0.01  # of the GPU
 DEGREES: Final = 3
 POWER_PART: Final = 0.05  # of its limit
 MOST_NAMED: Final = 10  # containers in one sentence
+MOST_CONTAINERS: Final = 1024  # of a node; with the longest names half a MiB, and an API server takes 1.5
 
 ANSWERED: Final = ("DriverAnswered", "the driver answered")
 SILENT: Final = "DriverSilent"
@@ -34,7 +35,8 @@ TOO_MUCH: Final = "AboveRequests"
 def status(usage: Usage, over_uses: Sequence[OverUse], sample_seconds: float) -> FullStatus:
     """Its conditions have no times yet: `dated` adds them."""
     over = {one.key for one in over_uses}
-    gpus = tuple(_gpu(gpu, over) for gpu in usage.gpus)
+    most = max(MOST_CONTAINERS // max(len(usage.gpus), 1), 1)
+    gpus = tuple(_gpu(gpu, over, most) for gpu in usage.gpus)
     return FullStatus(
         sampled_at=timestamp(usage.sampled_at) if usage.sampled_at is not None else "",
         sample_seconds=sample_seconds,
@@ -77,7 +79,8 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _gpu(gpu: GpuUse, over: Collection[Key]) -> GpuAndContainers:
+def _gpu(gpu: GpuUse, over: Collection[Key], most: int) -> GpuAndContainers:
+    """`most`: so many containers are named; `shares` counts all."""
     sample = gpu.sample
     known = None
     if sample is not None and gpu.unknown_processes is not None:
@@ -101,10 +104,15 @@ def _gpu(gpu: GpuUse, over: Collection[Key]) -> GpuAndContainers:
         known_processes=known,
         unknown_processes=gpu.unknown_processes if sample else None,
         containers=tuple(
-            _container(one, Key(one.pod_uid, one.container, gpu.uuid) in over, known=sample is not None)
-            for one in gpu.containers
+            _container(one, is_over, known=sample is not None) for is_over, one in _named(gpu, over, most)
         ),
     )
+
+
+def _named(gpu: GpuUse, over: Collection[Key], most: int) -> list[tuple[bool, ContainerUse]]:
+    """Each with whether it uses too much. If there are too many, these come first."""
+    found = [(Key(one.pod_uid, one.container, gpu.uuid) in over, one) for one in gpu.containers]
+    return found if len(found) <= most else sorted(found, key=lambda pair: not pair[0])[:most]
 
 
 def _container(use: ContainerUse, over_use: bool, *, known: bool) -> ContainerVitals:

@@ -57,12 +57,14 @@ class Watch:
         self._tolerance, self._grace = tolerance, grace
         self._seen: dict[Key, OverUse] = {}  # also those that have not lasted long enough
 
-    def look(self, gpus: Iterable[GpuUse], now: float) -> None:
+    def look(self, gpus: Iterable[GpuUse], now: float, *, again: bool = False) -> None:
+        """`again`: the figures are those of the last look, because the driver has told no others. Then use is not
+        known: nobody is judged twice by one sample."""
         before, self._seen, self.at = self._seen, {}, now
         for gpu in gpus:
             for use in gpu.containers:
                 key = Key(use.pod_uid, use.container, gpu.uuid)
-                if (over := self._judged(key, gpu, use, before.get(key), now)) is not None:
+                if (over := self._judged(key, gpu, use, before.get(key), now, again)) is not None:
                     self._seen[key] = over
         known = {over.key for over in self.current}
         lasting = [
@@ -72,8 +74,10 @@ class Watch:
         ]
         self.current = tuple(sorted(lasting, key=lambda over: -over.beyond))
 
-    def _judged(self, key: Key, gpu: GpuUse, use: ContainerUse, before: OverUse | None, now: float) -> OverUse | None:
-        if use.used is None or use.granted is None:
+    def _judged(
+        self, key: Key, gpu: GpuUse, use: ContainerUse, before: OverUse | None, now: float, again: bool
+    ) -> OverUse | None:
+        if again or use.used is None or use.granted is None:
             return before if before is not None and now - before.at <= self._grace else None
         if self._tolerance.allows(use.granted, use.used):
             return None

@@ -39,6 +39,7 @@ class OverUses:
     ) -> None:
         self._node, self._watch, self._pods, self._recorder, self._clock = node, watch, pods, recorder, clock
         self.evictions = 0
+        self._sampled_at: float | None = None  # of the figures of the last look
         self._told: dict[Key, tuple[OverUse, float]] = {}  # and when
 
     @property
@@ -51,7 +52,9 @@ class OverUses:
 
     def look(self, usage: Usage) -> None:
         now = self._clock()
-        self._watch.look(usage.gpus, now)
+        again = usage.sampled_at is not None and usage.sampled_at == self._sampled_at
+        self._sampled_at = usage.sampled_at
+        self._watch.look(usage.gpus, now, again=again)
         for over in self.current:
             told = self._told.get(over.key)
             if told is None or now - told[1] >= AGAIN_SECONDS:

@@ -6,7 +6,7 @@ another one with the same pid, is never taken for the one before.
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +22,11 @@ class Processes:
 
     def __init__(self, proc: str = "") -> None:
         self._proc = proc or OWN
-        self._owners: dict[bytes, Owner | None] = {}  # by the text of the file, of the last pass
+        self._owners: dict[bytes, tuple[Owner, ...]] = {}  # by the text of the file, of the last pass
         self.unknown = self._unknown(told=bool(proc))
 
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
-        """Those that are of no container, or gone, are left out."""
+    def of(self, pids: Iterable[int], pods: Container[str]) -> Mapping[int, Owner]:
+        """Those that are of no container of these pods, or gone, are left out."""
         if self.unknown:
             return {}
         owners, before = {}, self._owners
@@ -34,8 +34,8 @@ class Processes:
         for pid in pids:
             with contextlib.suppress(OSError):
                 text = _read(f"{self._proc}/{pid}/cgroup")
-                owner = self._owners[text] = before[text] if text in before else cgroups.owner(_text(text))
-                if owner is not None:
+                found = self._owners[text] = before[text] if text in before else cgroups.owners(_text(text))
+                if (owner := cgroups.owner(found, pods)) is not None:
                     owners[pid] = owner
         return owners
 

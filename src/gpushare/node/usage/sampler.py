@@ -8,7 +8,7 @@ not end what the node sells.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from gpushare.gpu.device import Backend
@@ -34,8 +34,9 @@ class Owners(Protocol):
         """Why nobody can say whose a process is; empty: somebody can."""
         ...
 
-    def of(self, pids: Iterable[int]) -> Mapping[int, Owner]:
-        """Whose these processes are. Those that are of no pod, or gone, are left out."""
+    def of(self, pids: Iterable[int], pods: Container[str]) -> Mapping[int, Owner]:
+        """Whose these processes are. Those that are of none of these pods, or gone, are left out. `pods`: uids of all
+        pods of this node, as kubelet knows them."""
         ...
 
 
@@ -65,6 +66,10 @@ class Sampler:
         self._at = clock()  # when that began, or the start
         self._sampled_at: float | None = None
         self._failure = ""
+        self._looked_up: tuple[Pass | None, Mapping[int, Owner] | None] = (
+            None,
+            None,
+        )  # whose the processes of a pass are
         self._given = attribution.Given()
 
     async def run(self) -> None:
@@ -104,11 +109,11 @@ class Sampler:
             return
         silent = self._clock() - self._at
         fresh = self._pass if silent <= FRESH_INTERVALS * self.seconds else None
-        pids = {process.pid for gpu in fresh.gpus for process in gpu.processes or ()} if fresh else set()
-        owners = None if self._owners.unknown else self._owners.of(pids)
+        if fresh is not None and fresh is not self._looked_up[0]:
+            self._looked_up = fresh, self._whose(fresh)
         self.usage = Usage(
             self._node,
-            attribution.joined(wants, self._pods, fresh, owners, self._buses(), self._given),
+            attribution.joined(wants, self._pods, fresh, self._looked_up[1], self._buses(), self._given),
             sampled_at=self._sampled_at,
             driver=self._pass.driver if self._pass is not None else "",
             failure="" if fresh else self._failure or NO_ANSWER.format(seconds=silent),
@@ -117,6 +122,13 @@ class Sampler:
         for listener in self.listeners:
             with _survived():
                 listener(self.usage)
+
+    def _whose(self, sampled: Pass) -> Mapping[int, Owner] | None:
+        """Asked once for each pass: later a pid may be that of another process."""
+        if self._owners.unknown:
+            return None
+        pids = {process.pid for gpu in sampled.gpus for process in gpu.processes or ()}
+        return self._owners.of(pids, self._pods.by_kubelets_uid())
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ def unknown(seen: Seen, *, told: bool) -> str:
 
 
 def _is_of_a_pod(text: str) -> bool:
-    return cgroups.owner(text) is not None
+    return bool(cgroups.owners(text))
 
 
 def _same_container(seen: Seen) -> bool:
