@@ -12,6 +12,7 @@ import secrets
 import signal
 import ssl
 import time
+from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 from gpushare.core.facts import names, objects
@@ -115,8 +116,9 @@ class Extender:
         gc.disable()  # until the cluster is read: all that the lists bring stays, so there is nothing to collect
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
-        works += [self.figures.run(self.not_ready), self._watch_vitals()]
-        works += [_beside(self.scraped)] if self.scraped is not None else []
+        works += [self.figures.run(self.not_ready), _beside(self._watch_vitals(), "GPUNodes are not read any more")]
+        if self.scraped is not None:
+            works.append(_beside(self.scraped.run(), "the metrics page is not served any more"))
         return [asyncio.create_task(work) for work in works]
 
     async def _explain_waiting_pods(self) -> None:
@@ -175,12 +177,12 @@ class Extender:
         return all(watch.synced and not watch.disconnected_for() for watch in self.watches.values())
 
 
-async def _beside(scraped: Server) -> None:
-    """For ever: schedulers are answered, whatever becomes of the port for Prometheus."""
+async def _beside(work: Awaitable[None], ended: str) -> None:
+    """For ever: schedulers are answered, whatever becomes of work that no decision needs. `ended`: said if it ends."""
     try:
-        await scraped.run()
+        await work
     except Exception as error:  # noqa: BLE001 - a bug there must not end the extender
-        logger.error("the metrics page is not served any more", error=repr(error))
+        logger.error(ended, error=repr(error))
     await asyncio.Event().wait()
 
 

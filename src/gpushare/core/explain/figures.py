@@ -57,7 +57,8 @@ class _Sums:
             if holding.state is State.BOUND and not holding.charges and not holding.pod.finished:
                 self.unplaced += 1
             for charge in holding.charges or ():
-                self.asked[charge.units * size] += 1
+                if charge.units:  # a whole GPU that has lost its memory is charged nothing
+                    self.asked[charge.units * size] += 1
 
     def _add_room(self, room: Room) -> None:
         facts, size = room.facts, units.BYTES_IN[room.facts.unit]
