@@ -1,14 +1,19 @@
 """What the extender says of the whole cluster in its metrics."""
 
+import asyncio
+
+import pytest
 from prometheus_client import CollectorRegistry
 
 from gpushare.core.explain.figures import Figures, Size
 from gpushare.core.explain.waiting import Waiting
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
+from gpushare.extender import app, cluster_figures
 from gpushare.extender.cluster_figures import ClusterFigures
 from gpushare.extender.metrics import Metrics
 from gpushare.obs import metrics
+from tests.support import wait
 from tests.support.builders import facts, ledger, pod
 
 
@@ -49,3 +54,31 @@ async def test_a_look_finds_nodes_and_waiting_pods() -> None:
     figures, waiting = cluster.last
     assert figures.sizes["1GiB"] == Size(3, 0.0)
     assert {code: group.pods for code, group in waiting.items()} == {"Fits": 1, "TooLarge": 1}
+
+
+async def test_a_look_that_fails_claims_nothing_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_figures, "SECONDS", 0.0)
+    cluster, found, fails = ClusterFigures(Life(ledger(facts(2048)), policy="binpack")), Figures({}, 0), True
+
+    async def look() -> None:
+        if fails:
+            raise ZeroDivisionError
+        cluster.last = found, {}
+
+    monkeypatch.setattr(cluster, "look", look)
+    cluster.last = found, {}
+    running = asyncio.create_task(cluster.run(lambda: ""))
+    await wait.eventually(lambda: cluster.last is None, "nothing")
+    fails = False
+    await wait.eventually(lambda: cluster.last == (found, {}), "the next look")
+    running.cancel()
+
+
+async def test_if_gpunodes_cannot_be_followed_any_more_the_extender_goes_on() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    task = asyncio.create_task(app._beside(broken(), "GPUNodes are not read any more"))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    task.cancel()

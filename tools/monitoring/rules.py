@@ -115,7 +115,7 @@ GPUS: Final = (
         "HeldIdle",
         "max_over_time(gpushare_container_memory_used_bytes[24h]) < 0.1 * gpushare_container_memory_granted_bytes",
         "1h", "info",
-        f"{CONTAINER} has used less than a tenth of its memory on {GPU} for a day.",
+        f"{CONTAINER} has used less than a tenth of its memory on {GPU} for a day, or since it started.",
         "Ask its owner to ask for less, or to end it.",
     ),
 )  # fmt: skip

@@ -10,8 +10,12 @@ from gpushare.core.explain.figures import Figures
 from gpushare.core.explain.waiting import Waiting, WaitingPods
 from gpushare.core.scheduling.life import Life
 from gpushare.extender.slices import in_slices
+from gpushare.obs import log
 
 SECONDS: Final = 15.0  # between two looks
+FIRST_SECONDS: Final = 1.0  # while the cluster is not read
+
+logger = log.get(__name__)
 
 
 class ClusterFigures:
@@ -24,9 +28,17 @@ class ClusterFigures:
     async def run(self, not_ready: Callable[[], str]) -> None:
         """For ever. While `not_ready` says why, the view of the cluster may be old, and what was found before stays."""
         while True:
-            if not not_ready():
-                await self.look()
-            await asyncio.sleep(SECONDS if self.last is not None else 1.0)
+            ready = not not_ready()
+            if ready:
+                await self._try_to_look()
+            await asyncio.sleep(SECONDS if ready or self.last is not None else FIRST_SECONDS)
+
+    async def _try_to_look(self) -> None:
+        try:
+            await self.look()
+        except Exception as error:  # noqa: BLE001 - a bug here must not end the extender
+            logger.error("the figures of the cluster cannot be worked out", error=repr(error))
+            self.last = None
 
     async def look(self) -> None:
         life, pending = self._life, self._life.pending.shown.values()

@@ -73,12 +73,14 @@ async def listen(
     *,
     tls: ssl.SSLContext | None = None,
     other_port: str = OTHER_PORT,
+    backlog: int = BACKLOG,
 ) -> None:
-    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port."""
+    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port. `backlog`: so
+    many connections may wait to be accepted, and so many are accepted at once."""
     await runner.setup()
     for port in ports:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=BACKLOG, reuse_address=True).start()
+            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=backlog, reuse_address=True).start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
             # In a thread: a machine may have many processes to look at, and this one may have others to answer.

@@ -84,6 +84,13 @@ def test_a_bound_pod_whose_gpu_is_not_known_is_unplaced() -> None:
     assert counted(of).unplaced == 2
 
 
+def test_a_pod_that_holds_a_gpu_without_memory_asks_for_no_size() -> None:
+    node = facts(0, 4 * GIB)  # a whole GPU that was lost since
+    of = ledger(node)
+    of.observe(bound(pod(whole=1), node, ((0,),)), 0.0)
+    assert counted(of).sizes == {"1GiB": Size(4, 0.0), "4GiB": Size(1, 0.0), "whole": Size(1, 0.0)}
+
+
 def test_an_empty_cluster_has_no_figures() -> None:
     assert counted(ledger(), pod(5)) == Figures({}, 0)
 

@@ -81,3 +81,20 @@ def test_too_many_different_pods_are_looked_at_in_turn(full: Ledger, monkeypatch
     full.set_node(facts(8, 8, 8))  # from now on there is room for all
     assert {code: group.pods for code, group in counted(full, *pods, by=by).items()} == {"Fits": 2, "NoSingleGpu": 2}
     assert counted(full, *pods, by=by).keys() == {"Fits"}
+
+
+def test_what_is_remembered_of_pods_with_many_containers_is_small() -> None:
+    """The garbage collector stops everything for as long as it looks through what is remembered."""
+    by, of = WaitingPods(), ledger(facts(8))
+    counted(of, *[refused(*[size] * 30) for size in range(9, 59)], by=by)
+    assert len(by._groups) == 50
+    assert all(type(key) is bytes for key in by._groups)
+
+
+def test_pods_that_ask_for_different_things_or_nodes_are_not_taken_for_one(full: Ledger) -> None:
+    zone = Rules(selector=(("zone", "b"),))
+    pods = [refused(4), refused(4, 4), refused(8, split=2), refused(whole=1), refused(nvidia=1), refused(4, unit="GiB")]
+    pods += [replace(refused(4), rules=zone), refused(4, direct=False)]
+    by = WaitingPods()
+    counted(full, *pods, *pods, by=by)
+    assert len(by._groups) == len(pods)

@@ -117,6 +117,7 @@ def test_a_pod_of_the_same_name_with_another_uid_is_another_pod() -> None:
     [
         ({"age": 95}, "last sampled 95s ago"),
         ({"age": 7300}, "last sampled 2h ago"),
+        ({"age": -61}, "they were sampled in the future: the clock of the node or the one here is wrong"),
         ({"sampledAt": ""}, "they were never sampled"),
         ({"sampledAt": "soon"}, "they were never sampled"),
     ],

@@ -87,7 +87,7 @@ FIRES = (
     Fires("UseStale", {SAMPLED: "-61x10"}, {"node": "a"},
           "The driver of a has not told for 3m 1s what its GPUs do."),
     Fires("HeldIdle", use(GIB // 2, 8 * GIB), OF_SHARE,
-          "ml/llm (main) has used less than a tenth of its memory on a GPU 1 for a day."),
+          "ml/llm (main) has used less than a tenth of its memory on a GPU 1 for a day, or since it started."),
 )  # fmt: skip
 SILENT = (
     Silent("ExtenderDown", "one of two answers", {UP: "1x200", UP.replace("10.0.0.1", "10.0.0.2"): "0x200"}),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -68,6 +69,18 @@ def everywhere() -> ssl.SSLContext:
 async def test_on_loopback_everybody_may_ask() -> None:
     async with serving(Listening("127.0.0.1", 0)) as server:
         assert await get(f"http://127.0.0.1:{server.port}/metrics") == (200, PAGE[1], "up 1\n")
+
+
+async def test_a_flood_of_connections_is_accepted_a_few_at_a_time() -> None:
+    """What the component has to answer elsewhere must not wait for hundreds of handshakes."""
+    async with serving(Listening("127.0.0.1", 0)) as server:
+        flood = [socket.socket() for _ in range(40)]
+        for one in flood:  # nobody accepts them meanwhile: that would be the loop that does this
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", server.port))
+        assert len(select.select([], flood, [], 0)[1]) < 16
+        for one in flood:
+            one.close()
 
 
 async def test_elsewhere_a_token_is_needed_and_the_way_is_encrypted() -> None:

@@ -18,6 +18,7 @@ from gpushare.core.placement.room import Room
 from gpushare.core.steps import Steps
 
 STEP_NODES: Final = 50
+STEP_PODS: Final = 100  # a pod may have many containers
 STEP_PIECES: Final = 2_000
 GIB: Final = 1 << 30
 FIXED: Final = {f"{size}GiB": size * GIB for size in (1, 4, 8, 16, 40)}
@@ -57,7 +58,8 @@ class _Sums:
             if holding.state is State.BOUND and not holding.charges and not holding.pod.finished:
                 self.unplaced += 1
             for charge in holding.charges or ():
-                self.asked[charge.units * size] += 1
+                if charge.units:  # a whole GPU that has lost its memory is charged nothing
+                    self.asked[charge.units * size] += 1
 
     def _add_room(self, room: Room) -> None:
         facts, size = room.facts, units.BYTES_IN[room.facts.unit]
@@ -92,7 +94,7 @@ def counting(ledger: Ledger, waiting: Iterable[PodFacts]) -> Steps[Figures]:
         if state is not None:  # it may be gone since
             sums.add(state)
     for number, pod in enumerate(list(waiting)):
-        if number % STEP_PIECES == 0:
+        if number % STEP_PODS == 0:
             yield
         sums.add_waiting(pod)
     sizes: dict[str, Size] = {}

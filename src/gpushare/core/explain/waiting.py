@@ -5,21 +5,25 @@ all nodes takes long, so pods that ask the same are asked about once, and each t
 allows: those first that were never asked about, then those whose answer is oldest.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from gpushare.core.explain import report, survey
-from gpushare.core.facts.model import PodFacts, Request, Rules, Shape
+from gpushare.core.facts.model import Kind, PodFacts, Request, Rules
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS
 from gpushare.core.scheduling.patience import moment
 from gpushare.core.steps import Steps
 
 MOST_ANSWERS: Final = 25_000  # of nodes, in one count
-STEP_PODS: Final = 500
+STEP_PODS: Final = 100  # a pod may have many containers
+STEP_GROUPS: Final = 1_000
 NOT_LOOKED_AT: Final = "NotLookedAt"  # there are too many different pods: they have no answer yet
 
-Alike = tuple[Shape, Rules | None]
+Alike = bytes  # a digest: equal for pods that ask the same
 Allowed = Callable[[PodFacts], Collection[str] | None]
 
 
@@ -28,9 +32,20 @@ class Waiting(NamedTuple):
     since: float  # when the first of them began, in seconds since 1970
 
 
+class _Group:
+    """Pods that ask the same. `code`: the reason, and in which count it was found."""
+
+    __slots__ = ("code", "counted", "pod", "waiting")
+
+    def __init__(self, pod: PodFacts, waiting: Waiting, known: "_Group | None") -> None:
+        self.pod, self.waiting = pod, waiting
+        self.code: str = known.code if known is not None else NOT_LOOKED_AT
+        self.counted: int = known.counted if known is not None else 0
+
+
 class WaitingPods:
     def __init__(self) -> None:
-        self._codes: dict[Alike, tuple[str, int]] = {}  # the reason, and in which count it was found
+        self._groups: dict[Alike, _Group] = {}  # of the last count
         self._counts = 0
 
     def counting(
@@ -39,7 +54,7 @@ class WaitingPods:
         """By code. `pending`: pods that are not bound; those that a scheduler has refused wait. `allowed`: the nodes
         that a pod may use, GPUs aside; None: all."""
         result: dict[str, Waiting] = {}
-        groups: dict[Alike, tuple[PodFacts, Waiting]] = {}
+        groups: dict[Alike, _Group] = {}
         for number, pod in enumerate(list(pending)):
             if number % STEP_PODS == 0:
                 yield
@@ -47,27 +62,43 @@ class WaitingPods:
                 continue
             one = Waiting(1, min(moment(pod.waits_since or pod.created, now), now))
             if isinstance(pod.request, Request):
-                alike = pod.request.shape, pod.rules
-                first, before = groups.get(alike, (pod, None))
-                groups[alike] = first, _sum(one, before)
+                self._add(groups, _alike(pod.request, pod.rules), pod, one)
             else:
                 result[pod.request.code] = _sum(one, result.get(pod.request.code))
-        yield from self._ask(ledger, {alike: pod for alike, (pod, _) in groups.items()}, allowed)
-        for alike, (_, waiting) in groups.items():
-            code = self._codes.get(alike, (NOT_LOOKED_AT, 0))[0]
-            result[code] = _sum(waiting, result.get(code))
+        self._groups = groups
+        yield from self._ask(ledger, groups.values(), allowed)
+        for number, group in enumerate(groups.values()):
+            if number % STEP_GROUPS == 0:
+                yield
+            result[group.code] = _sum(group.waiting, result.get(group.code))
         return result
 
-    def _ask(self, ledger: Ledger, pods: Mapping[Alike, PodFacts], allowed: Allowed) -> Steps[None]:
+    def _add(self, groups: dict[Alike, _Group], alike: Alike, pod: PodFacts, one: Waiting) -> None:
+        group = groups.get(alike)
+        if group is None:
+            groups[alike] = _Group(pod, one, self._groups.get(alike))
+        else:
+            group.waiting = _sum(one, group.waiting)
+
+    def _ask(self, ledger: Ledger, groups: Collection[_Group], allowed: Allowed) -> Steps[None]:
         self._counts += 1
-        self._codes = {alike: known for alike, known in self._codes.items() if alike in pods}
         most = max(MOST_ANSWERS // max(len(ledger.node_names()), 1), 1)
-        for alike in sorted(pods, key=lambda alike: self._codes.get(alike, ("", 0))[1])[:most]:
-            among = allowed(pods[alike])
+        for group in sorted(groups, key=lambda group: group.counted)[:most]:
+            among = allowed(group.pod)
             yield
-            answers = yield from survey.surveying(ledger, pods[alike], among, CALL_LOOKS)
+            answers = yield from survey.surveying(ledger, group.pod, among, CALL_LOOKS)
             refusal = survey.verdict_of(answers)[1]
-            self._codes[alike] = refusal.code if refusal is not None else report.FITS, self._counts
+            group.code, group.counted = refusal.code if refusal is not None else report.FITS, self._counts
+
+
+def _alike(request: Request, rules: Rules | None) -> Alike:
+    """Shapes themselves would do. But those of thousands of pods with many containers are a million objects, which the
+    garbage collector looks through for a tenth of a second, and nobody is answered meanwhile."""
+    return hashlib.sha256(msgspec.json.encode((request.shape, rules), enc_hook=_identity)).digest()
+
+
+def _identity(kind: Kind) -> int:
+    return id(kind)  # there is one object for each kind
 
 
 def _sum(one: Waiting, other: Waiting | None) -> Waiting:

@@ -13,6 +13,8 @@ from gpushare.core.facts.objects import Condition, Frozen, Metadata, Struct
 GROUP, VERSION, PLURAL, KIND = "gpushare.io", "v1alpha1", "gpunodes", "GPUNode"
 HEARTBEAT_SECONDS = 60.0  # a status is written at least so often
 SLACK_SECONDS = 20.0  # for a write that is late
+AHEAD_SECONDS = 60.0  # the clock of a node may be ahead of the reader's by so much
+LONGEST_SAMPLE_SECONDS = 3600.0  # more than that between two passes is not believed
 SAMPLED = "Sampled"  # condition: the driver answered the last pass; else the message says why not
 OVER_USE = "OverUse"  # condition: containers use more than they asked for, for longer than the grace
 
@@ -95,15 +97,17 @@ class FullGpuNode(Struct):
 
 
 def age(status: Status, now: float) -> float | None:
-    """Seconds since the figures were read; None: there are none. `now` in seconds since 1970."""
+    """Seconds since the figures were read, negative if that is still to come; None: there are none. `now` in seconds
+    since 1970."""
     try:
         at = datetime.fromisoformat(status.sampled_at)
     except ValueError:
         return None
-    return max(now - (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp(), 0.0)
+    return now - (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def is_fresh(status: Status, now: float) -> bool:
-    """Whether its figures still count. Else all of them are unknown, whatever it says."""
-    seconds = age(status, now)
-    return seconds is not None and seconds <= HEARTBEAT_SECONDS + 2 * status.sample_seconds + SLACK_SECONDS
+    """Whether its figures still count. Else all of them are unknown, whatever it says: also if one of two clocks is so
+    wrong that nobody can tell how old they are."""
+    seconds, between = age(status, now), min(max(status.sample_seconds, 0.0), LONGEST_SAMPLE_SECONDS)
+    return seconds is not None and -AHEAD_SECONDS <= seconds <= HEARTBEAT_SECONDS + 2 * between + SLACK_SECONDS

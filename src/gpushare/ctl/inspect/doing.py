@@ -6,6 +6,7 @@ risk.
 
 from collections.abc import Sequence
 
+from gpushare.core.facts import vitals
 from gpushare.core.facts.model import Unit
 from gpushare.core.facts.vitals import FullStatus
 from gpushare.ctl import wording
@@ -21,6 +22,7 @@ AT_RISK = ": others there can run out of memory"
 STALE = "{node}: what its GPUs do is unknown: {why}."
 LAST = "last sampled {age} ago"
 NEVER = "they were never sampled"
+AHEAD = "they were sampled in the future: the clock of the node or the one here is wrong"
 CONTAINERS = "What each container uses is unknown on {nodes}: {why}."
 
 
@@ -93,8 +95,8 @@ def _status(node: NodeUse) -> FullStatus:
 
 
 def _why(found: Measured, now: float) -> str:
-    age = wording.age(found.status.sampled_at, now)
-    last = NEVER if age == UNKNOWN else LAST.format(age=age)
+    seconds, age = vitals.age(found.status, now), wording.age(found.status.sampled_at, now)
+    last = NEVER if seconds is None else LAST.format(age=age) if seconds > 0 else AHEAD
     return f"{last} ({wording.printable(found.why_not_sampled)})" if found.why_not_sampled else last
 
 

@@ -25,6 +25,9 @@ from gpushare.obs.tls import Shown
 TRY_SECONDS: Final = 30.0  # between two tries to listen
 FILES_SECONDS: Final = 60.0  # between two looks at certificate files
 RENEW_SECONDS: Final = 7 * 86_400.0  # after that a certificate of our own is replaced
+# Accepted at once. Anybody may connect here, and each handshake costs a millisecond: with hundreds of them at once,
+# what else the component has to answer would wait. Prometheus has one connection, and keeps it.
+BACKLOG: Final = 4
 OTHER: Final = "--metrics-listen HOST:PORT, or off"
 
 logger = log.get(__name__)
@@ -101,7 +104,8 @@ class Server:
         app.add_routes([web.get("/metrics", self._answer)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         tls = self._shown.context if self._shown is not None else None
-        await http.listen(runner, self._listen.host, [self._listen.port], tls=tls, other_port=OTHER)
+        listen = self._listen
+        await http.listen(runner, listen.host, [listen.port], tls=tls, other_port=OTHER, backlog=BACKLOG)
         return runner
 
     async def _answer(self, request: web.Request) -> web.Response:
