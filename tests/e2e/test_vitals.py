@@ -19,7 +19,7 @@ from tests.e2e.harness.world import World
 
 A, B = "vital-a", "vital-b"
 DEFAULT_SECONDS = 5.0  # between two passes over the driver
-ON_THE_WAY = 1.0  # second, from a pass to the last of those who are told
+ON_THE_WAY = 2.0  # seconds, from a pass to the last one who is told; `gpushare inspect` alone takes one
 QUICK_SECONDS = 1.0
 PATIENCE = 45.0
 ASKS = {"name": "train", "containers": {"main": 6000}, "direct": True, "selector": {"kubernetes.io/hostname": A}}
@@ -104,7 +104,7 @@ async def test_what_the_driver_does_not_tell_is_told_nowhere_and_nothing_old_loo
         ended = time.time()
         back = await _until_told(places, truth, pids)
         for one in places.values():
-            between = f"time > {int(began + 2 * QUICK_SECONDS)}s AND time < {int(ended)}s"
+            between = f"time > {int(began + QUICK_SECONDS)}s AND time < {int(ended)}s"
             query = f"SELECT temperature FROM gpumetric WHERE node='{one.node.name}' AND {between}"
             assert await one.influx.rows(query) == [], "an old figure with a new time"
     figures.say("NVML that hangs, sampled every 1 s: figures are unknown", _listed(hanging))
@@ -136,7 +136,7 @@ async def _check_silent(one: Places, began: float) -> str:
     (condition,) = [each for each in status["conditions"] if each["type"] == "Sampled"]
     assert (condition["status"], condition["reason"]) == ("False", "DriverSilent")
     assert [status["summary"][key] for key in ("used", "utilization", "temperature", "power")] == ["-"] * 4
-    assert await one.last_point("gpumetric") <= began + 2 * QUICK_SECONDS
+    assert await one.last_point("gpumetric") <= began + QUICK_SECONDS
     assert await one.last_point("multimetric") >= time.time() - 3 * QUICK_SECONDS, "the node itself is still told"
     lines = (await one.inspect("-d", "-o", "wide")).splitlines()
     (sentence,) = [line for line in lines if line.startswith(f"{one.node.name}: what its GPUs do is unknown: ")]

@@ -71,19 +71,16 @@ class Places:
         }
 
     async def until(self, gpus: Sequence[Gpu], seconds: float) -> dict[str, float]:
-        """Until every place tells exactly this. By place, after how many seconds somebody who looked was told so."""
+        """Until every place tells exactly this. By place, after how many seconds somebody had the answer."""
         began = time.monotonic()
 
         async def told(place: str) -> float:
             # The extender does not read what containers do.
             wanted = [gpu._replace(pods={}) for gpu in gpus] if place == "extender" else list(gpus)
-            while True:
-                looked = time.monotonic() - began
-                found = await self.all[place]()
-                if found == wanted:
-                    return looked
-                assert looked < seconds, f"{self.node.name}, {place}: {found}, not {wanted}"
+            while (found := await self.all[place]()) != wanted:
+                assert time.monotonic() - began < seconds, f"{self.node.name}, {place}: {found}, not {wanted}"
                 await asyncio.sleep(0.2)
+            return time.monotonic() - began
 
         return dict(zip(self.all, await asyncio.gather(*map(told, self.all)), strict=True))
 
