@@ -57,10 +57,28 @@ def installation(node: Node, _gpunodes: None) -> Iterator[Installation]:
 
 @pytest.fixture
 async def world(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
+    """Over-use is told."""
+    await installation.have_flags(WARNS)
+    async with _opened(installation, api) as world:
+        yield world
+
+
+@pytest.fixture
+async def evicting(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
+    """Over-use ends a pod."""
+    await installation.have_flags(EVICTS)
+    async with _opened(installation, api) as world:
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def _opened(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
     await installation.have(GPUS, "MiB")
     async with open_world(installation, api) as world:
-        yield world
-        installation.use()
+        try:
+            yield world
+        finally:
+            installation.use()
 
 
 # Whose a process is
@@ -137,43 +155,41 @@ async def test_over_use_gets_an_event_that_names_the_neighbours_and_another_when
     assert await _shown(world, OVER) == {}
 
 
-async def test_evicting_ends_exactly_that_pod_and_its_neighbours_run_on(world: NodeWorld, figures: Figures) -> None:
-    await _two(world)
-    before = world.containers_of("modest")
-    uids = {name: pod["metadata"]["uid"] for name, pod in world.watch.pods.items()}
-    mark = world.cluster.audit.mark()
-    async with _evicting(world):
-        began = time.monotonic()
-        gpu = await _greed(world)
-        await world.watch.until("evicted", lambda: "greedy" not in world.watch.pods, PATIENCE)
-        figures.say("a pod is evicted and gone after", f"{time.monotonic() - began:.1f} s, {GRACE:g} s are grace")
-        message = await events.until_event(world, "greedy", EVICTED)
-        assert message == f"evicted: container main used 7000 MiB of GPU {gpu} on {NODE}, and asked for 6000 MiB"
-        (event,) = [event for event in await events.about(world, "greedy") if event["reason"] == EVICTED]
-        assert event["involvedObject"]["uid"] == uids["greedy"]
-        await asyncio.sleep(STAYS_SECONDS)
-        assert _evictions(world, mark) == [("greedy", 201)]
-        assert world.watch.pods.keys() == {"modest"}
-        assert world.watch.pods["modest"]["metadata"]["uid"] == uids["modest"]
-        assert is_running(world.watch.pods["modest"])
-        assert world.containers_of("modest") == before
-
-
-async def test_a_disruption_budget_of_0_keeps_the_pod(world: NodeWorld) -> None:
-    await _two(world)
+async def test_a_disruption_budget_of_0_keeps_the_pod(evicting: NodeWorld) -> None:
+    """Before the next test: after an eviction its GPU is left alone for a minute."""
+    await _two(evicting)
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "all"},
               "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "greedy"}}}}  # fmt: skip
-    where = ("--namespace", world.api.namespace)
-    await world.cluster.kubectl("apply", *where, "-f", "-", given=json.dumps(budget))
-    mark = world.cluster.audit.mark()
-    async with _evicting(world):
-        await _greed(world)
-        assert await events.until_event(world, "greedy", KEPT) == BUDGET
-        await asyncio.sleep(STAYS_SECONDS)
-        for pod in ("greedy", "modest"):
-            assert is_running(world.watch.pods[pod])
-            assert not is_ending(world.watch.pods[pod])
-        assert _evictions(world, mark) == [("greedy", 429)]
+    where = ("--namespace", evicting.api.namespace)
+    await evicting.cluster.kubectl("apply", *where, "-f", "-", given=json.dumps(budget))
+    mark = evicting.cluster.audit.mark()
+    await _greed(evicting)
+    assert await events.until_event(evicting, "greedy", KEPT) == BUDGET
+    await asyncio.sleep(STAYS_SECONDS)
+    for pod in ("greedy", "modest"):
+        assert is_running(evicting.watch.pods[pod])
+        assert not is_ending(evicting.watch.pods[pod])
+    assert _evictions(evicting, mark) == [("greedy", 429)]
+
+
+async def test_evicting_ends_exactly_that_pod_and_its_neighbours_run_on(evicting: NodeWorld, figures: Figures) -> None:
+    await _two(evicting)
+    before = evicting.containers_of("modest")
+    uids = {name: pod["metadata"]["uid"] for name, pod in evicting.watch.pods.items()}
+    mark, began = evicting.cluster.audit.mark(), time.monotonic()
+    gpu = await _greed(evicting)
+    await evicting.watch.until("evicted", lambda: "greedy" not in evicting.watch.pods, PATIENCE)
+    figures.say("a pod is evicted and gone after", f"{time.monotonic() - began:.1f} s, {GRACE:g} s are grace")
+    message = await events.until_event(evicting, "greedy", EVICTED)
+    assert message == f"evicted: container main used 7000 MiB of GPU {gpu} on {NODE}, and asked for 6000 MiB"
+    (event,) = [event for event in await events.about(evicting, "greedy") if event["reason"] == EVICTED]
+    assert event["involvedObject"]["uid"] == uids["greedy"]
+    await asyncio.sleep(STAYS_SECONDS)
+    assert _evictions(evicting, mark) == [("greedy", 201)]
+    assert evicting.watch.pods.keys() == {"modest"}
+    assert evicting.watch.pods["modest"]["metadata"]["uid"] == uids["modest"]
+    assert is_running(evicting.watch.pods["modest"])
+    assert evicting.containers_of("modest") == before
 
 
 async def _two(world: NodeWorld) -> None:
@@ -197,16 +213,6 @@ def _evictions(world: NodeWorld, mark: int) -> list[tuple[str, int]]:
     """That were asked for since then, with the API server's answer."""
     asked = [request for request in world.requests(mark) if request.kind == "pods/eviction"]
     return [(request.object_ref.name, request.response_status.code) for request in asked]
-
-
-@contextlib.asynccontextmanager
-async def _evicting(world: NodeWorld) -> AsyncIterator[None]:
-    await world.installation.give_flags(EVICTS)
-    try:
-        yield
-    finally:
-        world.installation.use()
-        await world.installation.give_flags(WARNS)
 
 
 @contextlib.contextmanager
