@@ -39,6 +39,7 @@ async def shown() -> list[str]:
         async with app.prepared(Path(folder), Terminal(screen, hurry=True)) as (world, story):
             await story.tell(STEPS)
             page = command.page(world.look(), command.Options(), screen)
+    assert any(line.startswith("Waiting") for line in page.below), f"no pod waits after step {STEPS}"
     return ["$ kubectl inspect gpushare", *page.table.lines(), *page.below]
 
 
