@@ -1,4 +1,4 @@
-"""Draws the picture in README.md: docs/inspect.svg, from a real run of the demo's first seven steps.
+"""Draws the picture in README.md: docs/inspect.svg, from a real run of the demo's first eight steps.
 
 Run it when the output of `inspect` changes: `.venv/bin/python -m tools.picture`. The picture shows what a terminal of
 100 columns shows. Bars are drawn as rectangles, because fonts draw block characters with gaps.
@@ -18,7 +18,7 @@ from gpushare.demo import app
 from gpushare.demo.terminal import Terminal
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "inspect.svg"
-STEPS = 7  # after the seventh a pod waits
+STEPS = 8  # after the eighth a pod waits
 COLUMNS = 100
 CELL, LINE, MARGIN = 8.4, 20, 16  # pixels, for a monospaced font of 14
 PAINT = re.compile(r"\x1b\[(\d+)m")
@@ -39,6 +39,7 @@ async def shown() -> list[str]:
         async with app.prepared(Path(folder), Terminal(screen, hurry=True)) as (world, story):
             await story.tell(STEPS)
             page = command.page(world.look(), command.Options(), screen)
+    assert any(line.startswith("Waiting") for line in page.below), f"no pod waits after step {STEPS}"
     return ["$ kubectl inspect gpushare", *page.table.lines(), *page.below]
 
 

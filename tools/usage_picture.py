@@ -35,7 +35,7 @@ class Row(NamedTuple):
     @property
     def advice(self) -> int:
         """The peak and a tenth more, as docs/metrics.md says."""
-        return math.ceil(1.1 * self.peak)
+        return math.ceil(self.peak * 11 / 10)  # 1.1 is a little more than a tenth more
 
 
 def rows(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Row]:

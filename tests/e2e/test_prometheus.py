@@ -65,7 +65,7 @@ async def test_prometheus_scrapes_nodes_and_extender_and_every_board_has_its_ser
         world.cluster.extender(shipped.metrics_word()),
         world.cluster.scheduler(),
         world.kubelets(),
-        sampled_nodes.started(world, tmp_path, **GPUS) as nodes,
+        sampled_nodes.started(world, tmp_path, GPUS) as nodes,
     ):
         token = await _token(world)
         with sampled_nodes.cgroups() as cgroups:

@@ -1,7 +1,8 @@
 """What containers use of their GPUs, on a real kubelet: whose a process is, and what happens if it is too much.
 
 The stand-in for NVIDIA's library is told the ids of processes in real containers, as the driver knows them. The node
-part is the one of deploy/, with the two lines of its manifest that are off by default switched on.
+part is the one of deploy/, with the two lines of its manifest that are off by default switched on. What it finds is
+read where people and programs read it: on its page of metrics, and in the GPUNode.
 """
 
 import asyncio
@@ -16,10 +17,10 @@ from prometheus_client import parser
 
 from gpushare.node.usage.eviction import BUDGET, EVICTED, KEPT
 from gpushare.node.usage.overuse_events import ENDED, OVER_USE
-from tests.e2e.harness import events, shipped
-from tests.e2e.harness.cluster import NODE
+from tests.e2e.harness import events, gpunodes, shipped
+from tests.e2e.harness.cluster import NODE, Cluster
 from tests.e2e.harness.figures import Figures
-from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, for_module
+from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, for_module, held
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.node_world import NodeWorld, is_ending, is_running, open_world, statuses
 from tests.support import wait
@@ -38,10 +39,17 @@ STAYS_SECONDS = 5.0  # in which nothing more happens
 OUTSIDE = 1  # the first process of the machine is in no pod
 ASKING = (("web", "proxy"), ("web", "main"), ("web", "helper"), ("other", "main"))
 USED, UNATTRIBUTED = "gpushare_container_memory_used_bytes", "gpushare_gpu_memory_unattributed_bytes"
+OVER = "gpushare_container_overuse_bytes"
+Amounts = Mapping[tuple[str, str], int]  # MiB, by pod and container
 
 
 @pytest.fixture(scope="module")
-def installation(node: Node) -> Iterator[Installation]:
+def _gpunodes(cluster: Cluster) -> Iterator[None]:
+    yield from held(gpunodes.installed(cluster))
+
+
+@pytest.fixture(scope="module")
+def installation(node: Node, _gpunodes: None) -> Iterator[Installation]:
     yield from for_module(
         node, GPUS, ("node-ds.yaml",), policies=(PIN, GUARD, OWN_NODE), flags=WARNS, switched_on=SWITCHED_ON
     )
@@ -49,10 +57,28 @@ def installation(node: Node) -> Iterator[Installation]:
 
 @pytest.fixture
 async def world(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
+    """Over-use is told."""
+    await installation.have_flags(WARNS)
+    async with _opened(installation, api) as world:
+        yield world
+
+
+@pytest.fixture
+async def evicting(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
+    """Over-use ends a pod."""
+    await installation.have_flags(EVICTS)
+    async with _opened(installation, api) as world:
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def _opened(installation: Installation, api: Api) -> AsyncIterator[NodeWorld]:
     await installation.have(GPUS, "MiB")
     async with open_world(installation, api) as world:
-        yield world
-        installation.use()
+        try:
+            yield world
+        finally:
+            installation.use()
 
 
 # Whose a process is
@@ -73,14 +99,18 @@ async def test_processes_are_of_their_pod_and_container_after_a_restart_too(worl
     given = {who: amounts[who] for who in ASKING}
     await _until_used(world, given)
     figures.say("use of containers is shown after", f"{time.monotonic() - began:.1f} s, sampled every {SECONDS:g} s")
-    assert await _unattributed(world, gpu) == 700 + amounts["web", "plain"]  # it was given no GPU
+    nobodys = 700 + amounts["web", "plain"]  # that container was given no GPU
+    assert await _unattributed(world, gpu) == nobodys
+    await _until_in_gpunode(world, gpu, given, unattributed=nobodys, unknown_processes=2)
     before = pids["other", "main"]
     await world.kill_container("other")
     again = await _pid(world, "other", "main")
     assert again != before
     world.installation.use((gpu, state.process(again, 1234, 10)), (gpu, state.process(before, 50, 10)))
-    await _until_used(world, dict.fromkeys(given, 0) | {("other", "main"): 1234})
+    given = dict.fromkeys(given, 0) | {("other", "main"): 1234}
+    await _until_used(world, given)
     assert await _unattributed(world, gpu) == 50  # a process that is gone
+    await _until_in_gpunode(world, gpu, given, unattributed=50, unknown_processes=1)
 
 
 async def test_without_the_nodes_processes_the_use_of_containers_is_absent_and_not_0(world: NodeWorld) -> None:
@@ -117,39 +147,49 @@ async def test_over_use_gets_an_event_that_names_the_neighbours_and_another_when
     figures.say("event of over-use after", f"{took:.1f} s, of which {GRACE:g} s are grace")
     assert took <= GRACE + 2 * SECONDS + 1.0, "one second for the way of an event"
     assert [event["reason"] for event in await events.about(world, "modest") if "OverUse" in event["reason"]] == []
+    assert list((await _shown(world, OVER)).values()) == [1000 * MIB]
+    await _until_condition(world, "OverUse", "True", f"{world.api.namespace}/greedy (main, GPU {gpu})")
     world.installation.use((gpu, state.process(pid, 6200, 90)))  # within the tolerance
     await events.until_event(world, "greedy", ENDED)
     assert is_running(world.watch.pods["greedy"])
+    assert await _shown(world, OVER) == {}
 
 
-async def test_evicting_ends_exactly_that_pod_and_its_neighbours_run_on(world: NodeWorld, figures: Figures) -> None:
-    await _two(world)
-    before = world.containers_of("modest")
-    async with _evicting(world):
-        began = time.monotonic()
-        await _greed(world)
-        await world.watch.until("evicted", lambda: "greedy" not in world.watch.pods, PATIENCE)
-        figures.say("a pod is evicted and gone after", f"{time.monotonic() - began:.1f} s, {GRACE:g} s are grace")
-        message = await events.until_event(world, "greedy", EVICTED)
-        assert message.startswith("evicted: container main used 7000 MiB of GPU ")
-        await asyncio.sleep(STAYS_SECONDS)
-        assert is_running(world.watch.pods["modest"])
-        assert world.containers_of("modest") == before
-
-
-async def test_a_disruption_budget_of_0_keeps_the_pod(world: NodeWorld) -> None:
-    await _two(world)
+async def test_a_disruption_budget_of_0_keeps_the_pod(evicting: NodeWorld) -> None:
+    """Before the next test: after an eviction its GPU is left alone for a minute."""
+    await _two(evicting)
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "all"},
               "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "greedy"}}}}  # fmt: skip
-    where = ("--namespace", world.api.namespace)
-    await world.cluster.kubectl("apply", *where, "-f", "-", given=json.dumps(budget))
-    async with _evicting(world):
-        await _greed(world)
-        assert await events.until_event(world, "greedy", KEPT) == BUDGET
-        await asyncio.sleep(STAYS_SECONDS)
-        for pod in ("greedy", "modest"):
-            assert is_running(world.watch.pods[pod])
-            assert not is_ending(world.watch.pods[pod])
+    where = ("--namespace", evicting.api.namespace)
+    await evicting.cluster.kubectl("apply", *where, "-f", "-", given=json.dumps(budget))
+    mark = evicting.cluster.audit.mark()
+    await _greed(evicting)
+    assert await events.until_event(evicting, "greedy", KEPT) == BUDGET
+    await asyncio.sleep(STAYS_SECONDS)
+    for pod in ("greedy", "modest"):
+        assert is_running(evicting.watch.pods[pod])
+        assert not is_ending(evicting.watch.pods[pod])
+    assert _evictions(evicting, mark) == [("greedy", 429)]
+
+
+async def test_evicting_ends_exactly_that_pod_and_its_neighbours_run_on(evicting: NodeWorld, figures: Figures) -> None:
+    await _two(evicting)
+    before = evicting.containers_of("modest")
+    uids = {name: pod["metadata"]["uid"] for name, pod in evicting.watch.pods.items()}
+    mark, began = evicting.cluster.audit.mark(), time.monotonic()
+    gpu = await _greed(evicting)
+    await evicting.watch.until("evicted", lambda: "greedy" not in evicting.watch.pods, PATIENCE)
+    figures.say("a pod is evicted and gone after", f"{time.monotonic() - began:.1f} s, {GRACE:g} s are grace")
+    message = await events.until_event(evicting, "greedy", EVICTED)
+    assert message == f"evicted: container main used 7000 MiB of GPU {gpu} on {NODE}, and asked for 6000 MiB"
+    (event,) = [event for event in await events.about(evicting, "greedy") if event["reason"] == EVICTED]
+    assert event["involvedObject"]["uid"] == uids["greedy"]
+    await asyncio.sleep(STAYS_SECONDS)
+    assert _evictions(evicting, mark) == [("greedy", 201)]
+    assert evicting.watch.pods.keys() == {"modest"}
+    assert evicting.watch.pods["modest"]["metadata"]["uid"] == uids["modest"]
+    assert is_running(evicting.watch.pods["modest"])
+    assert evicting.containers_of("modest") == before
 
 
 async def _two(world: NodeWorld) -> None:
@@ -161,20 +201,18 @@ async def _two(world: NodeWorld) -> None:
     assert await _gpu(world, "greedy", "main") == await _gpu(world, "modest", "main")
 
 
-async def _greed(world: NodeWorld) -> None:
+async def _greed(world: NodeWorld) -> int:
+    """On which GPU."""
     gpu, pid = await _gpu(world, "greedy", "main"), await _pid(world, "greedy", "main")
     neighbour = await _pid(world, "modest", "main")
     world.installation.use((gpu, state.process(pid, 7000, 90)), (gpu, state.process(neighbour, 2900, 10)))
+    return gpu
 
 
-@contextlib.asynccontextmanager
-async def _evicting(world: NodeWorld) -> AsyncIterator[None]:
-    await world.installation.give_flags(EVICTS)
-    try:
-        yield
-    finally:
-        world.installation.use()
-        await world.installation.give_flags(WARNS)
+def _evictions(world: NodeWorld, mark: int) -> list[tuple[str, int]]:
+    """That were asked for since then, with the API server's answer."""
+    asked = [request for request in world.requests(mark) if request.kind == "pods/eviction"]
+    return [(request.object_ref.name, request.response_status.code) for request in asked]
 
 
 @contextlib.contextmanager
@@ -205,8 +243,8 @@ async def _pid(world: NodeWorld, pod: str, container: str) -> int:
     return await world.node.machine.pid_of(_status(world, pod, container)["containerID"])
 
 
-async def _until_used(world: NodeWorld, wanted: Mapping[tuple[str, str], int]) -> None:
-    """MiB, by pod and container: these, and no others."""
+async def _until_used(world: NodeWorld, wanted: Amounts) -> None:
+    """These, and no others."""
 
     async def shown() -> bool:
         used = await _shown(world, USED)
@@ -222,6 +260,38 @@ async def _unattributed(world: NodeWorld, gpu: int) -> int:
     found = await _shown(world, UNATTRIBUTED)
     (used,) = (value for labels, value in found.items() if dict(labels)["gpu"] == str(gpu))
     return int(used) // MIB
+
+
+async def _until_in_gpunode(
+    world: NodeWorld, gpu: int, wanted: Amounts, *, unattributed: int, unknown_processes: int
+) -> None:
+    """Of this GPU, exactly this."""
+    found: object = None
+
+    async def said() -> bool:
+        nonlocal found
+        shown = (await _status_of_gpunode(world)).get("gpus", [{}] * len(GPUS))[gpu]
+        used = {(one["pod"], one["container"]): one.get("usedMiB") for one in shown.get("containers", ())}
+        found = (used, shown.get("unattributedMiB"), shown.get("unknownProcesses"))
+        return found == (wanted, unattributed, unknown_processes)
+
+    try:
+        await wait.eventually_asked(said, f"the GPUNode says {wanted}", PATIENCE)
+    except AssertionError as late:
+        raise AssertionError(f"{late}; it says {found}") from None
+
+
+async def _until_condition(world: NodeWorld, kind: str, status: str, saying: str) -> None:
+    async def said() -> bool:
+        conditions = (await _status_of_gpunode(world)).get("conditions", ())
+        return any(one["type"] == kind and one["status"] == status and saying in one["message"] for one in conditions)
+
+    await wait.eventually_asked(said, f"{kind} is {status} in the GPUNode: {saying}", PATIENCE)
+
+
+async def _status_of_gpunode(world: NodeWorld) -> Object:
+    answer = await world.api.get(f"{gpunodes.PATH}/{NODE}")
+    return dict(answer.body.get("status", {})) if answer.code == 200 else {}
 
 
 async def _shown(world: NodeWorld, name: str) -> dict[frozenset[tuple[str, str]], float]:

@@ -9,7 +9,7 @@ from gpushare.core.explain.figures import Figures, Size
 from gpushare.core.explain.waiting import Waiting
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
-from gpushare.extender import app, cluster_figures
+from gpushare.extender import cluster_figures
 from gpushare.extender.cluster_figures import ClusterFigures
 from gpushare.extender.metrics import Metrics
 from gpushare.obs import metrics
@@ -72,13 +72,3 @@ async def test_a_look_that_fails_claims_nothing_and_the_next_one_comes(monkeypat
     fails = False
     await wait.eventually(lambda: cluster.last == (found, {}), "the next look")
     running.cancel()
-
-
-async def test_if_gpunodes_cannot_be_followed_any_more_the_extender_goes_on() -> None:
-    async def broken() -> None:
-        raise ZeroDivisionError
-
-    task = asyncio.create_task(app._beside(broken(), "GPUNodes are not read any more"))
-    await asyncio.sleep(0.01)
-    assert not task.done()
-    task.cancel()

@@ -3,6 +3,8 @@
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from tools import usage_picture
 
 MIB = usage_picture.MIB
@@ -35,6 +37,11 @@ def test_who_holds_most_idle_comes_first() -> None:
 def test_a_row_says_what_to_ask_for() -> None:
     said = texts(usage_picture.drawn(usage_picture.rows(answers(one=[40, 60, 45])), "a title"))
     assert {"asked for 100 MiB, peak 60", "held idle: 40 MiB", "ask for 66 MiB"} <= set(said)
+
+
+@pytest.mark.parametrize(("peak", "advice"), [(900.0, 990), (3040.0, 3344), (7.0, 8)])
+def test_a_tenth_more_is_not_a_little_more_than_that(peak: float, advice: int) -> None:
+    assert usage_picture.Row("one", 4000, peak, []).advice == advice
 
 
 def test_what_is_used_above_the_request_has_another_colour() -> None:

@@ -128,6 +128,13 @@ def test_old_figures_are_told_as_old(status: dict[str, Any], why: str) -> None:
     assert f"a: what its GPUs do is unknown: {why}.\n" in shown
 
 
+def test_a_driver_that_does_not_answer_is_told_before_its_last_figures_are_old() -> None:
+    silent = {"type": "Sampled", "status": "False", "message": "the driver has not answered for 15 s"}
+    shown = run(small(gpunode("a", {}, age=15, conditions=[silent], containersUnknown="no pids")), DETAILS)
+    assert "a: what its GPUs do is unknown: last sampled 15s ago (the driver has not answered for 15 s).\n" in shown
+    assert "no pids" not in shown, "one reason is enough"
+
+
 def test_what_a_node_writes_cannot_move_the_cursor() -> None:
     evil = {"containersUnknown": "\x1b[2J", "conditions": [{"type": "Sampled", "status": "False", "message": "\x1b"}]}
     for age in (9, 900):

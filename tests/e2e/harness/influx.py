@@ -20,8 +20,10 @@ Row = list[Any]
 
 
 class Influx:
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._folder = cluster, cluster.work / "influxdb"
+    """Of the session, or with data of its own in a `folder`."""
+
+    def __init__(self, cluster: Cluster, folder: Path | None = None) -> None:
+        self._cluster, self._folder = cluster, folder or cluster.work / "influxdb"
         self._process: Process | None = None
 
     async def start(self) -> None:

@@ -124,6 +124,11 @@ class Installation:
         await self._apply([document for name in self._component for document in self._documents(name)])
         await self._rolled_out(f"daemonset/{self.daemonset}")
 
+    async def have_flags(self, flags: Sequence[str]) -> None:
+        """The same, and nothing is done if they are there already."""
+        if tuple(flags) != tuple(self._flags):
+            await self.give_flags(flags)
+
     def lose(self, number: int) -> None:
         """Removes this GPU; the indices of the others move up, as the driver does it."""
         self._mock.show(*(state.card(other, amount) for other, amount in enumerate(self._shown) if other != number))

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.e2e.harness import containers, network, objects, shipped
@@ -26,10 +26,11 @@ FIRST_ALIAS = 20  # of loopback; others have lower ones
 
 
 class SampledNode:
-    """`sizes`: of its GPUs in MiB, by their number in the stand-in."""
+    """`sizes`: of its GPUs in MiB, by their number in the stand-in. `probes`: the port of loopback that answers without
+    asking who you are."""
 
-    def __init__(self, name: str, address: str, sizes: Mapping[int, int], folder: Path) -> None:
-        self.name, self.address, self.sizes = name, address, dict(sizes)
+    def __init__(self, name: str, address: str, probes: int, sizes: Mapping[int, int], folder: Path) -> None:
+        self.name, self.address, self.probes, self.sizes = name, address, probes, dict(sizes)
         folder.mkdir()
         self.mock = state.Mock(folder / "gpus")
         self.show({})
@@ -45,8 +46,10 @@ class SampledNode:
 
 
 @contextlib.asynccontextmanager
-async def started(world: World, folder: Path, **sizes: Mapping[int, int]) -> AsyncIterator[dict[str, SampledNode]]:
-    """By name, each with its own address and the GPUs of these numbers and sizes."""
+async def started(
+    world: World, folder: Path, sizes: Mapping[str, Mapping[int, int]], *words: str, **environment: str
+) -> AsyncIterator[dict[str, SampledNode]]:
+    """By name, each with its own address and the GPUs of these numbers and sizes. `words`: more for `gpushare node`."""
     cluster, library = world.cluster, build.build(folder / "nvml").parent
     nodes = {}
     async with contextlib.AsyncExitStack() as stack:
@@ -54,10 +57,10 @@ async def started(world: World, folder: Path, **sizes: Mapping[int, int]) -> Asy
         for i, (name, gpus) in enumerate(sizes.items()):
             address = f"10.99.1.{i + 1}"
             network.add(address, f"lo:{FIRST_ALIAS + i}".encode())
-            node = nodes[name] = SampledNode(name, address, gpus, folder / name)
+            node = nodes[name] = SampledNode(name, address, shipped.NODE_PORT + i, gpus, folder / name)
             await world.api.create("/api/v1/nodes", objects.node(name))
             world.nodes[name] = list(gpus.values())
-            await stack.enter_async_context(_part(cluster, node, library, shipped.NODE_PORT + i))
+            await stack.enter_async_context(_part(cluster, node, library, words, environment))
             # kubelet would do this
             capacity = (await cluster.get(f"/api/v1/nodes/{name}"))["status"]["capacity"]
             await world.patch(f"/api/v1/nodes/{name}/status", {"status": {"allocatable": capacity}})
@@ -76,16 +79,19 @@ async def applied(cluster: Cluster, *made: Object) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _part(cluster: Cluster, node: SampledNode, library: Path, probes: int) -> AsyncIterator[None]:
+async def _part(
+    cluster: Cluster, node: SampledNode, library: Path, words: Sequence[str], environment: Mapping[str, str]
+) -> AsyncIterator[None]:
     config = await cluster.account_kubeconfig(shipped.NAMESPACE, "gpushare-node")
     said = {"NODE_NAME": node.name, "LD_LIBRARY_PATH": str(library), state.VARIABLE: str(node.mock.path)}
     process = cluster.processes.start(
         f"node-{node.name}", Path(sys.executable).parent / "gpushare", "node", "--pin", "direct",
-        "--memory-unit", "MiB", "--kubeconfig", config, "--port", str(probes), "--sample-seconds", SAMPLE_SECONDS,
-        environment={**os.environ, **said, "POD_IP": node.address},
+        "--memory-unit", "MiB", "--kubeconfig", config, "--port", str(node.probes),
+        "--sample-seconds", SAMPLE_SECONDS, *words,
+        environment={**os.environ, **said, "POD_IP": node.address, **environment},
     )  # fmt: skip
     try:
-        await until(process.name, lambda: cluster.answers(f"http://127.0.0.1:{probes}/readyz"), process)
+        await until(process.name, lambda: cluster.answers(f"http://127.0.0.1:{node.probes}/readyz"), process)
         yield
     finally:
         await cluster.processes.end(process)

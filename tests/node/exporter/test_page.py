@@ -71,6 +71,14 @@ def test_over_use_is_there_only_while_a_container_of_this_node_is_over() -> None
     assert not series(page(made.USAGE, Counted()), "gpushare_container_overuse_bytes")
 
 
+def test_over_use_of_a_container_whose_use_is_unknown_now_is_not_there() -> None:
+    """It is remembered for a grace: the amount would be an old one."""
+    silent = msgspec.structs.replace(made.SERVE, used=None, sm=None)
+    gpu = msgspec.structs.replace(made.USAGE.gpus[0], sample=None, containers=(silent,))
+    text = page(msgspec.structs.replace(made.USAGE, gpus=(gpu,)), made.COUNTED)
+    assert not series(text, "gpushare_container_overuse_bytes")
+
+
 def test_the_label_of_the_host_has_one_of_two_names() -> None:
     text = page(made.USAGE, wanted=Wanted(hostname_label="hostname"))
     assert ',hostname="node-1",' in text

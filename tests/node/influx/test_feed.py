@@ -18,21 +18,35 @@ from tests.node.world import CONFIG, NAME, running
 from tests.support.wait import eventually
 
 SAMPLE = Sample("GPU-a", 0, processes=(Process(41, 5),))
-USAGE = Usage("node-1", (GpuUse(0, "GPU-a", "Tesla T4", 9, 0, sample=SAMPLE),))
-POINTS = 4  # of USAGE: the node twice, the GPU, its process
+GPU = GpuUse(0, "GPU-a", "Tesla T4", 9, 0, sample=SAMPLE)
+POINTS = 4  # the node twice, the GPU, its process
 
 
 def test_points_are_made_once_an_interval_whatever_the_samples() -> None:
     times = iter((1000.0, 1005.0, 1010.0, 1015.1, 1020.1, 1029.9, 1031.0, 1032.0, 1033.0))
     made = Feed("http://x", 10.0, cast(Api, None), "/proc", environment={}, now=lambda: next(times))
 
-    def seen() -> int:
-        made.see(USAGE)
+    def seen(at: int) -> int:
+        made.see(Usage("node-1", (GPU,), sampled_at=at))
         return made.writer.waiting // POINTS
 
-    assert [seen() for _ in range(6)] == [1, 1, 2, 2, 3, 3]
+    assert [seen(at) for at in range(6)] == [1, 1, 2, 2, 3, 3]
     made.interval.seconds = 1.0
-    assert [seen() for _ in range(3)] == [4, 5, 6]
+    assert [seen(at) for at in range(6, 9)] == [4, 5, 6]
+
+
+def test_what_the_driver_said_is_written_once_and_not_again_while_it_is_silent() -> None:
+    """It would have the time of the new point, and look fresh."""
+    times = iter((1000.0, 1005.0, 1010.0, 1015.0))
+    made = Feed("http://x", 5.0, cast(Api, None), "/proc", environment={}, now=lambda: next(times))
+
+    def seen(at: int) -> int:
+        before = made.writer.waiting
+        made.see(Usage("node-1", (GPU,), sampled_at=at))
+        return made.writer.waiting - before
+
+    of_the_node = 2
+    assert [seen(at) for at in (1000, 1000, 1000, 1014)] == [POINTS, of_the_node, of_the_node, POINTS]
 
 
 async def test_the_running_component_writes_its_gpus_and_says_how_it_goes(

@@ -61,11 +61,11 @@ def over_use(nodes: Sequence[NodeUse]) -> list[str]:
 
 
 def stale(nodes: Sequence[NodeUse], now: float) -> list[str]:
-    """A sentence for each node whose figures are too old to be shown."""
+    """A sentence for each node whose driver does not answer, or whose figures are too old to be shown."""
     return [
         STALE.format(node=node.name, why=_why(node.measured, now))
         for node in nodes
-        if node.measured is not None and not node.measured.fresh
+        if node.measured is not None and not _is_sampled(node.measured)
     ]
 
 
@@ -73,7 +73,7 @@ def without_containers(nodes: Sequence[NodeUse]) -> dict[str, list[str]]:
     """Nodes that tell what their GPUs do, but not what each container does, by the reason they give."""
     by_reason: dict[str, list[str]] = {}
     for node in nodes:
-        if node.measured is not None and node.measured.fresh and node.measured.status.containers_unknown:
+        if node.measured is not None and _is_sampled(node.measured) and node.measured.status.containers_unknown:
             by_reason.setdefault(wording.printable(node.measured.status.containers_unknown), []).append(node.name)
     return by_reason
 
@@ -92,6 +92,10 @@ def _over(node: NodeUse, over: Over) -> str:
 
 def _status(node: NodeUse) -> FullStatus:
     return node.measured.status if node.measured is not None else FullStatus()
+
+
+def _is_sampled(found: Measured) -> bool:
+    return found.fresh and not found.why_not_sampled
 
 
 def _why(found: Measured, now: float) -> str:

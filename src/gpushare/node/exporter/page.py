@@ -166,10 +166,10 @@ def _containers(usage: Usage, counted: Counted) -> Iterator[str]:
                 granted.append(f"{labels} {use.granted}")
             if use.used is not None:
                 used.append(f"{labels} {use.used}")
+                if above := counted.overuses.get(Key(use.pod_uid, use.container, gpu.uuid)):
+                    overuse.append(f"{labels} {above}")
             if use.sm is not None:
                 ratio.append(f"{labels} {_number(use.sm)}")
-            if above := counted.overuses.get(Key(use.pod_uid, use.container, gpu.uuid)):
-                overuse.append(f"{labels} {above}")
     for name, text, samples in (
         ("memory_granted_bytes", "GPU memory that the container was given.", granted),
         ("memory_used_bytes", "GPU memory that the container uses.", used),

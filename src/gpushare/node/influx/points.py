@@ -15,10 +15,10 @@ DATABASE: Final = "metric"
 NODE, NODE_AND_MORE, GPU, PROCESS = "multimetric", "nodemetric", "gpumetric", "gpumap"
 
 
-def points(usage: Usage, node: NodeFigures, at: int) -> list[Point]:
+def points(usage: Usage, node: NodeFigures, at: int, *, with_gpus: bool = True) -> list[Point]:
     """`at`: seconds since 1970."""
     made = _node(usage, node, at)
-    for gpu in usage.gpus:
+    for gpu in usage.gpus if with_gpus else ():
         if gpu.sample is not None:
             made.append(Point(GPU, {"UUID": gpu.uuid, "node": usage.node}, _gpu(gpu), at))
             made += _processes(usage.node, gpu, at)
