@@ -80,7 +80,10 @@ ABOUT_UNATTRIBUTED: Final = "In use, but by no container that was given this GPU
 CLUSTER: Final = Board("cluster", "gpushare / Cluster", ("node", "namespace"), (
     stat("GPUs", "none", f"count({gpu('healthy')})"),
     stat("Unhealthy GPUs", "none", f"sum(1 - {gpu('healthy')})"),
-    stat("Granted", "percentunit", f"sum({gpu('memory_granted_bytes')}) / sum({gpu('memory_total_bytes')})"),
+    stat("Granted", "percentunit",
+         f"sum({gpu('memory_granted_bytes')}) / "
+         f"sum({gpu('memory_total_bytes')} and on (UUID) {gpu('memory_granted_bytes')})",
+         "Without GPUs that are sold by count: nobody knows how much of them is given out."),
     stat("Used", "percentunit", f"sum({USED}) / sum({gpu('memory_total_bytes')})"),
     stat("Waiting pods", "none", WAITING),
     stat("Containers above their request", "none",
