@@ -106,14 +106,7 @@ class Part:
                     tasks.create_task(self.server.run())
                 await self._run(tasks, at_the_end)
                 if self.publisher is not None:
-                    self.observer = observer = Observer(
-                        self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node,
-                        self.publisher, self.recorder, self._owners,
-                    )  # fmt: skip
-                    done = self.sight.done
-                    self.sight.done = lambda: {**done(), "gpunode": observer.gpunode.writes}
-                    if (influx := observer.influx) is not None:
-                        self.sight.influx, self.sight.influx_waiting = influx.outcomes, lambda: influx.writer.waiting
+                    self.observer = self._made_observer(self.publisher)
                     tasks.create_task(self.observer.run())
                 tasks.create_task(self.gpus.look())
                 tasks.create_task(self.gpus.listen())
@@ -133,6 +126,18 @@ class Part:
     def _is_registered(self) -> bool:
         """Whether kubelet knows everything that is served."""
         raise NotImplementedError
+
+    def _made_observer(self, publisher: Publisher) -> Observer:
+        """And its counts are on the metrics page."""
+        observer = Observer(
+            self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node, publisher,
+            self.recorder, self._owners,
+        )  # fmt: skip
+        done = self.sight.done
+        self.sight.done = lambda: {**done(), "gpunode": observer.gpunode.writes}
+        if (influx := observer.influx) is not None:
+            self.sight.influx, self.sight.influx_waiting = influx.outcomes, lambda: influx.writer.waiting
+        return observer
 
     def _usage(self) -> Usage | None:
         return self.observer.sampler.usage if self.observer is not None else None
