@@ -16,11 +16,12 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from gpushare.obs import errors, metrics
+from gpushare.obs import bounded_socket, errors, metrics
 
 LISTENS: Final = "0A"  # a socket's state in /proc/net/tcp
 OTHER_PORT: Final = "--port N"
 BACKLOG: Final = 1024  # connections that wait to be accepted
+CONNECTIONS: Final = 1024  # open at a time
 KEEP_ALIVE: Final = 150.0  # longer than Go's 90 s, so that we never close a connection that is about to be used
 
 Problem = Callable[[], str]  # empty: none
@@ -41,7 +42,6 @@ async def serve(
     other_port: str = OTHER_PORT,
 ) -> web.AppRunner:
     """For callers that are programs of Kubernetes. `cleanup()` lets running requests finish."""
-    logging.getLogger("aiohttp.server").addFilter(_without_content)
     runner = web.AppRunner(
         app,
         keepalive_timeout=KEEP_ALIVE,
@@ -73,12 +73,16 @@ async def listen(
     *,
     tls: ssl.SSLContext | None = None,
     other_port: str = OTHER_PORT,
+    most: int = CONNECTIONS,
 ) -> None:
-    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port."""
+    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port. `most`:
+    connections that are open at a time."""
+    logging.getLogger("aiohttp.server").addFilter(_without_content)
     await runner.setup()
     for port in ports:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=BACKLOG, reuse_address=True).start()
+            for bound in await bounded_socket.bound(host, port, most):
+                await web.SockSite(runner, bound, ssl_context=tls, backlog=min(BACKLOG, most)).start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
             # In a thread: a machine may have many processes to look at, and this one may have others to answer.
