@@ -1,5 +1,6 @@
 """Where credentials come from, and that no sentence has one in it."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,5 @@ def test_an_address_may_have_a_path() -> None:
 def test_a_servers_words_are_repeated_without_our_secrets() -> None:
     found = Credentials(user="keti", password=SECRET)
     assert found.hidden_in(f"bad password {SECRET}!") == "bad password ***!"
+    sent = base64.b64encode(f"keti:{SECRET}".encode()).decode()
+    assert found.hidden_in(f"Authorization: Basic {sent}") == "Authorization: Basic ***"

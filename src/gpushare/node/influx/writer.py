@@ -134,7 +134,7 @@ class Writer:
             ) as response:  # fmt: skip
                 said = (await response.content.read(LARGEST_ANSWER)).decode("utf-8", "replace")
                 found = protocol.verdict(response.status, said, is_v2=credentials.is_v2)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, UnicodeError) as error:  # the last: no name of a host
             return Verdict.LATER, credentials.hidden_in(str(error) or f"no answer within {SECONDS:.0f} s")
         return found, credentials.hidden_in(f"{response.status} {said}")
 
