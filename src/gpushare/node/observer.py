@@ -5,7 +5,8 @@ the node sells.
 """
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 from gpushare.gpu.device import Backend
 from gpushare.kube.client import Api
@@ -24,6 +25,11 @@ from gpushare.node.usage.overuse import Tolerance
 from gpushare.node.usage.overuse_events import OverUses
 from gpushare.node.usage.processes import Processes
 from gpushare.node.usage.sampler import Sampler
+from gpushare.obs import log
+
+AGAIN_SECONDS: Final = 60.0  # after a bug
+
+logger = log.get(__name__)
 
 
 class Config(NamedTuple):
@@ -77,9 +83,16 @@ class Observer:
     async def run(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.sampler.run())
-            if self.evictor is not None:
-                tasks.create_task(self.evictor.run())
-            tasks.create_task(self.gpunode.run())
-            if self.influx is not None:
-                tasks.create_task(self.influx.run())
+            for one in (self.sampler, self.evictor, self.gpunode, self.influx):
+                if one is not None:
+                    tasks.create_task(_survived(one.run))
+
+
+async def _survived(run: Callable[[], Awaitable[None]]) -> None:
+    """For ever. A bug in one of them does not end the others, or what the node sells: it is logged and begins again."""
+    while True:
+        try:
+            await run()
+        except Exception as error:  # noqa: BLE001 - whatever our bug is
+            logger.error("a bug in gpushare, trying again", where=run.__qualname__, error=repr(error))
+        await asyncio.sleep(AGAIN_SECONDS)
