@@ -55,6 +55,7 @@ def test_a_file_is_read_again_each_time_so_that_a_changed_secret_counts(tmp_path
         ({"INFLUX_TOKEN": SECRET, "INFLUX_TOKEN_FILE": "/x"}, "INFLUX_TOKEN is given twice"),
         ({"INFLUX_TOKEN": f"{SECRET}\r\nX-Header: 1", "INFLUX_ORG": "o"}, "INFLUX_TOKEN cannot be used"),
         ({"INFLUX_TOKEN": SECRET * 1000, "INFLUX_ORG": "o"}, "INFLUX_TOKEN cannot be used"),
+        ({"INFLUX_TOKEN_FILE": "/dev/zero"}, "INFLUX_TOKEN cannot be used"),  # which has no end
         ({"INFLUX_TOKEN_FILE": "/no/such/file"}, "INFLUX_TOKEN_FILE cannot be read: /no/such/file"),
     ],
 )
