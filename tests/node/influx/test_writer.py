@@ -247,6 +247,16 @@ async def test_a_single_point_that_is_too_large_is_given_up(server: Server) -> N
         await eventually(lambda: work.writer.failed == 1)
 
 
+async def test_a_server_for_which_everything_is_too_large_is_asked_less_and_less_often(server: Server) -> None:
+    server.answers = [(413, "too large")] * 20
+    work = Work(server.url)
+    async with beside(work.writer.run()):
+        work.writer.add([b"m f=%di 1" % number for number in range(8)])
+        await eventually(lambda: work.writer.failed == 8)
+    assert len(work.slept) >= 14
+    assert max(work.slept) > 5
+
+
 @pytest.mark.parametrize("status", [401, 403, 302])
 async def test_wrong_credentials_are_told_once_tried_again_slowly_and_read_anew(
     server: Server, status: int, caplog: pytest.LogCaptureFixture

@@ -98,6 +98,7 @@ class Writer:
                 self._give_up(points, words)
             case Verdict.TOO_LARGE:
                 self._divide(taken, words)
+                return self._retry.delay()  # a server may say so of everything
             case Verdict.NO_DATABASE:
                 return self._retry.delay()
             case Verdict.LATER:
