@@ -388,6 +388,7 @@ def test_the_flags_of_aliyuns_plugin_are_taken_and_said_to_have_no_effect(capsys
         (["node", "--node-name", "a", "--overuse-tolerance", ",1GiB"], '",1GiB" is not a tolerance'),
         (["node", "--node-name", "a", "--overuse-tolerance", "5%256MiB"], '"5%256MiB" is not a tolerance'),
         (["node", "--node-name", "a", "--overuse-tolerance=-5%"], '"-5%" is not a tolerance'),
+        (["node", "--node-name", "a", "--sample-seconds", "0.09"], '"0.09" is not an interval'),
         (["node", "--node-name", "a", "--overuse-grace", "1m"], '"1m" is not an interval'),
         (["node", "--node-name", "a", "--overuse-grace", "0"], '"0" is not an interval'),
         (["node", "--node-name", "a", "--on-overuse", "evit"], 'unknown action "evit"'),

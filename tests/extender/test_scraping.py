@@ -76,5 +76,5 @@ async def test_a_fault_of_ours_there_ends_nothing(
 
     monkeypatch.setattr(Server, "_serve", fails)
     async with extender_in_process.running(server, metrics=Listening("127.0.0.1", 0)) as extender:
-        await eventually(lambda: "the metrics page is not served any more" in caplog.text)
+        await eventually(lambda: "a bug in gpushare" in caplog.text)
         assert await answers(server, extender)

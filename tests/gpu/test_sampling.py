@@ -76,6 +76,12 @@ async def test_what_a_gpu_does_not_tell_is_unknown(gpus: Nvml, mock: Mock) -> No
     assert await only(gpus) == Sample(uuid(0), 0)
 
 
+async def test_more_than_all_of_the_time_is_not_believed(gpus: Nvml, mock: Mock) -> None:
+    mock.show(card(0, 16276, *figures(util="4294967295 101", encoder=400, decoder=100)))
+    sample = await only(gpus)
+    assert (sample.gpu_util, sample.memory_util, sample.encoder_util, sample.decoder_util) == (None, None, None, 100)
+
+
 async def test_what_is_0_is_known(gpus: Nvml, mock: Mock) -> None:
     mock.show(card(0, 16276, *figures(temp=0, power=0, energy=0, clock="0 0")))
     sample = await only(gpus)

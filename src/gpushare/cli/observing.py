@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SWITCH: Final = "--help-metrics"
 MOST_SECONDS: Final = 3600.0
+LEAST_SAMPLE_SECONDS: Final = 0.1  # a driver that is asked more often does little else
 ON_OVERUSE: Final = ("warn", "evict")
 TOLERANCE: Final = re.compile(
     r"(?:(?P<percent>\d{1,4})%)?(?:(?:(?<=%),|(?<!%))(?P<amount>\d{1,7})(?P<unit>MiB|GiB))?", re.ASCII
@@ -43,7 +44,7 @@ def config(args: argparse.Namespace) -> "Config":
     if args.on_overuse not in ON_OVERUSE:
         raise unknown("action", args.on_overuse, ON_OVERUSE, "--on-overuse {}")
     return Config(
-        sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5"),
+        sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5", LEAST_SAMPLE_SECONDS),
         proc=_proc(args.proc),
         tolerance=_tolerance(args.overuse_tolerance),
         grace=_seconds(args.overuse_grace, "--overuse-grace 60"),
@@ -85,10 +86,11 @@ def _influx(url: str) -> str:
     return credentials.check_url(url)
 
 
-def _seconds(text: str, way: str) -> float:
+def _seconds(text: str, way: str, least: float = 0.0) -> float:
     """A number of seconds, also with a fraction."""
     plain = text.isascii() and len(text) <= 8 and text.replace(".", "", 1).isdecimal()
-    if not (plain and 0 < float(text) <= MOST_SECONDS):
-        why = f"it is a number of seconds, more than 0 and at most {MOST_SECONDS:.0f}"
+    if not (plain and 0 < float(text) <= MOST_SECONDS and float(text) >= least):
+        from_where = f"at least {least:g}" if least else "more than 0"
+        why = f"it is a number of seconds, {from_where} and at most {MOST_SECONDS:.0f}"
         raise errors.UserError(f'"{text:.20}" is not an interval', why, way)
     return float(text)

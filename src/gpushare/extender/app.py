@@ -116,7 +116,7 @@ class Extender:
         gc.disable()  # until the cluster is read: all that the lists bring stays, so there is nothing to collect
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
-        works += [self.figures.run(self.not_ready), beside(self._watch_vitals(), "GPUNodes are not read any more")]
+        works += [self.figures.run(self.not_ready), beside(self._watch_vitals)]
         works += [self.scraped.run()] if self.scraped is not None else []
         return [asyncio.create_task(work) for work in works]
 

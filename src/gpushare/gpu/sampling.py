@@ -19,7 +19,7 @@ from gpushare.gpu.session import NOT_READ, OF_THE_DRIVER, UNREADABLE, Session, r
 GONE = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
 IDLE = frozenset({pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND})  # the binding raises even the first
 MEMORY_TEMPERATURE = 82  # NVML's number of that field
-MOST_PERCENT = 100  # drivers tell more for processes that have ended
+MOST_PERCENT = 100  # drivers tell more, such as for processes that have ended
 
 # A process can be in several lists. Version 2 first: it tells the same as version 3, whose layout some drivers (535.54,
 # for example) changed, so that bindings read wrong pids there. Old bindings do not have version 2.
@@ -73,10 +73,10 @@ class Sampling:
             memory_used=memory.used if memory else None,
             memory_free=memory.free if memory else None,
             memory_reserved=getattr(memory, "reserved", None),
-            gpu_util=rates.gpu if rates else None,
-            memory_util=rates.memory if rates else None,
-            encoder_util=encoder[0] if encoder else None,
-            decoder_util=decoder[0] if decoder else None,
+            gpu_util=_percent(rates.gpu) if rates else None,
+            memory_util=_percent(rates.memory) if rates else None,
+            encoder_util=_percent(encoder[0]) if encoder else None,
+            decoder_util=_percent(decoder[0]) if decoder else None,
             temperature=temperature,
             memory_temperature=_memory_temperature(ask),
             temperature_limit=_temperature_limit(ask, temperature),
@@ -136,6 +136,11 @@ def _asking(session: Session, handle: object) -> Ask:
             return () if name in SM_USE and error.value in IDLE else None
 
     return ask
+
+
+def _percent(told: int) -> int | None:
+    """More than all is not believed."""
+    return told if told <= MOST_PERCENT else None
 
 
 def _first(ask: Ask, names: Iterable[str], *arguments: object) -> Any:

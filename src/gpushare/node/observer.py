@@ -78,9 +78,6 @@ class Observer:
     async def run(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.sampler.run())
-            if self.evictor is not None:
-                tasks.create_task(beside(self.evictor.run(), "pods are not evicted for over-use any more"))
-            tasks.create_task(beside(self.gpunode.run(), "the GPUNode is not written any more"))
-            if self.influx is not None:
-                tasks.create_task(beside(self.influx.run(), "points are not written to InfluxDB any more"))
+            for one in (self.sampler, self.evictor, self.gpunode, self.influx):
+                if one is not None:
+                    tasks.create_task(beside(one.run))

@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from gpushare.obs import errors, metrics
+from gpushare.obs import bounded_socket, errors, metrics
 
 LISTENS: Final = "0A"  # a socket's state in /proc/net/tcp
 OTHER_PORT: Final = "--port N"
@@ -41,7 +41,6 @@ async def serve(
     other_port: str = OTHER_PORT,
 ) -> web.AppRunner:
     """For callers that are programs of Kubernetes. `cleanup()` lets running requests finish."""
-    logging.getLogger("aiohttp.server").addFilter(_without_content)
     runner = web.AppRunner(
         app,
         keepalive_timeout=KEEP_ALIVE,
@@ -73,18 +72,31 @@ async def listen(
     *,
     tls: ssl.SSLContext | None = None,
     other_port: str = OTHER_PORT,
+    most: int | None = None,
     backlog: int = BACKLOG,
 ) -> None:
-    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port. `backlog`: so
-    many connections may wait to be accepted, and so many are accepted at once."""
+    """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port. `most`:
+    connections that are open at a time; None: any number. `backlog`: so many connections may wait to be accepted, and
+    so many are accepted at once."""
+    logging.getLogger("aiohttp.server").addFilter(_without_content)
     await runner.setup()
     for port in ports:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls, backlog=backlog, reuse_address=True).start()
+            for site in await _sites(runner, host, port, tls=tls, most=most, backlog=backlog):
+                await site.start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
             # In a thread: a machine may have many processes to look at, and this one may have others to answer.
             raise await asyncio.to_thread(_cannot_listen, host, port, error, other_port) from error
+
+
+async def _sites(
+    runner: web.AppRunner, host: str, port: int, *, tls: ssl.SSLContext | None, most: int | None, backlog: int
+) -> list[web.BaseSite]:
+    if most is None:
+        return [web.TCPSite(runner, host, port, ssl_context=tls, backlog=backlog, reuse_address=True)]
+    sockets = await bounded_socket.bound(host, port, most)
+    return [web.SockSite(runner, bound, ssl_context=tls, backlog=backlog) for bound in sockets]
 
 
 async def serve_probes(host: str, port: int, dead: Problem, not_ready: Problem, page: Page) -> web.AppRunner:

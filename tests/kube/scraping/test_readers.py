@@ -27,8 +27,8 @@ class World:
         self.server.on(TOKENS, answer({"status": {"authenticated": user is not None, "user": user}}))
         self.server.on(RIGHTS, answer(right))
 
-    async def asks(self, token: str = "secret-1") -> Verdict:
-        return await self.readers.verdict(f"Bearer {token}")
+    async def asks(self, token: str = "secret-1", address: str = "10.0.0.1") -> Verdict:
+        return await self.readers.verdict(f"Bearer {token}", address)
 
 
 @pytest.fixture
@@ -59,7 +59,9 @@ async def test_the_api_server_is_asked_about_all_that_is_known_of_the_owner(worl
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer " + "x" * (readers.LONGEST + 1)])
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer \udcff", "Bearer " + "x" * (readers.LONGEST + 1)]
+)
 async def test_without_a_token_nobody_is_asked(world: World, header: str) -> None:
     assert await world.readers.verdict(header) == (401, readers.NO_TOKEN)
     assert not world.server.asked
@@ -106,3 +108,21 @@ async def test_only_so_many_answers_are_kept(world: World, monkeypatch: pytest.M
 async def test_tokens_are_not_kept(world: World) -> None:
     await world.asks("very-secret")
     assert "very-secret" not in repr(vars(world.readers))
+
+
+async def test_invented_tokens_become_no_flood_of_questions_and_keep_nobody_out(world: World) -> None:
+    assert (await world.asks("good", "10.0.0.2")).status == 200
+    world.known(None)
+    told = [(await world.asks(f"invented-{number}")).status for number in range(600)]
+    assert (told.count(401), told.count(503)) == (readers.AT_FIRST, 600 - readers.AT_FIRST)
+    assert world.server.count(TOKENS) == readers.AT_FIRST + 1
+    world.now = 59.0
+    assert (await world.asks("good", "10.0.0.2")).status == 200
+    for number in range(600):
+        await world.asks(f"more-{number}")
+    world.known()
+    world.now = 60.0
+    assert (await world.asks("good")).status == 200, "also from an address that has no turn"
+    assert (await world.asks("new", "10.0.0.2")).status == 200
+    world.now = 61.0
+    assert (await world.asks("invented-again")).status == 200, "one a second"

@@ -211,3 +211,13 @@ async def test_a_certificate_is_made_by_another_process_for_all_names_of_this_no
 )  # fmt: skip
 def test_only_loopback_is_open(host: str, open_: bool) -> None:
     assert is_loopback(host) is open_
+
+
+async def test_a_request_that_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Listening("127.0.0.1", 0)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer very-secret\x00\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        await eventually(lambda: "cannot read a request" in caplog.text)
+    assert "very-secret" not in caplog.text

@@ -45,6 +45,7 @@ def test_the_drivers_version_is_a_label_only_if_the_file_says_so() -> None:
     [
         ("DCGM_FI_DEV_GPU_TEMP, gauge", "it has 2 fields, not three"),
         ("DCGM_FI_DEV_GPU_TEMP, gauge, a, b", "it has 4 fields, not three"),
+        (f"DCGM_FI_DEV_GPU_TEMP, gauge, {'x' * 140_000}", "field larger than field limit (131072)"),
         ("DCGM FI, gauge, a", '"DCGM FI" is not a name of DCGM'),
         ("DCGM_FI_DEV_GPU_TEMP, dial, a", '"dial" is not a type: gauge, counter, histogram, summary, label'),
     ],

@@ -1,5 +1,6 @@
 """Where credentials come from, and that no sentence has one in it."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_file_is_read_again_each_time_so_that_a_changed_secret_counts(tmp_path
         ({"INFLUX_TOKEN": SECRET, "INFLUX_TOKEN_FILE": "/x"}, "INFLUX_TOKEN is given twice"),
         ({"INFLUX_TOKEN": f"{SECRET}\r\nX-Header: 1", "INFLUX_ORG": "o"}, "INFLUX_TOKEN cannot be used"),
         ({"INFLUX_TOKEN": SECRET * 1000, "INFLUX_ORG": "o"}, "INFLUX_TOKEN cannot be used"),
+        ({"INFLUX_TOKEN_FILE": "/dev/zero"}, "INFLUX_TOKEN cannot be used"),  # which has no end
         ({"INFLUX_TOKEN_FILE": "/no/such/file"}, "INFLUX_TOKEN_FILE cannot be read: /no/such/file"),
     ],
 )
@@ -90,3 +92,5 @@ def test_an_address_may_have_a_path() -> None:
 def test_a_servers_words_are_repeated_without_our_secrets() -> None:
     found = Credentials(user="keti", password=SECRET)
     assert found.hidden_in(f"bad password {SECRET}!") == "bad password ***!"
+    sent = base64.b64encode(f"keti:{SECRET}".encode()).decode()
+    assert found.hidden_in(f"Authorization: Basic {sent}") == "Authorization: Basic ***"

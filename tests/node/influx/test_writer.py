@@ -102,6 +102,14 @@ async def test_influxdb_1_gets_points_compressed_with_user_and_password(server: 
     assert (work.writer.waiting, work.slept) == (0, [])
 
 
+async def test_a_host_that_can_have_no_address_is_a_server_that_does_not_answer() -> None:
+    work = Work("http://influx..example:8086")
+    async with beside(work.writer.run()):
+        work.writer.add([b"m f=1i 1"])
+        await eventually(lambda: len(work.slept) > 1)
+    assert work.writer.waiting == 1
+
+
 async def test_influxdb_2_gets_the_same_points_with_token_organization_and_bucket(server: Server) -> None:
     work = Work(server.url + "/behind/a/proxy", V2)
     async with beside(work.writer.run()):
@@ -237,6 +245,16 @@ async def test_a_single_point_that_is_too_large_is_given_up(server: Server) -> N
     async with beside(work.writer.run()):
         work.writer.add([b"m f=1i 1"])
         await eventually(lambda: work.writer.failed == 1)
+
+
+async def test_a_server_for_which_everything_is_too_large_is_asked_less_and_less_often(server: Server) -> None:
+    server.answers = [(413, "too large")] * 20
+    work = Work(server.url)
+    async with beside(work.writer.run()):
+        work.writer.add([b"m f=%di 1" % number for number in range(8)])
+        await eventually(lambda: work.writer.failed == 8)
+    assert len(work.slept) >= 14
+    assert max(work.slept) > 5
 
 
 @pytest.mark.parametrize("status", [401, 403, 302])

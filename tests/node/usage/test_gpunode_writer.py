@@ -67,13 +67,14 @@ class World:
     node: ThisNode = field(default_factory=lambda: ThisNode("gpu-a"))
     clock: float = 0.0
     slept: list[float] = field(default_factory=list)
+    sample_seconds: float = 5.0
     writer: GpuNodeWriter = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_node("uid-1")
         self.writer = GpuNodeWriter(
-            self.server, self.node, 5.0, clock=lambda: self.clock, now=lambda: self.clock, chance=lambda: 0.5,
-            sleep=self.sleep,
+            self.server, self.node, self.sample_seconds, clock=lambda: self.clock, now=lambda: self.clock,
+            chance=lambda: 0.5, sleep=self.sleep,
         )  # fmt: skip
 
     def is_node(self, uid: str) -> None:
@@ -231,3 +232,13 @@ async def test_a_process_that_starts_again_keeps_the_times_of_conditions(world: 
 
 def test_what_the_log_says_names_the_way_out() -> None:
     assert "kubectl apply -f deploy/crds/" in gpunode_writer.NOT_INSTALLED
+
+
+async def test_with_a_pass_an_hour_the_first_one_is_written() -> None:
+    world = World(sample_seconds=3600.0)
+    running = asyncio.create_task(world.writer.run())
+    world.writer.take(idle())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert world.writer.writes == 1
+    running.cancel()

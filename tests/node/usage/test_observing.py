@@ -51,7 +51,7 @@ async def test_a_bug_in_a_part_that_publishes_ends_nothing_else(
     async with client.connect(login.Access(server=server.url)) as api:
         node = Node(config, api, Simulated(world.devices(*world.SIZES)))
         async with world.at_work(node):
-            await eventually(lambda: "any more" in caplog.text)
+            await eventually(lambda: "a bug in gpushare" in caplog.text)
             await eventually(lambda: node.observer is not None and node.observer.sampler.usage is not None)
             await eventually(lambda: not node.not_ready())
 
@@ -77,3 +77,18 @@ async def test_a_process_that_uses_too_much_is_seen_told_and_shown(server: ApiSe
             page = node.exporter.page()[0].decode()
             assert f'pod="web",container="c0",pod_uid="{over.key.pod_uid}"}} {3000 * MIB}' in page
             assert (node.observer.evictor is not None) == evicts
+
+
+async def test_a_bug_in_what_publishes_ends_neither_the_node_nor_the_others(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gpushare.node.usage.gpunode_writer.GpuNodeWriter.run", broken)
+    config = world.CONFIG._replace(observing=observer.Config(sample_seconds=0.02))
+    async with client.connect(login.Access(server=server.url)) as api:
+        node = Node(config, api, Busy(world.devices(*world.SIZES)), Owners())
+        async with world.at_work(node):
+            await eventually(lambda: "a bug in gpushare" in caplog.text)
+            await eventually(lambda: node.observer is not None and node.observer.sampler.usage is not None)

@@ -6,10 +6,11 @@ requests a minute, and a right that is taken away ends within that time.
 
 import asyncio
 import hashlib
+import math
 import shlex
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,7 +20,9 @@ from gpushare.kube.errors import KubeError
 
 GOOD_SECONDS: Final = 60.0
 BAD_SECONDS: Final = 5.0
-MOST_KEPT: Final = 256  # answers
+MOST_KEPT: Final = 256  # good answers, and as many bad ones
+EVERY_SECONDS, AT_FIRST = 1.0, 10  # questions about new tokens of one address: how often, and how many at once
+MOST_ADDRESSES: Final = 1024
 AT_ONCE: Final = 4  # questions to the API server, so that invented tokens cannot keep it busy
 MOST_WAITING: Final = 64
 LONGEST: Final = 1 << 16  # characters of a token
@@ -31,8 +34,10 @@ NOT_ALLOWED: Final = (
     "clusterrolebinding NAME --clusterrole=gpushare-metrics {subject}"
 )
 NOT_ASKED: Final = "the API server could not be asked whether this token may read /metrics: {why}"
-TOO_MANY: Final = "too many tokens are being checked"
+TOO_MANY: Final = "too many tokens are being checked, try again in a few seconds"
 
+K = TypeVar("K")
+V = TypeVar("V")
 _PREFIX: Final = "system:serviceaccount:"
 
 
@@ -70,21 +75,25 @@ class _AccessReview(msgspec.Struct):
 class Readers:
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
-        self._known: dict[bytes, tuple[Verdict, float]] = {}  # until when
+        # Until when. A good one stays when its time is over: that token may be asked about at any time.
+        self._good: dict[bytes, tuple[Verdict, float]] = {}
+        self._bad: dict[bytes, tuple[Verdict, float]] = {}
+        self._turns: dict[str, float] = {}  # by address
         self._asking = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
 
-    async def verdict(self, authorization: str) -> Verdict:
-        """`authorization`: the header of that name."""
+    async def verdict(self, authorization: str, address: str = "") -> Verdict:
+        """`authorization`: the header of that name. `address`: who asks."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token or len(token) > LONGEST:
+        if scheme.lower() != "bearer" or not token or not token.isascii() or len(token) > LONGEST:
             return Verdict(401, NO_TOKEN)
-        key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        known = self._known.get(key)
+        key = hashlib.sha256(token.encode()).digest()
+        known = self._good.get(key) or self._bad.get(key)
         if known is not None and self._clock() < known[1]:
             return known[0]
-        if self._waiting >= MOST_WAITING:
+        # Whoever invents tokens keeps neither the API server busy nor those out whose tokens were good.
+        if key not in self._good and (self._waiting >= MOST_WAITING or not self._its_turn(address)):
             return Verdict(503, TOO_MANY)
         self._waiting += 1
         try:
@@ -109,11 +118,25 @@ class Readers:
             return Verdict(200)
         return Verdict(403, NOT_ALLOWED.format(user=status.user.username, subject=_subject(status.user.username)))
 
+    def _its_turn(self, address: str) -> bool:
+        now = self._clock()
+        turn = max(self._turns.pop(address, -math.inf), now - (AT_FIRST - 1) * EVERY_SECONDS)
+        _put(self._turns, address, turn + EVERY_SECONDS if turn <= now else turn, MOST_ADDRESSES)
+        return turn <= now
+
     def _keep(self, key: bytes, verdict: Verdict) -> None:
-        self._known.pop(key, None)
-        while len(self._known) >= MOST_KEPT:
-            del self._known[next(iter(self._known))]  # the oldest
-        self._known[key] = verdict, self._clock() + (GOOD_SECONDS if verdict.status == 200 else BAD_SECONDS)
+        self._good.pop(key, None)
+        self._bad.pop(key, None)
+        good = verdict.status == 200
+        until = self._clock() + (GOOD_SECONDS if good else BAD_SECONDS)
+        _put(self._good if good else self._bad, key, (verdict, until), MOST_KEPT)
+
+
+def _put(kept: dict[K, V], key: K, value: V, most: int) -> None:
+    """The oldest ones are dropped for it."""
+    while len(kept) >= most:
+        del kept[next(iter(kept))]
+    kept[key] = value
 
 
 def _access(user: _User) -> dict[str, Any]:

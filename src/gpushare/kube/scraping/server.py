@@ -23,6 +23,7 @@ from gpushare.obs.errors import UserError
 from gpushare.obs.tls import Shown
 
 TRY_SECONDS: Final = 30.0  # between two tries to listen
+CONNECTIONS: Final = 64  # open at a time; Prometheus needs one
 FILES_SECONDS: Final = 60.0  # between two looks at certificate files
 RENEW_SECONDS: Final = 7 * 86_400.0  # after that a certificate of our own is replaced
 # Accepted at once. Anybody may connect here, and each handshake costs a millisecond: with hundreds of them at once,
@@ -71,7 +72,7 @@ class Server:
 
     async def run(self) -> None:
         """For ever."""
-        await beside(self._run(), "the metrics page is not served any more")
+        await beside(self._run)
 
     async def _run(self) -> None:
         runner, certified = None, False
@@ -104,13 +105,14 @@ class Server:
         app.add_routes([web.get("/metrics", self._answer)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         tls = self._shown.context if self._shown is not None else None
-        listen = self._listen
-        await http.listen(runner, listen.host, [listen.port], tls=tls, other_port=OTHER, backlog=BACKLOG)
+        await http.listen(
+            runner, self._listen.host, [self._listen.port], tls=tls, other_port=OTHER, most=CONNECTIONS, backlog=BACKLOG
+        )
         return runner
 
     async def _answer(self, request: web.Request) -> web.Response:
         if self._readers is not None:
-            status, why = await self._readers.verdict(request.headers.get("Authorization", ""))
+            status, why = await self._readers.verdict(request.headers.get("Authorization", ""), request.remote or "")
             if status != 200:
                 headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
                 return web.Response(status=status, text=f"{why}\n", headers=headers)

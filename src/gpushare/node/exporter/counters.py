@@ -40,7 +40,10 @@ def read(text: str, name: str) -> Counters:
 
 
 def _fields(line: str, where: str) -> tuple[str, str, str]:
-    fields = [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
+    try:
+        fields = [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
+    except csv.Error as error:
+        raise UserError(f"{where}: not a counter", str(error), WAY) from error
     if len(fields) != 3:
         raise UserError(f"{where}: not a counter", f"it has {len(fields)} fields, not three", WAY)
     field, kind, help_text = fields

@@ -23,7 +23,13 @@ WAY: Final = "--influx http://influxdb.gpu.svc.cluster.local:8086"
 Read = Callable[[str], str]
 
 
-def read(environment: Mapping[str, str], file: Read = lambda path: Path(path).read_text("utf-8")) -> Credentials:
+def _file(path: str) -> str:
+    """As much as can be a value, and a little more."""
+    with Path(path).open("rb") as file:
+        return file.read(4 * MOST + 1).decode()
+
+
+def read(environment: Mapping[str, str], file: Read = _file) -> Credentials:
     """Raises a UserError that names the variable, never its value."""
     found = {name: _value(name, environment, file) for name in NAMES}
     user, password, token, org, bucket, database = (found[name] for name in NAMES)

@@ -26,7 +26,7 @@ class Credentials(NamedTuple):
 
     def hidden_in(self, text: str) -> str:
         """The text without our secrets: a server may repeat what it was sent."""
-        for secret in (self.password, self.token):
+        for secret in (self.password, self.token, *(login.split()[1] for login in _login(self).values())):
             text = text.replace(secret, "***") if secret else text
         return text
 

@@ -98,6 +98,7 @@ class Writer:
                 self._give_up(points, words)
             case Verdict.TOO_LARGE:
                 self._divide(taken, words)
+                return self._retry.delay()  # a server may say so of everything
             case Verdict.NO_DATABASE:
                 return self._retry.delay()
             case Verdict.LATER:
@@ -134,7 +135,7 @@ class Writer:
             ) as response:  # fmt: skip
                 said = (await response.content.read(LARGEST_ANSWER)).decode("utf-8", "replace")
                 found = protocol.verdict(response.status, said, is_v2=credentials.is_v2)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, UnicodeError) as error:  # the last: no name of a host
             return Verdict.LATER, credentials.hidden_in(str(error) or f"no answer within {SECONDS:.0f} s")
         return found, credentials.hidden_in(f"{response.status} {said}")
 

@@ -75,7 +75,8 @@ class GpuNodeWriter:
         self._written: FullStatus | None = None
         self._found: FullStatus | None = None  # what an earlier process has written
         self._owner = ""  # uid of the node that owns the GPUNode; empty: not known, or there is none
-        self._not_before = clock() + FIRST_WITHIN * chance()
+        # It is written after a pass. If the next one is far, the first one cannot wait.
+        self._not_before = clock() + (FIRST_WITHIN * chance() if sample_seconds <= REST else 0.0)
         self._not_after = self._not_before
         self._failure = ""  # that was logged last
 
