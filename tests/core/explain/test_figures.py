@@ -84,6 +84,13 @@ def test_a_bound_pod_whose_gpu_is_not_known_is_unplaced() -> None:
     assert counted(of).unplaced == 2
 
 
+def test_pods_of_a_node_that_shares_no_gpu_any_more_are_not_unplaced() -> None:
+    of = with_pods(8 * GIB)
+    of.remove_node("n")
+    assert list(of.holdings())
+    assert counted(of).unplaced == 0
+
+
 def test_a_pod_that_holds_a_gpu_without_memory_asks_for_no_size() -> None:
     node = facts(0, 4 * GIB)  # a whole GPU that was lost since
     of = ledger(node)
