@@ -49,6 +49,12 @@ def test_percentiles_are_of_what_is_asked_on_one_gpu_by_all_that_run_or_wait() -
     assert sizes["p90"].fitting == 1
 
 
+def test_a_pod_that_is_about_to_be_bound_counts_once() -> None:
+    of, assumed = ledger(facts(16 * GIB)), pod(8 * GIB)
+    of.assume(assumed, "n", "binpack", 0.0)
+    assert counted(of, assumed, pod(4 * GIB)).sizes["p50"].fitting == 2  # else it would be 8 GiB, which fits once
+
+
 def test_what_is_asked_and_no_gpu_has_fits_never() -> None:
     assert counted(with_pods(16 * GIB), pod(99 * GIB)).sizes["p90"] == Size(0, 1.0)
 

@@ -98,7 +98,8 @@ def counting(ledger: Ledger, waiting: Iterable[PodFacts]) -> Steps[Figures]:
     for number, pod in enumerate(list(waiting)):
         if number % STEP_PODS == 0:
             yield
-        sums.add_waiting(pod)
+        if ledger.holding(pod.uid) is None:  # else it was counted with what it holds
+            sums.add_waiting(pod)
     sizes: dict[str, Size] = {}
     for name, size in _sizes(sums):
         fitting = yield from _fitting(sums.pieces, size)
