@@ -177,16 +177,22 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
     try:
         async with node_part(cluster, uids) as node, users.acting_as(world, TENANT) as tenant:
             await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN)))
-            await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, {"driver": "true"}))
+            await replace(node, {"driver": "true"})
             await denied(ELSEWHERE + OTHER, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OTHER))))
             await check_forging(tenant)
             text = {"gpus": [{"uuid": "a", "usedMiB": "much"}]}
             with pytest.raises(ApiError, match="must be of type integer") as wrong:
-                await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, text))
+                await replace(node, text)
             assert wrong.value.status == 422
             await elsewhere(cluster, uids)
     finally:
         await cluster.kubectl("delete", "clusterrolebinding,clusterrole", TENANT)
+
+
+async def replace(part: client.Api, status: Object) -> None:
+    """As a node part writes the status of the GPUNode of OWN."""
+    shown = await part.fetch(requests.read(resources.GPU_NODES, "", OWN), dict)
+    await part.send(requests.replace_status(resources.GPU_NODES, "", OWN, {**shown, "status": status}))
 
 
 async def check_forging(person: Api) -> None:
@@ -206,7 +212,7 @@ async def elsewhere(cluster: Cluster, uids: dict[str, str]) -> None:
     bound = {"kind": "Node", "apiVersion": "v1", "name": OTHER, "uid": uids[OTHER]}
     async with as_node_part(cluster, bound) as other:
         says, label = ELSEWHERE.replace(OWN, OTHER) + OWN, {"metadata": {"labels": {"a": "b"}}}
-        await denied(says, other.send(requests.patch_status(resources.GPU_NODES, "", OWN, {"driver": "forged"})))
+        await denied(says, replace(other, {"driver": "forged"}))
         await denied(says, other.send(requests.patch(resources.GPU_NODES, "", OWN, label)))
 
 
