@@ -33,6 +33,7 @@ CRD = shipped.DEPLOY / "crds"
 FILES = [shipped.DEPLOY / name for name in ("node-ds.yaml", "node-guard.yaml", "guard.yaml", "view-rbac.yaml")]
 COLUMNS = ["NAME", "GPUS", "MODEL", "GRANTED", "USED", "UTIL", "TEMP", "POWER", "HEALTH", "SAMPLED", "AGE"]
 PATIENCE = 30.0
+NOT_ITS_OWN = "a GPUNode belongs to its own node, and goes with it"
 MIB = 1 << 20
 
 
@@ -176,7 +177,14 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
     await cluster.kubectl("create", "clusterrolebinding", TENANT, f"--clusterrole={TENANT}", f"--user={TENANT}")
     try:
         async with node_part(cluster, uids) as node, users.acting_as(world, TENANT) as tenant:
-            await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN)))
+            foreign = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": uids[OTHER]}
+            await denied(NOT_ITS_OWN, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN, foreign))))
+            owner = {"apiVersion": "v1", "kind": "Node", "name": OWN, "uid": uids[OWN]}
+            await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN, owner)))
+            for key, value in (("ownerReferences", foreign), ("finalizers", "gpushare.io/stay")):
+                await denied(
+                    NOT_ITS_OWN, node.send(requests.patch(resources.GPU_NODES, "", OWN, {"metadata": {key: [value]}}))
+                )
             await replace(node, {"driver": "true"})
             await denied(ELSEWHERE + OTHER, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OTHER))))
             await check_forging(tenant)
@@ -216,5 +224,6 @@ async def elsewhere(cluster: Cluster, uids: dict[str, str]) -> None:
         await denied(says, other.send(requests.patch(resources.GPU_NODES, "", OWN, label)))
 
 
-def gpu_node(name: str) -> Object:
-    return {"apiVersion": "gpushare.io/v1alpha1", "kind": "GPUNode", "metadata": {"name": name}}
+def gpu_node(name: str, *owners: Object) -> Object:
+    metadata = {"name": name, "ownerReferences": list(owners)}
+    return {"apiVersion": "gpushare.io/v1alpha1", "kind": "GPUNode", "metadata": metadata}
