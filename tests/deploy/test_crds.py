@@ -99,3 +99,8 @@ def _empty(value: object, at: str = "") -> list[str]:
 def test_no_description_is_cut_at_a_comma() -> None:
     """YAML takes the rest of an unquoted sentence in braces for a key without a value."""
     assert _empty(CRD) == []
+
+
+def test_gpus_have_one_writer_and_are_no_work_to_merge() -> None:
+    """Merged by key they cost the API server a sixth more, with each write of each node."""
+    assert SCHEMA["properties"]["gpus"]["x-kubernetes-list-type"] == "atomic"

@@ -51,7 +51,7 @@ PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v\w+(?:/namespaces/(?P<namespace>[^/]+))?"
     r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?P<sub>/\w+)?)?"
 )
-VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 POLICIES = ("", resources.MUTATING_POLICIES.group, resources.MUTATING_POLICIES.plural, "get")
 
 Right = tuple[str, str, str, str]  # where ("" is everywhere), which group, what, which verb
@@ -99,6 +99,7 @@ BUILT: dict[str, Callable[[Resource], Request]] = {
     "apply": lambda of: requests.apply(of, _namespace(of), "name", {}, manager="manager"),
     "patch": lambda of: requests.patch(of, _namespace(of), "name", {}),
     "patch_status": lambda of: requests.patch_status(of, _namespace(of), "name", {}),
+    "replace_status": lambda of: requests.replace_status(of, _namespace(of), "name", {}),
     "delete": lambda of: requests.delete(of, _namespace(of), "name"),
 }
 ABOUT_PODS: dict[str, Callable[[client.Api], Awaitable[object]]] = {

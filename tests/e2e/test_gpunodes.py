@@ -32,6 +32,7 @@ CRD = shipped.DEPLOY / "crds"
 FILES = [shipped.DEPLOY / name for name in ("node-ds.yaml", "node-guard.yaml", "guard.yaml", "view-rbac.yaml")]
 COLUMNS = ["NAME", "GPUS", "MODEL", "GRANTED", "USED", "UTIL", "TEMP", "POWER", "HEALTH", "SAMPLED", "AGE"]
 PATIENCE = 30.0
+NOT_ITS_OWN = "a GPUNode belongs to its own node, and goes with it"
 MIB = 1 << 20
 
 
@@ -161,17 +162,30 @@ async def test_a_tenant_with_all_rights_and_the_node_part_of_another_node_are_re
     await cluster.kubectl("create", "clusterrolebinding", TENANT, f"--clusterrole={TENANT}", f"--user={TENANT}")
     try:
         async with node_part(cluster, uids) as node, users.acting_as(world, TENANT) as tenant:
-            await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN)))
-            await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, {"driver": "true"}))
+            foreign = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": uids[OTHER]}
+            await denied(NOT_ITS_OWN, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN, foreign))))
+            owner = {"apiVersion": "v1", "kind": "Node", "name": OWN, "uid": uids[OWN]}
+            await node.send(requests.create(resources.GPU_NODES, "", gpu_node(OWN, owner)))
+            for key, value in (("ownerReferences", foreign), ("finalizers", "gpushare.io/stay")):
+                await denied(
+                    NOT_ITS_OWN, node.send(requests.patch(resources.GPU_NODES, "", OWN, {"metadata": {key: [value]}}))
+                )
+            await replace(node, {"driver": "true"})
             await denied(ELSEWHERE + OTHER, node.send(requests.create(resources.GPU_NODES, "", gpu_node(OTHER))))
             await check_forging(tenant)
             text = {"gpus": [{"uuid": "a", "usedMiB": "much"}]}
             with pytest.raises(ApiError, match="must be of type integer") as wrong:
-                await node.send(requests.patch_status(resources.GPU_NODES, "", OWN, text))
+                await replace(node, text)
             assert wrong.value.status == 422
             await elsewhere(cluster, uids)
     finally:
         await cluster.kubectl("delete", "clusterrolebinding,clusterrole", TENANT)
+
+
+async def replace(part: client.Api, status: Object) -> None:
+    """As a node part writes the status of the GPUNode of OWN."""
+    shown = await part.fetch(requests.read(resources.GPU_NODES, "", OWN), dict)
+    await part.send(requests.replace_status(resources.GPU_NODES, "", OWN, {**shown, "status": status}))
 
 
 async def check_forging(person: Api) -> None:
@@ -191,9 +205,10 @@ async def elsewhere(cluster: Cluster, uids: dict[str, str]) -> None:
     bound = {"kind": "Node", "apiVersion": "v1", "name": OTHER, "uid": uids[OTHER]}
     async with as_node_part(cluster, bound) as other:
         says, label = ELSEWHERE.replace(OWN, OTHER) + OWN, {"metadata": {"labels": {"a": "b"}}}
-        await denied(says, other.send(requests.patch_status(resources.GPU_NODES, "", OWN, {"driver": "forged"})))
+        await denied(says, replace(other, {"driver": "forged"}))
         await denied(says, other.send(requests.patch(resources.GPU_NODES, "", OWN, label)))
 
 
-def gpu_node(name: str) -> Object:
-    return {"apiVersion": "gpushare.io/v1alpha1", "kind": "GPUNode", "metadata": {"name": name}}
+def gpu_node(name: str, *owners: Object) -> Object:
+    metadata = {"name": name, "ownerReferences": list(owners)}
+    return {"apiVersion": "gpushare.io/v1alpha1", "kind": "GPUNode", "metadata": metadata}

@@ -31,6 +31,8 @@ PHASES = {"no writes": 0.0, "idle": NODES / 60, "all GPUs changing": NODES / 10}
 QUESTIONS = 100  # of a scheduler, in each measurement
 QUIET_SECONDS = 5.0
 CHOOSE_MS = 3.0  # the extender's own time for a thousand nodes, on a machine whose cores all of this shares
+KIND = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND}
+VERSIONS: dict[str, str] = {}  # resource version of each GPUNode, as it was last seen
 WATCHED = ("kube-apiserver", "etcd", "extender")
 
 
@@ -84,18 +86,26 @@ async def _make(world: World, names: list[str]) -> None:
     listed = (await world.api.get("/api/v1/nodes")).body["items"]
     uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
     owners = {name: {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uids[name]} for name in names}
-    kind = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND}
-    await world._all(
-        partial(world.api.create, PATH, {**kind, "metadata": {"name": name, "ownerReferences": [owners[name]]}})
-        for name in names
-    )
+
+    async def create(name: str) -> None:
+        body = {**KIND, "metadata": {"name": name, "ownerReferences": [owners[name]]}}
+        VERSIONS[name] = (await world.api.create(PATH, body))["metadata"]["resourceVersion"]
+
+    await world._all(partial(create, name) for name in names)
     await world._all(partial(_write, world, name, number, 0) for number, name in enumerate(names))
 
 
 async def _write(world: World, name: str, number: int, turn: int) -> float:
+    """As the node part does: the whole status, for the resource version that is known."""
     begun = time.monotonic()
-    answer = await world.api.patch(f"{PATH}/{name}/status", {"status": _status(name, number, turn)})
+    body = {
+        **KIND,
+        "metadata": {"name": name, "resourceVersion": VERSIONS[name]},
+        "status": _status(name, number, turn),
+    }
+    answer = await world.api.call("PUT", f"{PATH}/{name}/status", body)
     assert answer.code == 200, answer.body
+    VERSIONS[name] = answer.body["metadata"]["resourceVersion"]
     return time.monotonic() - begun
 
 
@@ -103,7 +113,7 @@ def _status(name: str, number: int, turn: int) -> Object:
     """What the node part writes; with each turn every GPU does something else."""
     now = time.time()
     usage = Usage(name, tuple(_gpu(name, number, gpu, turn) for gpu in range(GPUS)), now, "580.65.06")
-    return gpunode.patch(gpunode.dated(gpunode.status(usage, (), SAMPLE_SECONDS), None, now))
+    return gpunode.written(gpunode.dated(gpunode.status(usage, (), SAMPLE_SECONDS), None, now))
 
 
 def _gpu(name: str, number: int, gpu: int, turn: int) -> GpuUse:

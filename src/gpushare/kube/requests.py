@@ -1,4 +1,4 @@
-"""Requests to the API server as data, for any kind of object: read, create, apply, patch and delete.
+"""Requests to the API server as data, for any kind of object: read, create, apply, patch, replace and delete.
 
 Nothing is sent here: `client.Api` sends them. Lists and watches are made by the client itself, because they consist of
 several requests. The names are those of RBAC's verbs where there is one; an apply needs the verb patch.
@@ -53,6 +53,11 @@ def patch_status(
     """`uid`: 409 or 422 if the name belongs to another object by now. The status of a custom resource ignores it."""
     body = {"metadata": {"uid": uid}, "status": status} if uid else {"status": status}
     return Request("PATCH", resource.item(namespace, name, "status"), None, body, content_type)
+
+
+def replace_status(resource: Resource, namespace: str, name: str, body: object) -> Request:
+    """`body`: the object, of which only the status counts. 409: its resource version is not the newest one."""
+    return Request("PUT", resource.item(namespace, name, "status"), body=body)
 
 
 def delete(resource: Resource, namespace: str, name: str, *, uid: str = "") -> Request:

@@ -49,6 +49,12 @@ def test_percentiles_are_of_what_is_asked_on_one_gpu_by_all_that_run_or_wait() -
     assert sizes["p90"].fitting == 1
 
 
+def test_a_pod_that_is_about_to_be_bound_counts_once() -> None:
+    of, assumed = ledger(facts(16 * GIB)), pod(8 * GIB)
+    of.assume(assumed, "n", "binpack", 0.0)
+    assert counted(of, assumed, pod(4 * GIB)).sizes["p50"].fitting == 2  # else it would be 8 GiB, which fits once
+
+
 def test_what_is_asked_and_no_gpu_has_fits_never() -> None:
     assert counted(with_pods(16 * GIB), pod(99 * GIB)).sizes["p90"] == Size(0, 1.0)
 
@@ -82,6 +88,13 @@ def test_a_bound_pod_whose_gpu_is_not_known_is_unplaced() -> None:
     of.observe(replace(pod(100), node="n"), 0.0)
     of.observe(replace(pod(100, direct=False), node="n"), 0.0)
     assert counted(of).unplaced == 2
+
+
+def test_pods_of_a_node_that_shares_no_gpu_any_more_are_not_unplaced() -> None:
+    of = with_pods(8 * GIB)
+    of.remove_node("n")
+    assert list(of.holdings())
+    assert counted(of).unplaced == 0
 
 
 def test_a_pod_that_holds_a_gpu_without_memory_asks_for_no_size() -> None:

@@ -113,7 +113,7 @@ def test_a_silent_driver_makes_all_figures_unknown_and_keeps_their_time() -> Non
 
 
 def test_a_driver_that_never_answered_has_no_time() -> None:
-    assert gpunode.patch(status(gpu(silent=True), sampled_at=None, failure="no driver"))["sampledAt"] is None
+    assert "sampledAt" not in gpunode.written(status(gpu(silent=True), sampled_at=None, failure="no driver"))
 
 
 def test_containers_that_use_too_much_are_named_in_one_sentence_and_marked() -> None:
@@ -142,26 +142,25 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     ]
 
 
-def test_a_patch_says_null_for_what_vanished_and_shows_every_0() -> None:
-    patch = gpunode.patch(status(gpu(index=0, granted=0, containers=()), driver=""))
-    assert set(patch) == {field.encode_name for field in msgspec.structs.fields(FullStatus)}
-    assert (patch["driver"], patch["containersUnknown"]) == (None, None)
-    (shown,) = patch["gpus"]
+def test_what_is_unknown_is_left_out_and_every_0_is_shown() -> None:
+    written = gpunode.written(status(gpu(index=0, granted=0, containers=()), driver=""))
+    fields = {field.encode_name for field in msgspec.structs.fields(FullStatus)}
+    assert set(written) == fields - {"driver", "containersUnknown"}
+    (shown,) = written["gpus"]
     assert (shown["index"], shown["healthy"], shown["shares"], shown["grantedMiB"]) == (0, True, 0, 0)
     assert "why" not in shown
 
 
 def test_where_gpus_are_sold_by_count_nothing_is_said_to_be_given_out() -> None:
-    patch = gpunode.patch(status(gpu(granted=None, containers=(msgspec.structs.replace(MAIN, granted=None),))))
-    assert "grantedMiB" not in patch["gpus"][0] | patch["gpus"][0]["containers"][0]
-    assert patch["gpus"][0]["shares"] == 1
-    assert patch["summary"]["granted"] == "-/80 GiB"
+    written = gpunode.written(status(gpu(granted=None, containers=(msgspec.structs.replace(MAIN, granted=None),))))
+    assert "grantedMiB" not in written["gpus"][0] | written["gpus"][0]["containers"][0]
+    assert written["gpus"][0]["shares"] == 1
+    assert written["summary"]["granted"] == "-/80 GiB"
 
 
 def test_what_is_written_is_what_is_read() -> None:
     written = gpunode.dated(status(gpu(0), gpu(1, silent=True), over=(over_use(),)), None, AT)
-    kept = {name: value for name, value in gpunode.patch(written).items() if value is not None}
-    read = msgspec.json.decode(msgspec.json.encode({"status": kept}), type=FullGpuNode)
+    read = msgspec.json.decode(msgspec.json.encode({"status": gpunode.written(written)}), type=FullGpuNode)
     assert read.status == written
 
 
@@ -241,7 +240,7 @@ def test_however_many_containers_there_are_an_api_server_takes_it() -> None:
     )
     last = OverUse(Key("uid-249", "c" * 63, "GPU-7"), "n" * 63, "x", 7, GIB, 2 * GIB, AT, AT)
     shown = status(*[gpu(index, containers=uses) for index in range(64)], over=(last,))
-    assert len(msgspec.json.encode(gpunode.patch(shown))) < 600_000
+    assert len(msgspec.json.encode(gpunode.written(shown))) < 600_000
     assert shown.gpus is not None
     assert {one.shares for one in shown.gpus} == {250}
     assert {len(one.containers) for one in shown.gpus} == {16}

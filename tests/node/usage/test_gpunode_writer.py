@@ -30,6 +30,7 @@ class Server(Api):
 
     def __init__(self) -> None:
         self.kept: dict[str, Any] | None = None
+        self.newest = 0
         self.installed = True
         self.fails: Exception | None = None
         self.asked: list[tuple[str, str]] = []
@@ -45,12 +46,22 @@ class Server(Api):
         body: Any = msgspec.to_builtins(request.body) if request.body is not None else {}
         if request.method == "POST":
             self.kept = {"metadata": body["metadata"]}
-        elif request.method == "PATCH":
-            assert self.kept is not None
-            part = "status" if request.path.endswith("/status") else "metadata"
-            merged = self.kept.get(part, {}) | body[part]
-            self.kept[part] = {name: value for name, value in merged.items() if value is not None}
+        assert self.kept is not None
+        if request.method == "PATCH":
+            self.kept["metadata"] |= body["metadata"]
+        elif request.method == "PUT":
+            if body["metadata"]["resourceVersion"] != self.kept["metadata"]["resourceVersion"]:
+                raise ApiError(409, "Conflict", "the object has been modified")
+            self.kept["status"] = body["status"]
+        if request.method != "GET":
+            self.changed()
         return msgspec.json.encode(self.kept)
+
+    def changed(self) -> None:
+        """It has a newer resource version from now on."""
+        assert self.kept is not None
+        self.newest += 1
+        self.kept["metadata"]["resourceVersion"] = str(self.newest)
 
     def count(self, method: str, path: str) -> int:
         return self.asked.count((method, path))
@@ -115,23 +126,23 @@ def busy(of: World) -> Callable[[], Usage]:
 
 async def test_it_is_made_with_its_node_as_owner_and_gets_a_status(world: World) -> None:
     await world.passes(10, idle)
-    assert world.server.asked == [("GET", "/gpu-a"), ("POST", ""), ("PATCH", "/gpu-a/status")]
+    assert world.server.asked == [("GET", "/gpu-a"), ("POST", ""), ("PUT", "/gpu-a/status")]
     assert world.server.kept is not None
     owner = {"apiVersion": "v1", "kind": "Node", "name": "gpu-a", "uid": "uid-1"}
-    assert world.server.kept["metadata"] == {"name": "gpu-a", "ownerReferences": [owner]}
+    assert world.server.kept["metadata"] == {"name": "gpu-a", "ownerReferences": [owner], "resourceVersion": "2"}
     assert world.server.kept["status"]["summary"]["health"] == "ok"
     assert world.writer.writes == 1
 
 
 async def test_idle_gpus_cause_at_most_one_write_a_minute(world: World) -> None:
     await world.passes(HOUR, idle)
-    assert 50 <= world.server.count("PATCH", "/gpu-a/status") <= 60
-    assert world.writer.writes == world.server.count("PATCH", "/gpu-a/status")
+    assert 50 <= world.server.count("PUT", "/gpu-a/status") <= 60
+    assert world.writer.writes == world.server.count("PUT", "/gpu-a/status")
 
 
 async def test_gpus_that_change_all_the_time_cause_at_most_one_write_in_ten_seconds(world: World) -> None:
     await world.passes(HOUR, busy(world))
-    assert 300 <= world.server.count("PATCH", "/gpu-a/status") <= 360
+    assert 300 <= world.server.count("PUT", "/gpu-a/status") <= 360
 
 
 async def test_the_time_that_a_write_takes_does_not_delay_the_next_one(world: World) -> None:
@@ -140,7 +151,7 @@ async def test_the_time_that_a_write_takes_does_not_delay_the_next_one(world: Wo
 
     world.server.takes = pass_
     await world.passes(HOUR, busy(world))
-    assert 350 <= world.server.count("PATCH", "/gpu-a/status") <= 360
+    assert 350 <= world.server.count("PUT", "/gpu-a/status") <= 360
 
 
 async def test_a_change_after_a_quiet_time_is_written_at_once(world: World) -> None:
@@ -174,6 +185,23 @@ async def test_one_that_is_deleted_by_hand_is_made_again(world: World) -> None:
     assert world.server.owners == ["uid-1"]
     assert world.server.kept is not None
     assert world.server.kept["status"]["gpus"]
+
+
+async def test_one_that_somebody_else_changed_is_read_again_and_belongs_to_its_node_again(world: World) -> None:
+    await world.passes(10, idle)
+    assert world.server.kept is not None
+    world.server.kept["metadata"]["ownerReferences"] = []
+    world.server.changed()
+    await world.passes(70, idle)
+    assert world.server.owners == ["uid-1"]
+    assert world.writer.writes == 2
+
+
+async def test_what_became_unknown_is_not_left_in_the_status(world: World) -> None:
+    await world.passes(10, lambda: Usage("gpu-a", (gpu(),), sampled_at=0.0, driver="580"))
+    await world.passes(70, lambda: Usage("gpu-a", (gpu(silent=True),), sampled_at=None, failure="no driver"))
+    assert world.server.kept is not None
+    assert not {"driver", "sampledAt"} & world.server.kept["status"].keys()
 
 
 async def test_a_node_that_is_made_again_becomes_its_owner(world: World) -> None:

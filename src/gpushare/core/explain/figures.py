@@ -53,7 +53,9 @@ class _Sums:
     def add(self, state: NodeState) -> None:
         if state.room is not None and state.room.facts.pin is not Pin.NVIDIA:
             self._add_room(state.room)
-        size = units.BYTES_IN[state.facts.unit] if state.facts is not None else 0
+        if state.facts is None:
+            return  # it shares no GPU any more, or not yet: that says nothing about how its pods were bound
+        size = units.BYTES_IN[state.facts.unit]
         for holding in state.holdings():
             if holding.state is State.BOUND and not holding.charges and not holding.pod.finished:
                 self.unplaced += 1
@@ -96,7 +98,8 @@ def counting(ledger: Ledger, waiting: Iterable[PodFacts]) -> Steps[Figures]:
     for number, pod in enumerate(list(waiting)):
         if number % STEP_PODS == 0:
             yield
-        sums.add_waiting(pod)
+        if ledger.holding(pod.uid) is None:  # else it was counted with what it holds
+            sums.add_waiting(pod)
     sizes: dict[str, Size] = {}
     for name, size in _sizes(sums):
         fitting = yield from _fitting(sums.pieces, size)

@@ -70,9 +70,10 @@ def changed_enough(before: FullStatus | None, after: FullStatus) -> bool:
     return any(_gpu_changed(*pair) for pair in zip(old, new, strict=True))
 
 
-def patch(after: FullStatus) -> dict[str, Any]:
-    """As a merge patch: null for what is unknown now. Lists are replaced as a whole, so in them it is left out."""
-    return {key: _plain(getattr(after, name)) for name, key in _names(FullStatus)}
+def written(after: FullStatus) -> dict[str, Any]:
+    """As it is sent. What is unknown is left out."""
+    made: dict[str, Any] = _plain(after)
+    return made
 
 
 def timestamp(seconds: float) -> str:

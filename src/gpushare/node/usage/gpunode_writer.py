@@ -38,6 +38,7 @@ class _Owner(objects.Struct):
 
 
 class _Metadata(objects.Struct):
+    resource_version: str = ""
     owner_references: list[_Owner] | None = None
 
 
@@ -74,6 +75,7 @@ class GpuNodeWriter:
         self._wanted: FullStatus | None = None
         self._written: FullStatus | None = None
         self._found: FullStatus | None = None  # what an earlier process has written
+        self._version = ""  # resource version of the GPUNode, as it was last seen
         self._owner = ""  # uid of the node that owns the GPUNode; empty: not known, or there is none
         # It is written after a pass. If the next one is far, the first one cannot wait.
         self._not_before = clock() + (FIRST_WITHIN * chance() if sample_seconds <= REST else 0.0)
@@ -127,18 +129,26 @@ class GpuNodeWriter:
         return lasting
 
     async def _write(self, wanted: FullStatus, node: objects.Node) -> FullStatus:
+        """The whole status, for the resource version that is known: that costs the API server less than a patch."""
         if self._owner != node.metadata.uid:
             await self._make_sure(node)
         dated = gpunode.dated(wanted, self._written or self._found, self._now())
-        request = requests.patch_status(resources.GPU_NODES, "", node.metadata.name, gpunode.patch(dated))
         try:
-            await self._api.send(request)
+            await self._replace(node.metadata.name, dated)
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in (404, 409):
                 raise
-            await self._make_sure(node)  # somebody deleted it
-            await self._api.send(request)
+            await self._make_sure(node)  # somebody deleted it, or changed it
+            await self._replace(node.metadata.name, dated)
         return dated
+
+    async def _replace(self, name: str, status: FullStatus) -> None:
+        body = {
+            **_KIND,
+            "metadata": {"name": name, "resourceVersion": self._version},
+            "status": gpunode.written(status),
+        }
+        self._remember(await self._api.fetch(requests.replace_status(resources.GPU_NODES, "", name, body), _Owned))
 
     async def _make_sure(self, node: objects.Node) -> None:
         """It is there, and goes when this node goes."""
@@ -146,13 +156,21 @@ class GpuNodeWriter:
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}
         metadata = {"name": name, "ownerReferences": [owner]}
         found = await self._api.find(requests.read(resources.GPU_NODES, "", name), _Owned)
-        if found is None:
-            body = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND, "metadata": metadata}
-            await self._api.send(requests.create(resources.GPU_NODES, "", body))
-        elif found.owners != {node.metadata.uid}:
-            await self._api.send(requests.patch(resources.GPU_NODES, "", name, {"metadata": metadata}))
         self._found = found.status if found is not None else None
+        if found is None:
+            created = requests.create(resources.GPU_NODES, "", {**_KIND, "metadata": metadata})
+            found = await self._api.fetch(created, _Owned)
+        elif found.owners != {node.metadata.uid}:
+            owned = requests.patch(resources.GPU_NODES, "", name, {"metadata": metadata})
+            found = await self._api.fetch(owned, _Owned)
+        self._remember(found)
         self._owner = node.metadata.uid
+
+    def _remember(self, shown: _Owned) -> None:
+        self._version = shown.metadata.resource_version if shown.metadata else ""
+
+
+_KIND: Final = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND}
 
 
 def _conflict(error: KubeError) -> bool:
