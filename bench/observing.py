@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,8 @@ async def _database() -> AsyncIterator[tuple[str, list[int]]]:
 
 def _show(driver: state.Mock, turn: int) -> None:
     driver.show(*(_gpu(number, turn) for number in range(world.GPUS)))
+    a_while_ago = time.time() - 1.0
+    os.utime(driver.path, (a_while_ago, a_while_ago))  # the stand-in reads a new file at each call, which costs much
 
 
 def _gpu(number: int, turn: int) -> str:

@@ -44,7 +44,8 @@ def joined(
     can say whose a process is. `kept`: from the pass before."""
     facts, size = wants.facts, units.BYTES_IN[wants.facts.unit]
     samples = {sample.uuid: sample for sample in sampled.gpus} if sampled is not None else {}
-    given, index = kept.on(pods, facts), _index(pods)
+    given = kept.on(pods, facts)
+    index = _index(pods, kept.containers)
     gpus = []
     for at, gpu in enumerate(facts.gpus):
         held, sample = wants.held.get(gpu.uuid, Held()), samples.get(gpu.uuid)
@@ -64,8 +65,9 @@ class Given:
     what a pass would cost."""
 
     def __init__(self) -> None:
+        self.containers: dict[str, Who] = {}  # by their ids, as of the last `on`
         self._facts: NodeFacts | None = None
-        self._read: dict[str, tuple[NodePod, list[tuple[int, ContainerUse]]]] = {}  # by uid
+        self._read: dict[str, _Read] = {}  # by uid
 
     def on(self, pods: NodePods, facts: NodeFacts) -> dict[int, dict[Who, ContainerUse]]:
         """By the position of the GPU."""
@@ -74,12 +76,26 @@ class Given:
         on: dict[int, dict[Who, ContainerUse]] = {}
         for uid, node_pod in pods.pods.items():
             known = before.get(uid)
-            if known is None or known[0] is not node_pod:
-                known = node_pod, _given(node_pod, facts)
+            if known is None or known.pod is not node_pod:
+                known = _Read(node_pod, _given(node_pod, facts), _started(node_pod))
             self._read[uid] = known
-            for gpu, use in known[1]:
+            for gpu, use in known.given:
                 on.setdefault(gpu, {})[Who(uid, use.container)] = use
+        self.containers = {id_: who for known in self._read.values() for id_, who in known.started.items()}
         return on
+
+
+class _Read(NamedTuple):
+    """What was read of a pod."""
+
+    pod: NodePod
+    given: list[tuple[int, ContainerUse]]  # by the position of the GPU
+    started: dict[str, Who]  # by the id of the container
+
+
+def _started(node_pod: NodePod) -> dict[str, Who]:
+    uid, statuses = node_pod.facts.uid, node_pod.pod.statuses()
+    return {status.id: Who(uid, name) for name, status in statuses.items() if status.id}
 
 
 def _given(node_pod: NodePod, facts: NodeFacts) -> list[tuple[int, ContainerUse]]:
@@ -97,15 +113,9 @@ def _runs(node_pod: NodePod, container: str) -> bool:
     return status is not None and status.is_running
 
 
-def _index(pods: NodePods) -> Index:
-    containers = {}
-    for uid, node_pod in pods.pods.items():
-        for name, status in node_pod.pod.statuses().items():
-            containers[status.id] = Who(uid, name)
-    for uid, named in pods.sold.items():
-        containers |= {one.id: Who(uid, one.container) for one in named}
-    containers.pop("", None)  # it has not started
-    return Index(containers, pods.by_kubelets_uid())
+def _index(pods: NodePods, started: Mapping[str, Who]) -> Index:
+    sold = {one.id: Who(uid, one.container) for uid, named in pods.sold.items() for one in named}
+    return Index({**started, **sold}, pods.by_kubelets_uid())
 
 
 # What they use
