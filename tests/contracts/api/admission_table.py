@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
+from gpushare.core.admission import unasked
 from gpushare.core.facts import names
 from tests.support.api_client import Object
 
@@ -53,7 +54,16 @@ def without_order(spec: Object) -> Object:
         limits = (one.get("resources") or {}).get("limits") or {}
         if limits and all(amount == "0" for amount in limits.values()):
             one["env"] = (one.get("env") or [])[-1:]
+        elif env := one.get("env"):
+            one["env"] = [entry for at, entry in enumerate(env) if not _is_overruled(entry, env[at + 1 :])]
     return spec
+
+
+def _is_overruled(entry: Object, later: list[Object]) -> bool:
+    """Whether a container was hidden from GPUs by one policy and then pinned by the other: the pin comes last, and
+    counts. So it may be with a pod that names its node, where only a pin says that nvidia.com/gpu is counted."""
+    pins = [one for one in later if one["name"] == entry["name"] and "valueFrom" in one]
+    return entry == unasked.VOID and bool(pins)
 
 
 def _containers(row: Object, which: str) -> list[Object]:
