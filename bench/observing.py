@@ -62,6 +62,7 @@ async def _started(kubeconfig: Path, folder: Path, driver: state.Mock, database:
     """Its process id, and where its metrics are."""
     library = build.cached()
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent), state.VARIABLE: str(driver.path)}
+    environment["MOCK_NVML_EVENT_STEP_MS"] = "500"  # the real library sleeps until there is an error
     child = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("gpushare")), "node", "--kubeconfig", str(kubeconfig), "--node-name", NODE,
         "--memory-unit=MiB", "--pin=direct", f"--sample-seconds={SAMPLE_SECONDS}", "--proc", str(folder / "proc"),

@@ -311,6 +311,8 @@ static int any_lost(const EventSet *set) {
 
 int nvmlEventSetWait_v2(EventSet *set, Event *event, unsigned timeout_ms) {
     struct timespec start, now;
+    const char *told = getenv("MOCK_NVML_EVENT_STEP_MS");
+    int step = told && atoi(told) > 0 ? atoi(told) : EVENT_STEP_MS;
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (;;) {
         int code = begin(__func__, NULL, NULL);
@@ -321,6 +323,6 @@ int nvmlEventSetWait_v2(EventSet *set, Event *event, unsigned timeout_ms) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         long left = (long)timeout_ms - (now.tv_sec - start.tv_sec) * 1000 - (now.tv_nsec - start.tv_nsec) / 1000000;
         if (left <= 0) return TIMEOUT;
-        sleep_ms(left < EVENT_STEP_MS ? (int)left : EVENT_STEP_MS);
+        sleep_ms(left < step ? (int)left : step);
     }
 }

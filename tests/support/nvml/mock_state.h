@@ -18,7 +18,7 @@
 #define MOST_PROCESSES 128
 #define WORD 96
 #define STEP_MS 5
-#define EVENT_STEP_MS 100 /* the real one sleeps until there is an event; this must cost as little as that */
+#define EVENT_STEP_MS 100 /* the real one sleeps until there is an event; MOCK_NVML_EVENT_STEP_MS makes it cheaper */
 #define YOUNG_MS 50
 #define UNKNOWN LLONG_MIN
 
