@@ -15,7 +15,7 @@ from tools import render_admission
 KEYS = {
     value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)
 }
-PEOPLES = {names.MEMORY_UNIT, names.POLICY}
+PEOPLES = {names.MEMORY_UNIT, names.POLICY, names.MPS_THREADS}
 ON_NODES = {manifests.NODE, "gpushare-device-plugin"}
 SELLS_GPUS = "gpushare-nvidia"  # it writes to no pod, but to its node
 OURS = KEYS - PEOPLES | {names.ALLOCATION}

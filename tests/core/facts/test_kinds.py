@@ -55,7 +55,7 @@ def test_gpulimits_counts_where_gpurequest_says_nothing() -> None:
         return asks(mps=1, notes=notes).shares[0].slot_bytes
 
     assert takes(GPUlimits="1Mi") == 1 << 20
-    assert takes(GPUlimits="1Mi", GPUrequest="2Mi") == 2 << 20
+    assert takes(GPUlimits="1Mi", GPUrequest="2Mi") == takes(GPUlimits="2Mi", GPUrequest="1Mi") == 2 << 20
     assert takes(GPUlimits="1Mi", GPUrequest="0") == 1 << 20
 
 

@@ -32,8 +32,8 @@ def pod(user: str, before: Annotations, after: Annotations) -> str:
     if max(len(before), len(after)) > MOST:
         return TOO_MANY
     keys = [key for key in OF_PODS if before.get(key) != after.get(key)]
-    keys += [key for key in after if _visible(key) and before.get(key) != after[key]]
-    keys += [key for key in before if _visible(key) and key not in after]
+    keys += [key for key in after if _of_a_container(key) and before.get(key) != after[key]]
+    keys += [key for key in before if _of_a_container(key) and key not in after]
     return POD.format(keys=", ".join(keys)) if keys else ""
 
 
@@ -49,5 +49,5 @@ def gpu_node(user: str) -> str:
     return "" if user in ACCOUNTS else GPU_NODE
 
 
-def _visible(key: str) -> bool:
-    return key.startswith(names.VISIBLE_PREFIX)
+def _of_a_container(key: str) -> bool:
+    return key.startswith((names.VISIBLE_PREFIX, names.MPS_LIMIT_PREFIX))

@@ -29,6 +29,7 @@ class _Gpu(msgspec.Struct, kw_only=True):
     total: int
     ok: bool = True
     why: str = ""
+    links: dict[str, int] | msgspec.UnsetType = msgspec.UNSET  # NVLinks, by uuid of the other GPU; absent: none
 
 
 class _Published(msgspec.Struct, kw_only=True):
@@ -39,6 +40,7 @@ class _Published(msgspec.Struct, kw_only=True):
     sell: Literal["shares", "gpus"] | msgspec.UnsetType = msgspec.UNSET  # absent: shares
     largest: int | msgspec.UnsetType = msgspec.UNSET  # units that one container may ask; absent or 0: no limit
     slots: int | msgspec.UnsetType = msgspec.UNSET  # of each GPU; absent or 0: none are sold
+    mps: str | msgspec.UnsetType = msgspec.UNSET  # why the MPS daemon serves nobody; absent: it does, or nobody looks
     nvidia: Literal["whole"] | msgspec.UnsetType = msgspec.UNSET  # nvidia.com/gpu is sold too; absent: it is not
     sold: list[Sold] | msgspec.UnsetType = msgspec.UNSET  # only with sell: gpus
     gpus: list[_Gpu]
@@ -55,11 +57,16 @@ def write(
     state: State = "ready",
     limit: int = 0,
     slots: int = 0,
+    mps_down: str = "",
     nvidia_whole: bool = False,
     sold: Sequence[Sold] = (),
 ) -> str:
     """The annotation of a node, see `NodeFacts` for what the words mean."""
-    listed = [_Gpu(i=g.index, uuid=g.uuid, model=g.model, total=g.total, ok=g.healthy, why=g.why) for g in gpus]
+    listed = [
+        _Gpu(i=g.index, uuid=g.uuid, model=g.model, total=g.total, ok=g.healthy, why=g.why,
+             links=dict(g.links) or msgspec.UNSET)
+        for g in gpus
+    ]  # fmt: skip
     published = _Published(
         v=VERSION,
         unit=unit,
@@ -68,6 +75,7 @@ def write(
         sell="gpus" if pin is Pin.NVIDIA else msgspec.UNSET,
         largest=limit or msgspec.UNSET,
         slots=slots or msgspec.UNSET,
+        mps=mps_down or msgspec.UNSET,
         nvidia="whole" if nvidia_whole else msgspec.UNSET,
         sold=list(sold) or msgspec.UNSET,
         gpus=listed,
@@ -96,6 +104,8 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
         blocked,
         limit=published.largest or 0,
         slots=published.slots or 0,
+        mps_down=published.mps or "",
+        reserved=bool((node.metadata.annotations or {}).get(names.RESERVED)),
         nvidia_whole=whole,
         sold=tuple(published.sold or ()),
     )
@@ -103,13 +113,14 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
 
 def slim(node: objects.Node) -> objects.Node:
     """The node without the annotations and resources that say nothing about GPUs: thousands are kept."""
-    written = (node.metadata.annotations or {}).get(names.NODE_GPUS)
+    written = node.metadata.annotations or {}
     ours = (*names.PINNED, names.NVIDIA_GPU)
     capacity, allocatable = (
         None if amounts is None else {name: amounts[name] for name in ours if name in amounts}
         for amounts in (node.status.capacity, node.status.allocatable)
     )
-    annotations = None if written is None else {names.NODE_GPUS: written}
+    kept: tuple[str, ...] = (names.NODE_GPUS, names.RESERVED)
+    annotations = {key: written[key] for key in kept if key in written} or None
     return objects.Node(
         objects.Metadata(name=node.metadata.name, annotations=annotations), objects.NodeStatus(capacity, allocatable)
     )
@@ -155,6 +166,7 @@ def _is_sane(published: _Published) -> bool:
         and (published.pin is Pin.DIRECT or not (published.slots or published.nvidia))  # plugins sell neither
         and (published.largest or 0) >= 0
         and 0 <= (published.slots or 0) <= MOST_SLOTS
+        and (bool(published.slots) or not published.mps)
         and all(sold.replicas > 0 for sold in published.sold or ())
         and len(indices) == len(uuids) == len(published.gpus) <= MOST_GPUS_OF_A_NODE
         and all(gpu.i >= 0 and 0 <= gpu.total <= most for gpu in published.gpus)
@@ -164,7 +176,8 @@ def _is_sane(published: _Published) -> bool:
 def _read_gpu(gpu: _Gpu, unhealthy: frozenset[int]) -> Gpu:
     listed = gpu.i in unhealthy
     healthy = gpu.ok and not listed and gpu.total > 0  # a request for a whole GPU would fit one without memory
-    return Gpu(gpu.i, gpu.uuid, gpu.total, healthy, gpu.why or (LISTED if listed else ""), gpu.model)
+    links = tuple(sorted(gpu.links.items())) if gpu.links else ()
+    return Gpu(gpu.i, gpu.uuid, gpu.total, healthy, gpu.why or (LISTED if listed else ""), gpu.model, links)
 
 
 def _blocked(node: objects.Node, *, draining: bool, our_nvidia: int = 0) -> Refusal | None:

@@ -45,6 +45,7 @@ class Gpu(Data, frozen=True):
     healthy: bool = True
     why: str = ""
     model: str = ""
+    links: tuple[tuple[str, int], ...] = ()  # NVLinks to other GPUs of the node: their uuid, and how many
 
     @property
     def key(self) -> str:
@@ -70,6 +71,8 @@ class NodeFacts(Data, frozen=True):
     blocked: Refusal | None = None
     limit: int = 0  # units of memory that one container may ask; 0: no limit
     slots: int = 0  # MPS slots of each GPU; 0: it sells none
+    mps_down: str = ""  # why its MPS daemon serves nobody; empty: it does, or nobody looks after it
+    reserved: bool = False  # an admin reserved it: whether that counts, the policy says
     nvidia_whole: bool = False  # it sells its whole GPUs as nvidia.com/gpu too, out of the ledger
     sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
 

@@ -22,7 +22,10 @@ NVIDIA_SLICES: Final = "nvidia.com/mig-"  # how the names of slices begin: there
 # Pod annotations a user may write.
 MEMORY_UNIT: Final = "gpushare.io/memory-unit"
 POLICY: Final = "gpushare.io/policy"
-SLOT_MEMORY: Final = ("GPUrequest", "GPUlimits")  # bytes on each GPU that come with an MPS slot; the first that is set
+SLOT_MEMORY: Final = ("GPUrequest", "GPUlimits")  # bytes on each GPU that come with an MPS slot; the larger counts
+MPS_THREADS: Final = "gpushare.io/mps-threads"  # percent of the threads of a GPU that an MPS client may use
+PRIORITY: Final = "priority"  # KETI's: L or LOW, M, H or HIGH, I
+NODE_NAME: Final = "nodeName"  # KETI's: only this node
 
 # Pod annotations of Aliyun's gpushare. All its versions use these names.
 ALIYUN_IDX: Final = "ALIYUN_COM_GPU_MEM_IDX"
@@ -37,12 +40,28 @@ VISIBLE_PREFIX: Final = "gpushare.io/visible-"
 EXTENDER: Final = "gpushare.io/extender"
 WOKEN: Final = "gpushare.io/woken"
 KEPT: Final = "gpushare.io/kept"  # the GPUs that are kept for a pod that has waited too long
+MPS_LIMIT_PREFIX: Final = "gpushare.io/mps-limit-"  # memory limits of an MPS client, by ordinal of what it sees
+UUID: Final = "UUID"  # KETI's: all GPUs of a pod with MPS shares, comma-separated
 
 # The env a directly pinned container learns its GPUs from.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 
+# What an MPS client needs: the folder of the daemon's pipes, its limits, and the shared memory of the node.
+MPS_PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+MPS_LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+MPS_PERCENTAGE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+MPS_PIPE_FOLDER: Final = "/tmp/nvidia-mps"  # on the node, and in containers; KETI's and CUDA's own default
+SHM_FOLDER: Final = "/dev/shm"
+MPS_STATUS_FOLDER: Final = "/run/nvidia/mps"  # on the node; where `gpushare mps` says how it is
+
 # The node annotation that publishes a node's GPUs.
 NODE_GPUS: Final = "gpushare.io/gpus"
+
+# A node annotation of KETI's: if it is not empty, and the policy permits reservations, no new pod goes there.
+RESERVED: Final = "reserved"
+
+# KETI's policy ConfigMaps. Keys of the second one win.
+POLICY_CONFIGMAPS: Final = ("gpu-scheduler-configmap", "gpu-scheduler-policy")
 
 # ConfigMaps that list a node's unhealthy GPUs by index.
 UNHEALTHY_NAMESPACE: Final = "kube-system"

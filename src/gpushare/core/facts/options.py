@@ -60,13 +60,13 @@ def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal
 
 
 def _slot_bytes(annotations: dict[str, str]) -> int | Refusal:
-    """0: it says nothing."""
+    """The larger of request and limit: what a client may use has to be there. 0: neither says anything."""
+    most = 0
     for key in names.SLOT_MEMORY:
         written = annotations.get(key)
         amount = units.parse(written) if written is not None else None
         if written is not None and (amount is None or amount.value > MOST_BYTES):
             detail = f"it says {units.quoted(written)}."
             return Refusal("NotBytes", NOT_BYTES.format(key=key), forever=True, detail=detail)
-        if amount is not None and amount.value:
-            return amount.value
-    return 0
+        most = max(most, amount.value if amount is not None else 0)
+    return most

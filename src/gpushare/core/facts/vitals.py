@@ -39,6 +39,7 @@ class GpuVitals(Frozen, frozen=True):
     power_limit_watts: int | None = None
     known_processes: int | None = None  # those of containers that were given this GPU
     unknown_processes: int | None = None
+    over_users: tuple[str, ...] = ()  # uids of pods that use more of it than they asked for
 
 
 class ContainerVitals(Frozen, frozen=True):

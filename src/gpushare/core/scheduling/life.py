@@ -23,6 +23,7 @@ from typing import NamedTuple
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import request as requests
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.placement.fit import NEEDS_POLICY
@@ -62,6 +63,11 @@ class Life:
         self.pending = PendingPods()
         self.wakeups = WakeUps(reach.open_to)
         self.patience = Patience(patience)
+        self.settings = NEUTRAL
+
+    def apply(self, settings: Settings) -> None:
+        """From now on an admin wants it so."""
+        self.settings = settings
 
     # 1. Asked: which nodes fit?
 
