@@ -27,8 +27,8 @@ LONGEST_WHY = 200  # characters of a reason
 
 
 class PublishConfig(Data, frozen=True):
-    """How a node is published. Fixed at the start, except for the unit, the limit and what is withdrawn: see `unit`,
-    `limit` and `withdrawn`."""
+    """How a node is published. Fixed at the start, except for the unit, the limit and what is withdrawn (see `unit`,
+    `limit` and `withdrawn`), and the links, which the driver tells later."""
 
     node: str
     unit: Unit
@@ -40,6 +40,7 @@ class PublishConfig(Data, frozen=True):
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     old_slots: int = 0  # sold no longer, but the node object still has their capacity
     old_nvidia: bool = False
+    links: Mapping[str, Mapping[str, int]] = {}  # NVLinks to other GPUs, by uuid; of others: as published before
 
     def facts(self, gpus: tuple[Gpu, ...]) -> NodeFacts:
         """The node with what it sells now."""
@@ -208,10 +209,16 @@ def _listed(
     known = [(gpu.uuid, gpu.index) for gpu in before]
     # Pods' annotations may name GPUs by index: while there are such pods, a GPU keeps the index it was published with.
     index = _indices(known + there if sticky else there + known)
+    linked = {gpu.uuid: dict(gpu.links) for gpu in before} | dict(config.links)
+    links = {
+        uuid: tuple(sorted((other, count) for other, count in linked.get(uuid, {}).items() if other in index))
+        for uuid in index
+    }
     gpus = [
-        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), unhealthy.get(d.uuid, ""), d.name) for d in devices
+        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), unhealthy.get(d.uuid, ""), d.name, links[d.uuid])
+        for d in devices
     ] + [
-        _gpu(index[g.uuid], g.uuid, g.total, unhealthy.get(g.uuid, LOST), g.model)
+        _gpu(index[g.uuid], g.uuid, g.total, unhealthy.get(g.uuid, LOST), g.model, links[g.uuid])
         for g in before
         if all(g.uuid != device.uuid for device in devices)
     ]  # fmt: skip
@@ -228,9 +235,9 @@ def _indices(wishes: Iterable[tuple[str, int]]) -> dict[str, int]:
     return given
 
 
-def _gpu(index: int, uuid: str, size: int, why: str, model: str) -> Gpu:
+def _gpu(index: int, uuid: str, size: int, why: str, model: str, links: tuple[tuple[str, int], ...]) -> Gpu:
     why = why or ("" if size else NOTHING)
-    return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model)
+    return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model, links)
 
 
 def _capacity(sold: NodeFacts, shown: NodeFacts, on: Mapping[str, Held]) -> dict[str, int]:
