@@ -47,13 +47,15 @@ class Config(NamedTuple):
     slots: int = 0  # MPS slots of each GPU
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     observing: observer.Config = observer.Config()
+    fail_on_init_error: bool = True  # else a node without a driver is no error
 
 
 class Node(part.Part):
     """All parts. The publisher and the parts that depend on it are made once it is decided how this node pins."""
 
     def __init__(self, config: Config, api: client.Api, backend: Backend, owners: Owners | None = None) -> None:
-        super().__init__(config.node, api, backend, observing=config.observing, owners=owners)
+        idles = not config.fail_on_init_error
+        super().__init__(config.node, api, backend, observing=config.observing, owners=owners, idles=idles)
         self.config = config
         self.plugin: Plugin | None = None  # only if this node pins by device plugin
         self._last_wait = "the admission policy"

@@ -67,14 +67,19 @@ class Held(NamedTuple):
         return self.slots if kind.slots else int(self.units > 0) if kind.exclusive else self.units
 
 
-class Wanted(Data, frozen=True):
+class Offered(Data, frozen=True):
+    """What the node offers, and what pods hold of it."""
+
+    facts: NodeFacts  # the annotation as the extender reads it
+    held: dict[str, Held]  # by uuid
+
+
+class Wanted(Offered, frozen=True):
     """What the node object has to say. `capacity` is empty on plugin nodes, where kubelet reports it. A node that sells
     whole GPUs has none of ours, also if it sold shares before."""
 
-    facts: NodeFacts  # the annotation as the extender reads it
     annotation: str
     capacity: dict[str, int]
-    held: dict[str, Held]  # by uuid
 
 
 class Changes(Data, frozen=True):
@@ -107,9 +112,9 @@ def wanted(
     facts = read(config.node, annotation, capacity)
     return Wanted(
         facts or NodeFacts(config.node, config.unit, config.pin, ()),
+        on,
         annotation,
         {Pin.DIRECT: capacity, Pin.NVIDIA: dict.fromkeys(names.PINNED, 0)}.get(config.pin, {}),
-        on,
     )
 
 
@@ -140,6 +145,12 @@ def published(node: objects.Node) -> NodeFacts | None:
     """What was published here before this process started. Tells about GPUs that are lost by now."""
     facts = node_gpus.read(node, frozenset())
     return facts if facts is not None and facts.pin is not Pin.ALIYUN else None
+
+
+def offered(node: objects.Node, pods: Iterable[PodFacts]) -> Offered | None:
+    """As the node object says it, for a process that publishes nothing there. None: nothing is published."""
+    facts = published(node)
+    return Offered(facts, held(facts, pods)) if facts is not None else None
 
 
 def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
