@@ -88,6 +88,7 @@ def test_so_may_one_that_sells_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--overuse-grace=5", "--overuse-tolerance=1%"], "--overuse-tolerance, --overuse-grace without samples"),
         (["--influx=http://influxdb:8086"], "--influx without samples"),
         (["--proc=/proc"], "--proc without samples"),
+        (["--dcgm-names=on", "--counters=c.csv"], "--dcgm-names, --counters without samples"),
     ],
 )
 def test_what_needs_samples_is_refused_without_them(

@@ -66,7 +66,8 @@ def config(args: argparse.Namespace) -> "Config":
 
 
 def _refuse_without_samples(args: argparse.Namespace) -> None:
-    given = [f"--{name}" for name, default in DEFAULTS.items() if getattr(args, name.replace("-", "_")) != default]
+    defaults = DEFAULTS | exporting.NVIDIAS_NAMES
+    given = [f"--{name}" for name, default in defaults.items() if getattr(args, name.replace("-", "_")) != default]
     if given:
         why = "with --sample-seconds 0 nobody looks at what GPUs do"
         raise errors.UserError(f"{', '.join(given)} without samples", why, "leave it out, or --sample-seconds 5")

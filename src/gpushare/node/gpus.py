@@ -57,9 +57,9 @@ class Gpus:
 
     async def wait_for_driver(self) -> None:
         """As long as there is none at all. One that is there and broken is left to `begin`."""
-        while await self._has_none():
+        while (missing := await self._missing_driver()) is not None:
             if not self.absent:
-                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS)
+                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS, what=missing.what, **missing.fields())
             self.absent, self._answered = True, self._clock()
             await self._sleep(ABSENT_SECONDS)
         self.absent, self._answered = False, self._clock()
@@ -100,14 +100,12 @@ class Gpus:
             if not reports:
                 await self._sleep(max(LISTEN_SECONDS - (self._clock() - begun), 0.0))
 
-    async def _has_none(self) -> bool:
+    async def _missing_driver(self) -> NoDriver | None:
         try:
             await self._backend.devices()
-        except NoDriver:
-            return True
-        except UserError:
-            return False
-        return False
+        except UserError as error:
+            return error if isinstance(error, NoDriver) else None
+        return None
 
     async def _look(self) -> None:
         try:
