@@ -71,7 +71,7 @@ class Extender:
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=unit, clock=clock)
-        self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to)
+        self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to, self.nodes.by_rules.reserved)
         self.life = Life(self.ledger, policy=config.policy, patience=config.patience, reach=self.reach)
         self.pods = watches.Pods(
             self.life, self.announcer, self.metrics, unit=unit, identity=self.identity, clock=clock

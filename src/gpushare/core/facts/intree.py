@@ -12,7 +12,7 @@ from math import ceil, floor
 
 import msgspec
 
-from gpushare.core.facts import affinity, objects, units
+from gpushare.core.facts import affinity, names, objects, units
 from gpushare.core.facts.model import Data, Rules
 from gpushare.core.facts.objects import Taint, Term, Toleration
 from gpushare.core.facts.request import FINISHED
@@ -60,6 +60,7 @@ class NodeRules(Data, frozen=True):
     labels: dict[str, str]
     taints: tuple[Taint, ...]  # that keep pods off
     unschedulable: bool
+    reserved: bool = False  # its annotation says so; whether that counts, the policy says
 
 
 class Obstacle(Data, frozen=True):
@@ -87,13 +88,16 @@ def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
 
 def node_rules(node: Node) -> NodeRules:
     taints = tuple(taint for taint in node.spec.taints or () if taint.effect in _KEEPS_OFF)
-    return NodeRules(node.metadata.name, node.metadata.labels or {}, taints, node.spec.unschedulable)
+    reserved = bool(node.metadata.annotations and node.metadata.annotations.get(names.RESERVED))
+    return NodeRules(node.metadata.name, node.metadata.labels or {}, taints, node.spec.unschedulable, reserved)
 
 
 def admits(rules: Rules | None, node: NodeRules) -> bool:
-    """Whether cordon, taints, `nodeSelector` and required node affinity let a pod go to a node. `rules` None: the pod
-    may use any node, and tolerates nothing."""
+    """Whether cordon, taints, `nodeSelector`, required node affinity and our annotation let a pod go to a node. `rules`
+    None: the pod may use any node, and tolerates nothing."""
     rules = rules or _NO_RULES
+    if rules.node and rules.node != node.name:
+        return False
     if rules.selector and any(node.labels.get(key) != value for key, value in rules.selector):
         return False
     if rules.terms is not None and not any(affinity.meets(term, node.labels, node.name) for term in rules.terms):

@@ -205,6 +205,7 @@ class Rules(Data, frozen=True):
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[objects.Term, ...] | None = None  # required node affinity: one of them must be met; None: it has none
     tolerations: tuple[objects.Toleration, ...] = ()
+    node: str = ""  # its annotation nodeName: no other one
 
 
 class PodFacts(Data, frozen=True):
@@ -232,6 +233,11 @@ class PodFacts(Data, frozen=True):
     pinned: bool = False  # every container that asks for GPUs learns them from an annotation of ours
     annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
     rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules
+
+    @property
+    def only_node(self) -> str:
+        """The node that its annotation names; empty: none."""
+        return self.rules.node if self.rules is not None else ""
 
     @property
     def running(self) -> bool:

@@ -24,6 +24,7 @@ class Entries:
         self._assumed: dict[str, Holding] = {}  # these end by time
         self._timed: set[str] = set()  # nodes with something else that ends by time
         self._grown: set[str] = set()
+        self._respects_reservations = False
         self._index = Index()
         self._shapes = Shapes()
 

@@ -56,7 +56,7 @@ def _keys(
 ) -> tuple[Sequence[str], list[int]]:
     """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
     plain = request.one_share and request.shares[0].role is Role.APP
-    if not plain or ledger.has_special_nodes():
+    if not plain or ledger.has_special_nodes() or pod.only_node:
         among = ledger.fitting(request, pod, among, budget)
     if plain:
         return among, _one_share_keys(ledger, request, among, policy)

@@ -130,7 +130,7 @@ def _weights(text: str) -> Fields | None:
     if match is None:
         return None
     node, gpu = float(match[1]), float(match[2])
-    return {"node_weight": node, "gpu_weight": gpu} if 0 < node + gpu and max(node, gpu) <= MOST_WEIGHT else None
+    return {"node_weight": node, "gpu_weight": gpu} if node + gpu > 0 and max(node, gpu) <= MOST_WEIGHT else None
 
 
 def _percent(text: str) -> Fields | None:
