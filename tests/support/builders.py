@@ -154,10 +154,11 @@ def api_pod(
     claim_volume: bool = False,
     created: str = "2026-11-15T12:00:00Z",
     only: str | None = None,
+    owner: str = "",
 ) -> objects.Pod:
     """A pod whose containers ask `memory` each, plus one for `whole` GPUs, one for as many by NVIDIA's name (`nvidia`),
     and one for `mps` shares of `slot_memory`. `direct`: the admission policy saw it. `only`: it is one of
-    gpu-scheduler, and names that node.
+    gpu-scheduler, and names that node. `owner`: the uid of its controller.
 
     `init` and `sidecars` come in this order before the others; `containers` and `inits` say it all instead.
     """
@@ -188,6 +189,7 @@ def api_pod(
             deletion_timestamp="2026-11-15T12:30:00Z" if terminating else None,
             annotations=annotations,
             labels=None if split_label is None else {names.GPU_COUNT: str(split_label)},
+            owner_references=[objects.OwnerReference("ReplicaSet", owner, True)] if owner else None,
         ),
         objects.PodSpec(
             node_name=on or None,

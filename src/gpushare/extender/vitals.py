@@ -4,7 +4,7 @@ The sink of a watch that nothing waits for: without the kind, without the right 
 decided as ever, and what GPUs do is unknown. No decision reads it; `/inspect` shows it.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Mapping, Set
 
 import msgspec
 
@@ -28,6 +28,12 @@ class Vitals:
         """What the GPUs of a node do, if that is known and not too old."""
         status = self._statuses.get(node)
         return status if status is not None and vitals.is_fresh(status, self._now()) else None
+
+    def over_users(self, node: str) -> Mapping[str, Collection[str]]:
+        """Pods that use more of a GPU than they asked for, by uuid of the GPU; only fresh figures."""
+        status = self.fresh(node) if self._statuses else None
+        gpus = status.gpus or () if status is not None else ()
+        return {gpu.uuid: gpu.over_users for gpu in gpus if gpu.over_users}
 
     def upsert(self, item: GpuNode) -> None:
         try:

@@ -230,6 +230,7 @@ class PodFacts(Data, frozen=True):
     spec_units: int = 0  # gpu-mem of all containers, also of an invalid request
     spec_unknown: bool = False  # the spec does not tell its memory: a container asks for whole GPUs or MPS shares
     asks_nvidia: bool = False  # a container asks for GPUs that somebody else gives out, by a name that we sell too
+    controlled: bool = False  # a controller would make a new one if it were gone
     pinned: bool = False  # every container that asks for GPUs learns them from an annotation of ours
     annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
     rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules

@@ -55,6 +55,7 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
         spec_units=spec_units,
         spec_unknown=spec_unknown,
+        controlled=bool(meta.owner_references and meta.controller),
         pinned=all(visible.annotation(container) for container, _ in asking),
         annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else node_rules.read(pod),
