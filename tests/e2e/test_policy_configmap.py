@@ -76,6 +76,7 @@ async def test_an_edit_acts_live_and_a_bad_one_changes_nothing(world: World, fig
         taken = world.watch.bound_at["waits"] - begun
         await until_in_force(world, "gpu-allocate-prefer", "binpack")
         applied = await until_event(world, NAME, "PolicyApplied", "gpu-allocate-prefer=binpack")
+        # From here on GPUs in use come before idle ones.
 
         await write(world, gpu_allocate_prefer="spread", multi_node_allocation_permit="true")
         await until_event(world, NAME, "PolicyNotPossible", "a pod runs on one node")

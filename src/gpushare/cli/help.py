@@ -84,10 +84,8 @@ calls for pods that ask for GPU memory, whole GPUs or MPS shares.
   --listen ADDRESS      default 127.0.0.1; with any other address use TLS
   --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
 {_POLICIES}
-  --policy-namespace NAMESPACE
-                        read KETI's policy ConfigMaps there (default: none)
-  --memory-unit UNIT    MiB or GiB: the unit of pods that do not name one
-                        (default: the unit of the node where they run)
+  --policy-namespace NS where KETI's policy ConfigMaps are (default: read none)
+  --memory-unit UNIT    MiB or GiB: of pods without one (default: their node's)
   --patience TIME       GPUs are kept for pods that wait longer (default 10m;
                         for example 600, 90s, 2h; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE
