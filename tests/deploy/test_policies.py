@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gpushare.core.admission import containers, guard, pinning, unasked
+from gpushare.core.admission import containers, guard, mps, pinning, unasked
 from gpushare.core.facts import names
 from tests.support import manifests
 from tools import render_admission
@@ -112,17 +112,30 @@ def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
 
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:
     spec = _text("MutatingAdmissionPolicy", "admission.yaml")
-    assert f"'{names.VISIBLE_PREFIX}'" in spec
-    assert f"'{names.VISIBLE_PREFIX}init-'" in spec
+    assert f"metadata.annotations['{names.VISIBLE_PREFIX}\" + container.end" in spec
+    assert pinning.KINDS == {"containers": names.VISIBLE_PREFIX, "initContainers": f"{names.VISIBLE_PREFIX}init-"}
+    assert "'kind': 'init-'" in spec
     assert all(f"'{resource}'" in spec for resource in names.PINNED)
     for env in (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, "ALIYUN_COM_GPU_MEM_CONTAINER"):
         assert f"'{env}'" in spec
 
 
+def test_an_mps_share_is_told_what_a_client_needs_by_the_names_that_everybody_uses() -> None:
+    spec = _text("MutatingAdmissionPolicy", "admission.yaml")
+    for name in (names.MPS_PIPE, names.MPS_LIMIT, names.MPS_PERCENTAGE, names.MPS_THREADS):
+        assert f"'{name}'" in spec
+    assert f"metadata.annotations['{names.MPS_LIMIT_PREFIX}\" + container.end" in spec
+    for volume, folder in mps.FOLDERS:
+        assert f"['{volume}', '{folder}']" in spec
+    assert spec == _text("MutatingAdmissionPolicy", "admission-nvidia.yaml").replace(
+        f"['{names.NVIDIA_GPU}']", str(list(names.PINNED))
+    ), "a container that both policies pin must get the same of either"
+
+
 def test_the_pin_comes_after_everything_else_in_the_env() -> None:
-    (mutation,) = manifests.one("admission.yaml", "MutatingAdmissionPolicy")["spec"]["mutations"]
-    named = re.findall(r"\['([A-Z_]+)',", mutation["jsonPatch"]["expression"])
-    assert named[-1] == names.VISIBLE_DEVICES
+    variables = manifests.one("admission.yaml", "MutatingAdmissionPolicy")["spec"]["variables"]
+    (entries,) = (variable["expression"] for variable in variables if variable["name"] == "entries")
+    assert re.findall(r"'name': dyn\('([A-Z_]+)'\)", entries)[-1] == names.VISIBLE_DEVICES
 
 
 @pytest.mark.parametrize("name", ["admission.yaml", "admission-nvidia.yaml", "guard.yaml", "node-guard.yaml"])

@@ -6,7 +6,7 @@ is: an env entry of that name, a mount at that place, hostIPC. The folder of the
 no daemon ever ran, the container waits with an event of kubelet, and never runs on a GPU without MPS.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from gpushare.core.admission import containers
@@ -46,9 +46,9 @@ def mounts(steps: Sequence[str | int], folders: Iterable[Mount]) -> Addition:
     return Addition((*steps, "volumeMounts"), [{"name": name, "mountPath": folder} for name, folder in folders])
 
 
-def volumes(pod: Object, folders: Iterable[Mount]) -> Addition:
-    """Those of the folders that the pod has no volume for."""
+def volumes(pod: Object, mounted: Collection[Mount]) -> Addition:
+    """For the folders that are mounted, those that the pod has not."""
     there = [volume.get("name") for volume in containers.volumes(pod)]
-    missing = [(name, folder) for name, folder in dict.fromkeys(folders) if name not in there]
+    missing = [(name, folder) for name, folder in FOLDERS if (name, folder) in mounted and name not in there]
     made = [{"name": name, "hostPath": {"path": folder, "type": MUST_EXIST}} for name, folder in missing]
     return Addition(("volumes",), made)
