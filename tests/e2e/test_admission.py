@@ -26,7 +26,7 @@ PATIENCE = 30.0  # seconds until a policy is in force, or until the extender has
 OURS = (
     names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.ALIYUN_ASSUME_TIME,
     names.ALLOCATION, names.EXTENDER, names.WOKEN, names.KEPT,
-    f"{names.VISIBLE_PREFIX}0", f"{names.VISIBLE_PREFIX}init-0",
+    f"{names.VISIBLE_PREFIX}0", f"{names.VISIBLE_PREFIX}init-0", f"{names.MPS_LIMIT_PREFIX}0",
 )  # fmt: skip
 FORGED = {
     names.ALIYUN_IDX: "1",

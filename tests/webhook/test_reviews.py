@@ -77,7 +77,7 @@ def test_a_pod_that_asks_nothing_is_not_changed() -> None:
     assert response(reviews.pin(review(plain))) == {"uid": "u", "allowed": True}
 
 
-@pytest.mark.parametrize("key", [*guard.OF_PODS, f"{names.VISIBLE_PREFIX}0", f"{names.VISIBLE_PREFIX}init-3"])
+@pytest.mark.parametrize("key", [*guard.OF_PODS, f"{names.VISIBLE_PREFIX}0", f"{names.MPS_LIMIT_PREFIX}init-3"])
 def test_the_guard_sees_what_is_set_changed_and_removed_and_lets_gpushare_write(key: str) -> None:
     def asked(before: Object, after: Object, user: str) -> Object:
         old = {"metadata": {"annotations": before}}
@@ -90,7 +90,12 @@ def test_the_guard_sees_what_is_set_changed_and_removed_and_lets_gpushare_write(
         assert refused["allowed"] is False
         assert refused["status"] == {"code": 403, "reason": "Forbidden", "message": guard.POD.format(keys=key)}
         assert asked(before, after, EXTENDER)["allowed"] is True
+        assert asked(before, after, "system:serviceaccount:gpu:scheduler")["allowed"] is True
+        assert asked(before, after, "system:serviceaccount:gpu:default")["allowed"] is False
     assert asked({key: "x"}, {key: "x", "mine": "y"}, TENANT)["allowed"] is True
+    assert (
+        asked({}, {names.UUID: "GPU-a", names.MPS_THREADS: "50"}, TENANT)["allowed"] is True
+    )  # gpushare reads neither back
 
 
 def test_more_annotations_than_can_be_looked_through_are_refused() -> None:

@@ -173,11 +173,11 @@ def _asks(spec: str, resources: Sequence[str]) -> dict[str, str]:
 
 def _annotations_change() -> str:
     many = f"size({_BEFORE}) > {guard.MOST} || size({_AFTER}) > {guard.MOST}"
-    visible = f"key.startsWith('{names.VISIBLE_PREFIX}')"
+    ours = "(" + " || ".join(f"key.startsWith('{prefix}')" for prefix in guard.OF_CONTAINERS) + ")"
     return (
         f"{_BEFORE} != {_AFTER} && ({many} || {_list(guard.OF_PODS)}.exists(key, {_changes('key')})"
-        f" || {_AFTER}.exists(key, {visible} && {_changes('key')})"
-        f" || {_BEFORE}.exists(key, {visible} && !(key in {_AFTER})))"
+        f" || {_AFTER}.exists(key, {ours} && {_changes('key')})"
+        f" || {_BEFORE}.exists(key, {ours} && !(key in {_AFTER})))"
     )
 
 
