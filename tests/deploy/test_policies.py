@@ -119,7 +119,7 @@ def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:
     spec = _text("MutatingAdmissionPolicy", "admission.yaml")
     assert f"metadata.annotations['{names.VISIBLE_PREFIX}\" + container.end" in spec
-    assert pinning.KINDS == {"containers": names.VISIBLE_PREFIX, "initContainers": f"{names.VISIBLE_PREFIX}init-"}
+    assert {"containers": names.VISIBLE_PREFIX, "initContainers": f"{names.VISIBLE_PREFIX}init-"} == pinning.KINDS
     assert "'kind': 'init-'" in spec
     assert all(f"'{resource}'" in spec for resource in names.PINNED)
     for env in (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, "ALIYUN_COM_GPU_MEM_CONTAINER"):

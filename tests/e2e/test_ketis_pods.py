@@ -1,4 +1,4 @@
-"""Pods as KETI's users write them, on a real API server and kube-scheduler: MPS shares and the annotation `priority`."""
+"""Pods as KETI's users write them, on a real API server and kube-scheduler: MPS shares, and `priority`."""
 
 import contextlib
 import copy

@@ -138,9 +138,10 @@ async def test_policy_webhook_and_stand_in_make_the_same_of_every_pod(
         stand_in = admission_table.without_order((await test_admission_table.admitted(row, chosen))["spec"])
         made = admission_table.contents({"spec": by_policy[name]})
         assert admission_table.contents({"spec": stand_in}) == made, name
+    pods = len(TABLE) + len(MANY)
     figures.say(
         f"admission, {mode}",
-        f"{len(TABLE) + len(MANY)} pods through policy, webhook, both and stand-in: the same comes out, and nothing twice",
+        f"{pods} pods through policy, webhook, both and stand-in: the same comes out, and nothing twice",
     )
 
 

@@ -1,9 +1,9 @@
 """KETI's annotation `priority` as a PriorityClass: that is how kube-scheduler orders the pods that wait.
 
-Only for pods of gpu-scheduler that name no class of their own. The classes are in deploy/keti/deployments/priority.yaml,
-with a policy that does the same in CEL. Each says `preemptionPolicy: Never`: KETI's word is about the queue, and evicts
-nobody. Class, number and preemption policy are set together: the API server compares them, and has filled in those of
-no class before.
+Only for pods of gpu-scheduler that name no class of their own. deploy/keti/deployments/priority.yaml has the classes,
+and a policy that does the same in CEL. Each class says `preemptionPolicy: Never`: KETI's word is about the queue, and
+evicts nobody. Class, number and preemption policy are set together: the API server compares them, and has filled in
+those of no class before.
 """
 
 from typing import Final
