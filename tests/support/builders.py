@@ -35,6 +35,7 @@ def node(
     capacity: int | None = None,
     limit: int = 0,
     slots: int = 0,
+    mps_down: str = "",
     nvidia_whole: bool = False,
     sold: Sequence[dict[str, Any]] = ({"resource": names.NVIDIA_GPU},),
 ) -> objects.Node:
@@ -66,6 +67,8 @@ def node(
             published["largest"] = limit
         if slots:
             published["slots"] = slots
+        if mps_down:
+            published["mps"] = mps_down
         if nvidia_whole:
             published["nvidia"] = "whole"
         if pin == "nvidia":

@@ -30,6 +30,7 @@ HINTS = {
     "NoMps": "Start these nodes with --mps-slots, or ask there for what they sell: docs/nodes.md",
     "NotNvidia": f"Start these nodes with --nvidia-gpu=whole, or ask for {names.GPU_COUNT}: docs/nodes.md",
     "PluginDown": "Look at the plugin: kubectl -n kube-system logs -l name=gpushare-device-plugin-ds",
+    "MpsDown": "It is tried again automatically when the daemon works: docs/mps.md",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
     "minutes.",
     "LikeUnderWay": "kubelet cannot tell two identical requests apart. The node is tried again automatically when the "
