@@ -18,8 +18,8 @@ _REFUSALS = (
     fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,
     fit.SELLS_GPUS.message, fit.PLUGIN_DOWN.message, fit.MPS_DOWN.message, fit.JUST_REFUSED.message,
-    fit.STILL_STARTING.message, fit.TOO_HARD, kinds.NOT_MEMORY, kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS,
-    options.UNKNOWN_POLICY, options.UNKNOWN_UNIT, options.NOT_BYTES,
+    fit.STILL_STARTING.message, fit.TOO_HARD, kinds.NOT_MEMORY, kinds.NOT_WHOLE, request.NOT_DIVISIBLE,
+    request.BOTH_LIMITS, options.UNKNOWN_POLICY, options.UNKNOWN_UNIT, options.NOT_BYTES,
 )  # fmt: skip
 # As an older extender wrote them: they stand in conditions until kube-scheduler looks at the pod again.
 _OLD_REFUSALS = (
