@@ -36,7 +36,8 @@ def down(server: ApiServer) -> str | None:
 
 
 def slots(server: ApiServer) -> str | None:
-    return world.shown(server)["status"]["capacity"].get(names.MPS_GPU)
+    capacity: dict[str, str] = world.shown(server)["status"]["capacity"]
+    return capacity.get(names.MPS_GPU)
 
 
 async def test_the_node_says_why_its_daemon_does_not_work_and_keeps_its_capacity(

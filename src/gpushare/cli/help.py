@@ -110,7 +110,7 @@ their GPUs from a device plugin, it serves that plugin, too.
                       device plugin (gpushare node --sell=gpus --help)
   --pin HOW           how containers get their GPUs. direct: from the binding
                       that chose them; plugin: from a device plugin; auto
-                      (default): direct with deploy/admission.yaml or webhook.yaml
+                      (default): direct where admission is gpushare's, too
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --mps-slots N, --mps-status FOLDER

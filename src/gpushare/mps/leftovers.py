@@ -1,7 +1,8 @@
 """Processes of MPS that belong to our pipe folder, found by what the kernel shows; and their end.
 
 A daemon that hangs has servers that hold the GPUs; a supervisor that was killed may have left both. Only processes with
-the name of MPS and with our pipe folder in their environment are ever ended: another daemon of the node is not ours.
+the name of MPS whose pipe folder is ours are ever ended: another daemon of the node is not ours. The folder is compared
+as each process sees it: the same path may be another folder in another container.
 """
 
 import asyncio
@@ -50,10 +51,17 @@ async def _until_gone(pipe: Path, proc: Path, seconds: float) -> list[int]:
 
 
 def _ours(pipe: Path, proc: Path) -> Iterator[int]:
-    wanted = f"{names.MPS_PIPE}={pipe}".encode()
     for folder in proc.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it is gone, or another user's
             if (folder / "comm").read_text(errors="replace").strip() != NAME:
                 continue
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):  # empty for one that has ended
+            its = _pipe_of((folder / "environ").read_bytes())  # empty for one that has ended
+            if its and os.path.samestat((folder / "root" / its.lstrip("/")).stat(), pipe.stat()):
                 yield int(folder.name)
+
+
+def _pipe_of(environment: bytes) -> str:
+    """The pipe folder that is in an environment; empty: none."""
+    begin = f"{names.MPS_PIPE}=".encode()
+    found = next((entry for entry in environment.split(b"\0") if entry.startswith(begin)), b"")
+    return os.fsdecode(found.removeprefix(begin))
