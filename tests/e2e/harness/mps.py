@@ -37,7 +37,7 @@ class WithMps(Installation):
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}=true")
         await super().start(gpus)
         await self._apply([self._for_this_machine(document) for document in shipped.documents(MPS)])
-        await self._rolled_out("daemonset/gpushare-mps")
+        await self.until_says("")
 
     async def stop(self) -> None:
         await super().stop()
