@@ -9,7 +9,7 @@ import pytest
 
 from gpushare.core.facts import names
 from tests.e2e.harness import command_line, mps
-from tests.e2e.harness.cluster import ADMIN
+from tests.e2e.harness.cluster import ADMIN, NODE
 from tests.e2e.harness.installation import held
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.mps import WithMps
@@ -82,6 +82,8 @@ async def test_while_it_hangs_or_refuses_the_node_says_so_and_a_waiting_pod_come
     assert "MPS daemon does not work: the MPS daemon" in answer
     allocatable = (await world.node.object())["status"]["allocatable"]
     assert allocatable[names.MPS_GPU] == str(10 * len(GPUS))
+    said = [text for name, text in await events(installation, "MpsDown") if name == NODE]
+    assert any("no new pod gets an MPS share here: the MPS daemon" in text for text in said)
     installation.program.behave()
     await world.until_running("waits")
     assert await installation.says() == ""

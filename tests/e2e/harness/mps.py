@@ -40,8 +40,10 @@ class WithMps(Installation):
         await self.until_says("")
 
     async def stop(self) -> None:
+        """An orderly end puts the compute modes back."""
         await super().stop()
         await self.cluster.kubectl("label", "node", NODE, f"{LABEL}-")
+        assert set(self.modes()) == {"0"}, self.modes()
 
     def _for_this_machine(self, document: Object) -> Object:
         changed = shipped.for_test_machine(document, self._folder)
