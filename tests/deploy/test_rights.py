@@ -24,6 +24,7 @@ from gpushare.kube.errors import ApiError
 from gpushare.kube.reflector import Reflector
 from gpushare.kube.requests import Request
 from gpushare.kube.resources import Resource
+from gpushare.mps.cluster import Watches
 from gpushare.node import app as node_app
 from gpushare.node import pinning
 from gpushare.webhook import app as webhook_app
@@ -50,6 +51,7 @@ USED_TO_SELL_GPUS = (
     *USED_TO_BE_SCRAPED, *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
+USED_BY_MPS = (*sorted((SOURCES / "mps").rglob("*.py")), *USED_BY_ALL)
 USED_BY_THE_WEBHOOK = sorted((SOURCES / "webhook").rglob("*.py"))
 PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v\w+(?:/namespaces/(?P<namespace>[^/]+))?"
@@ -183,6 +185,11 @@ def _node(api: client.Api) -> dict[str, Reflector[Any]]:
     return node_app.Node(node_app.Config("node"), api, Simulated([])).watches.reflectors
 
 
+def _mps(api: client.Api) -> dict[str, Reflector[Any]]:
+    watches = Watches(api, "node")
+    return {"node": watches.of_node, "pods": watches.of_pods}
+
+
 def _webhook(api: client.Api) -> dict[str, Reflector[Any]]:
     config = webhook_app.Config("127.0.0.1", 9443, rules.Choices(), reviews.On())
     webhook = webhook_app.Webhook(config, api)
@@ -222,6 +229,12 @@ async def test_the_node_part_may_do_what_it_does_and_nothing_else() -> None:
 async def test_the_node_part_that_sells_gpus_may_do_what_it_does_and_nothing_else() -> None:
     asked = await _rights(sorted({*USED_TO_SELL_GPUS} - OF_SHARES), _node)
     assert _granted("nvidia-ds.yaml") == asked.rights
+    assert not asked.others
+
+
+async def test_mps_may_do_what_it_does_and_nothing_else() -> None:
+    asked = await _rights(USED_BY_MPS, _mps)
+    assert _granted("mps-ds.yaml") == asked.rights
     assert not asked.others
 
 
