@@ -8,9 +8,9 @@ nothing='{"keti.com/mpsgpu": null, "aliyun.com/gpu-mem": null, "aliyun.com/gpu-c
 remove() { kubectl delete --ignore-not-found --wait=true -f "$@"; }
 
 need_cluster
-say "The modules:"
+say "The modules:" # with their pods: a part that ends still needs its rights
 remove "$manifests/gpu-scheduler.yaml" -f "$manifests/metric-collector.yaml" -f "$manifests/device-plugin.yaml" \
-    -f "$manifests/influxdb.yaml"
+    -f "$manifests/influxdb.yaml" --cascade=foreground --timeout=3m
 say "Accounts and rights:"
 remove "$manifests/rbac/role_binding.yaml" -f "$manifests/rbac/service_account.yaml"
 
