@@ -3,6 +3,7 @@
 . "$(dirname "$0")/common.sh"
 
 need_cluster
+refuse_cluster_admin
 need_namespace gpu
 say "Accounts and rights:"
 apply "$manifests/rbac/role_binding.yaml"

@@ -59,6 +59,7 @@ volume() {
 need_cluster
 need_namespace gpu
 there -n gpu serviceaccount scheduler || stop "The accounts are missing. First run ./1.rbac-gpu-scheduler.sh"
+refuse_cluster_admin
 refuse_another_scheduler
 scheduler >/dev/null # a version that is too old changes nothing
 

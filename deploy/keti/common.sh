@@ -37,5 +37,15 @@ has_kind() { kubectl get --raw "/apis/$2" 2>/dev/null | grep -q "\"name\":\"$1\"
 # Whether an object is there; the words are those of kubectl get.
 there() { [ -n "$(kubectl get "$@" --ignore-not-found -o name)" ]; }
 
+# KETI's guide makes its accounts cluster-admin. They have the names of ours, which need no such right.
+refuse_cluster_admin() {
+    bindings='{range .items[?(@.roleRef.name=="cluster-admin")]}{.metadata.name}{range .subjects[*]}{" "}{.namespace}/{.name}{end}{"\n"}{end}'
+    for name in $(kubectl get clusterrolebindings -o "jsonpath=$bindings" |
+        awk '/ gpu\/(scheduler|keti-gpu-device-plugin)( |$)/ {print $1}'); do
+        stop "ClusterRoleBinding $name of KETI's installation makes this account cluster-admin." \
+            "Delete it first: kubectl delete clusterrolebinding $name"
+    done
+}
+
 # Which part of gpushare admits pods in this cluster: from Kubernetes 1.36 on policies, before that a webhook.
 has_policies() { has_kind mutatingadmissionpolicies admissionregistration.k8s.io/v1; }

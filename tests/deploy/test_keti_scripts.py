@@ -27,6 +27,7 @@ case "$*" in
 *"--ignore-not-found -o name"*) for one in $THERE; do case " $* " in *" $one "*) echo "$one" ;; esac; done ;;
 *"jsonpath={.metadata.labels.app}"*) echo "$LABEL" ;;
 *"get storageclass"*) echo "$CLASSES" ;;
+*"get clusterrolebindings"*) printf '%s\n' "cluster-admin /system:masters" "$ADMIN" ;;
 *"get nodes"*) printf 'gpu-a NoSchedule\ngpu-b \n' ;;
 *"apply -f -"*) cat >> "$GIVEN" ;;
 esac
@@ -49,7 +50,7 @@ class Kubectl:
             file.write_text("")
         defaults = {"VERSION": "v1.36.4", "THERE": "serviceaccount scheduler", "LABEL": "gpushare", "CLASSES": ""}
         environment = {
-            **defaults, "POLICIES": "yes", "DOWN": "", **words, "TOLD": str(self.told), "GIVEN": str(self.given),
+            **defaults, "POLICIES": "yes", "DOWN": "", "ADMIN": "", **words, "TOLD": str(self.told), "GIVEN": str(self.given),
             "PATH": f"{self.folder}:{os.environ['PATH']}",
         }  # fmt: skip
         command = ["sh", str(KETI / script)]
@@ -178,6 +179,15 @@ def test_what_must_not_be_is_refused_in_one_sentence_and_nothing_changes(
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert kubectl.applied() == []
+
+
+@pytest.mark.parametrize("script", ["1.rbac-gpu-scheduler.sh", "3.create-gpu-scheduler.sh"])
+@pytest.mark.parametrize("subjects", ["gpu/scheduler", "/jane gpu/keti-gpu-device-plugin"])
+def test_an_account_that_is_cluster_admin_is_refused(kubectl: Kubectl, script: str, subjects: str) -> None:
+    done = kubectl.run(script, ADMIN=f"of-keti {subjects}")
+    assert (done.returncode, kubectl.applied()) == (1, [])
+    assert done.stderr.endswith("Delete it first: kubectl delete clusterrolebinding of-keti\n")
+    assert kubectl.run(script, ADMIN="other gpu/scheduler-of-others kube-system/scheduler").returncode == 0
 
 
 def test_the_misspelt_name_sets_the_policy_and_deploys_the_modules(kubectl: Kubectl) -> None:
