@@ -50,8 +50,8 @@ class Kubectl:
             file.write_text("")
         defaults = {"VERSION": "v1.36.4", "THERE": "serviceaccount scheduler", "LABEL": "gpushare", "CLASSES": ""}
         environment = {
-            **defaults, "POLICIES": "yes", "DOWN": "", "ADMIN": "", **words, "TOLD": str(self.told), "GIVEN": str(self.given),
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            **defaults, "POLICIES": "yes", "DOWN": "", "ADMIN": "", **words,
+            "TOLD": str(self.told), "GIVEN": str(self.given), "PATH": f"{self.folder}:{os.environ['PATH']}",
         }  # fmt: skip
         command = ["sh", str(KETI / script)]
         return subprocess.run(
