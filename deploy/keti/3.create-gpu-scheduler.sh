@@ -63,7 +63,7 @@ refuse_cluster_admin
 refuse_another_scheduler
 scheduler >/dev/null # a version that is too old changes nothing
 
-say "What is asked for before a pod exists:"
+say "What admits pods, and the kind GPUNode:"
 apply "$deploy/crds/gpunodes.yaml"
 if has_policies; then
     apply "$deploy/admission.yaml" -f "$deploy/guard.yaml" -f "$deploy/node-guard.yaml" -f "$deploy/validate.yaml"

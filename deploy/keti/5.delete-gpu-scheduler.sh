@@ -18,7 +18,7 @@ others=$(kubectl -n kube-system get deployment,daemonset -l app=gpushare,compone
 if [ -n "$others" ]; then
     say "Policies and GPUNodes stay: other parts of gpushare use them" "($(printf '%s' "$others" | tr '\n' ' '))."
 else
-    say "What is asked for before a pod exists:"
+    say "What admits pods, and the kind GPUNode:"
     if has_policies; then
         remove "$deploy/admission.yaml" -f "$deploy/guard.yaml" -f "$deploy/node-guard.yaml" -f "$deploy/validate.yaml" \
             -f "$manifests/priority.yaml"

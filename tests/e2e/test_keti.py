@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 
+import aiohttp
 import pytest
 
 from gpushare.core.explain import event_texts
@@ -33,6 +34,7 @@ BUSY: Object = {"util": "96 70", "temp": 84, "power": 68_000, "used": 9000 * sta
 IDLE_PERCENT, BUSY_PERCENT = 0, 96
 SMALL_SHARE: Object = {names.SLOT_MEMORY[0]: "100Mi"}
 ANOTHER, ANOTHER_PORT = "another-scheduler", 12399
+ACCOUNTS = "system:serviceaccount:gpu:"
 JOB = "/apis/batch/v1/namespaces/userpod/jobs/nbody-benchmark-mps-test"
 STALE_SECONDS = vitals.HEARTBEAT_SECONDS + vitals.SLACK_SECONDS + 4  # sampled every second
 
@@ -124,6 +126,35 @@ async def test_ketis_job_runs_on_the_gpu_that_does_less_with_mps_inside(installe
 def _mounted(text: str) -> list[str]:
     """Of /proc/self/mounts, where something is mounted."""
     return [words[1] for line in text.splitlines() if len(words := line.split()) == 6]
+
+
+async def test_ketis_queries_find_the_figures_in_influxdb(installed: Keti) -> None:
+    async def found() -> list[object] | None:
+        """The last row, as the collector has written it."""
+        asked = {"q": "SELECT last(*) FROM multimetric WHERE NodeName='real'", "db": "metric"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{keti.INFLUX}/query", params=asked) as response,
+        ):
+            (result,) = (await response.json())["results"]
+        return result["series"][0]["values"][0] if "series" in result else None
+
+    row = await wait.eventually_asked(found, "figures in InfluxDB", keti.PATIENCE)
+    assert row[1] == len(GPUS)
+    assert row[4:] == [NODE, f"[{' '.join(state.uuid(number) for number in range(len(GPUS)))}]"]
+
+
+async def test_a_change_of_the_policy_is_taken_and_told(installed: Keti, figures: Figures) -> None:
+    await installed.run("kubectl apply -f deployments/gpu-scheduler-policy.yaml")
+
+    async def told() -> str | None:
+        listed = await installed.cluster.get("/api/v1/namespaces/gpu/events")
+        mine = (e for e in listed["items"] if e["involvedObject"]["name"] == names.POLICY_CONFIGMAPS[1])
+        return next((str(event["message"]) for event in mine if event["reason"] == "PolicyApplied"), None)
+
+    said = await wait.eventually_asked(told, "an event about the policy", keti.PATIENCE)
+    await installed.run("kubectl delete -f deployments/gpu-scheduler-policy.yaml")
+    figures.say("gpu-scheduler-policy.yaml as shipped", said)
 
 
 # What users do
@@ -247,5 +278,8 @@ async def test_what_was_installed_can_be_removed_and_pods_keep_running(installed
     left = await installed.run("kubectl get all,serviceaccount,role,rolebinding -n gpu -o name")
     assert set(left.split()) == {"serviceaccount/default"}
     everywhere = "clusterrole,clusterrolebinding,mutatingadmissionpolicy,validatingadmissionpolicy,priorityclass"
-    assert not (await installed.run(f"kubectl get {everywhere} -l app=gpushare -o name")).split()
+    ours = f"app=gpushare,component!={shipped.EXTENDER}"  # that one's rights are of all tests
+    assert not (await installed.run(f"kubectl get {everywhere} -l {ours} -o name")).split()
     assert "data-influxdb-0" in await installed.run("kubectl -n gpu get pvc")
+    done = [r for r in installed.cluster.audit.since(installed.mark) if r.user.username.startswith(ACCOUNTS)]
+    assert [(r.user.username, r.verb, r.kind) for r in done if r.response_status.code == 403] == []

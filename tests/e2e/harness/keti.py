@@ -70,6 +70,7 @@ class Keti:
         self.deploy = node.machine.folder / "deploy"
         self.mock = state.Mock(node.machine.folder / "mock" / shipped.STATE)
         self.done: list[Done] = []  # what was run of the guide
+        self.mark = node.cluster.audit.mark()  # of the audit log, before anything of this
 
     # Installing
 
