@@ -97,7 +97,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     except NotFound:
         raise _no_such_pod(source, namespace, name, options.program) from None
     facts = request.facts(pod, None)
-    waits = not pod.spec.node_name and pod.status.phase not in request.FINISHED
+    waits = not pod.spec.node_name and pod.status.phase not in objects.FINISHED
     events = pod_details.events(source, pod) if waits else []
     quote = pod_details.quote(pod, events)
     by_number = facts.request is None and bool(sold.asked(pod))
