@@ -7,6 +7,7 @@ There is neither kube-proxy nor DNS: the addresses of the API server's and Influ
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
@@ -38,6 +39,10 @@ WORKLOADS = ("device-plugin.yaml", "metric-collector.yaml")
 SCHEDULER = "gpu-scheduler"
 PATIENCE = 90.0
 LONGEST = 400  # seconds for one command
+INSPECT = """
+import urllib.request
+print(urllib.request.urlopen("http://127.0.0.1:12345/gpushare-scheduler/inspect").read().decode())
+"""
 
 
 class Step(NamedTuple):
@@ -177,15 +182,12 @@ class Keti:
 
     # Asking
 
-    async def explain(self, pod: Object) -> Any:
-        """What the extender says about placing this pod; it listens on the loopback of its own pod only."""
-        program = (
-            "import sys, urllib.request; print(urllib.request.urlopen(urllib.request.Request("
-            "'http://127.0.0.1:12345/gpushare-scheduler/explain', sys.stdin.buffer.read())).read().decode())"
-        )
-        where = ("--namespace=gpu", "--stdin", "deployment/keti-gpu-scheduler", "--container=gpushare-schd-extender")
-        given = yaml.safe_dump(pod)
-        return yaml.safe_load(await self.cluster.kubectl("exec", *where, "--", "python3", "-c", program, given=given))
+    async def inspect(self) -> list[Object]:
+        """What the extender knows of each GPU; it listens on the loopback of its own pod only."""
+        where = ("--namespace=gpu", "deployment/keti-gpu-scheduler", "--container=gpushare-schd-extender")
+        said = await self.cluster.kubectl("exec", *where, "--", "python3", "-c", INSPECT)
+        (node,) = (one for one in json.loads(said)["nodes"] if one["name"] == NODE)
+        return list(node["devs"])
 
 
 class KetiWorld(World):
