@@ -54,6 +54,8 @@ Says why a pod is Pending, what would make it fit, or where it runs.
   -n, --namespace NS  default: the context's namespace
   -f, --filename FILE ask before submitting: Pod, Deployment, Job...; - is stdin
   -o, --output FORMAT wide: every node and GPU; json, yaml: for programs
+  --policy NAME       the extender's policy, if it is not the default; a pod's
+                      own gpushare.io/policy wins
   --extender URL      ask a running extender instead of computing it here
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
@@ -80,14 +82,12 @@ EXTENDER: Final = f"""\
 usage: gpushare extender [options]
 Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
 calls for pods that ask for GPU memory, whole GPUs or MPS shares.
-  --port N [N ...]      where to listen (default 12345); the variable PORT wins
-  --listen ADDRESS      default 127.0.0.1; with any other address use TLS
+  --port N [N ...], --listen ADDRESS
+                        12345; 127.0.0.1, else use TLS. The variable PORT wins
   --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
 {_POLICIES}
-  --memory-unit UNIT    MiB or GiB: the unit of pods that do not name one
-                        (default: the unit of the node where they run)
-  --patience TIME       GPUs are kept for pods that wait longer (default 10m;
-                        for example 600, 90s, 2h; 0: never)
+  --memory-unit UNIT    MiB or GiB, of pods that name none (default: the node's)
+  --patience TIME       GPUs are kept for pods that wait longer (10m; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE
                         HTTPS, only for clients with a certificate of that CA
   --metrics-listen HOST:PORT, --metrics-tls-cert FILE, --metrics-tls-key FILE,
@@ -96,8 +96,7 @@ calls for pods that ask for GPU memory, whole GPUs or MPS shares.
   --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
-  gpushare extender --kubeconfig ~/.kube/config
-  gpushare extender --port 12345 32766 --policy spread
+  gpushare extender --port 12345 32766 --policy spread --patience 90s
 Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
 
 NODE: Final = """\

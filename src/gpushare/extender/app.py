@@ -74,7 +74,7 @@ class Extender:
         self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to)
         self.life = Life(
             self.ledger, policy=config.policy, patience=config.patience, reach=self.reach,
-            node_scores=self.nodes.by_rules.scores,
+            node_points=self.nodes.by_rules.points,
         )  # fmt: skip
         self.pods = watches.Pods(
             self.life, self.announcer, self.metrics, unit=unit, identity=self.identity, clock=clock

@@ -128,7 +128,14 @@ class Verbs:
     def _explain(self, pod: PodFacts) -> Steps[Explanation]:
         allowed = self._life.reach.allowed(pod)
         barred = () if allowed is None else self._ledger.node_names() - allowed
-        return verdict.explaining(self._ledger, pod, barred=barred, policy=self._life.policy, looks=CALL_LOOKS)
+        return verdict.explaining(
+            self._ledger,
+            pod,
+            barred=barred,
+            policy=self._life.policy,
+            node_points=self._life.node_points,
+            looks=CALL_LOOKS,
+        )
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. A scheduler that has not seen a binding yet asks about a bound pod."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core.facts.model import Needs, PodFacts, Refusal, Request
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.facts.vitals import GpuVitals
 from gpushare.core.ledger.ledger import Ledger
@@ -146,7 +147,7 @@ def test_those_that_go_by_what_is_free_do_not_care() -> None:
 
 def test_the_points_of_a_node_count_with_their_weight() -> None:
     life = cluster("keti", a=1, b=1)
-    life.node_scores = lambda needs: {"a": 10, "b": 90} if needs.amounts[0] else {}
+    life.node_points = NodePoints(lambda needs: {"a": 10, "b": 90} if needs.amounts[0] else {}, lambda needs, node: ())
     show(life, "a", IDLE)
     show(life, "b", {**IDLE, "used_mib": 800})
     api = builders.api_pod(100, containers=[builders.container("x", 100)])

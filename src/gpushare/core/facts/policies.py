@@ -57,7 +57,7 @@ KETI = Policy(
     "keti", "by the points of KETI's GPU-Scheduler", True, _emptiest, Score(keti.points, keti.terms, 0.3, 0.7)
 )
 METRIC = Policy(
-    "metric", "the GPU that does least: memory, load, heat, power, pods", True, _emptiest,
+    "metric", "the GPU that does least, as it was measured", True, _emptiest,
     Score(metric.points, metric.terms, 0.0, 1.0),
 )  # fmt: skip
 

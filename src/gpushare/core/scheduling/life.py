@@ -28,6 +28,7 @@ from gpushare.core.facts import request as requests
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring import adjusted, node_score
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
@@ -36,7 +37,6 @@ from gpushare.core.scheduling import preempt, ranking
 from gpushare.core.scheduling.patience import Changes, Patience
 from gpushare.core.scheduling.pending import PendingPods
 from gpushare.core.scheduling.reach import ANYWHERE, Reach
-from gpushare.core.scheduling.scored import NodeScores
 from gpushare.core.scheduling.wakeups import WakeUps
 
 Pick = Callable[[Request, PodFacts, Sequence[str], Budget], list[str]]
@@ -71,10 +71,10 @@ class Life:
         policy: str,
         patience: float = 0.0,
         reach: Reach = ANYWHERE,
-        node_scores: NodeScores | None = None,
+        node_points: NodePoints | None = None,
     ) -> None:
         self.ledger, self.policy, self.reach = ledger, policy, reach
-        self.node_scores = node_scores
+        self.node_points = node_points
         self.pending = PendingPods()
         self.wakeups = WakeUps(reach.open_to)
         self.patience = Patience(patience)
@@ -133,7 +133,7 @@ class Life:
         return facts is not None and facts.nvidia_whole
 
     def _best(self, request: Request, pod: PodFacts, offered: Sequence[str], budget: Budget) -> list[str]:
-        best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget, self.node_scores)
+        best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget, self.node_points)
         # A long search may give up in the order of a policy although there is room: then all that fit are answered.
         return [best] if best is not None else self.ledger.fitting(request, pod, offered, budget)
 
@@ -157,7 +157,7 @@ class Life:
             return []
         self.ledger.release(pod.uid)
         policy = self._policy(pod.request)
-        scores = ranking.best(self.ledger, pod.request, pod, offered, policy, Budget(CALL_LOOKS), self.node_scores)
+        scores = ranking.best(self.ledger, pod.request, pod, offered, policy, Budget(CALL_LOOKS), self.node_points)
         if scores:
             self._remember(pod)
             self._assume(pod, pod.request, scores[0][0], now)

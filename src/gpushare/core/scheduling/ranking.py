@@ -11,6 +11,7 @@ from itertools import repeat
 
 from gpushare.core.facts.model import PodFacts, Request, Role
 from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.ledger.answers import PICTURES, Answers
 from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
@@ -19,7 +20,6 @@ from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
 from gpushare.core.scheduling import scored
-from gpushare.core.scheduling.scored import NodeScores
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 NOWHERE = (-1, IMPOSSIBLE)
@@ -32,14 +32,14 @@ def best(
     among: Sequence[str],
     policy: str,
     budget: Budget | None = None,
-    node_scores: NodeScores | None = None,
+    node_points: NodePoints | None = None,
 ) -> list[tuple[str, int]]:
     """The best of the named nodes that fit with their scores, the best first.
 
     Exactly one node gets the top score: the pod will be assumed there, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
-    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_scores)
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_points)
     scores, rank, before = [], BEST, None
     order = [i for i in nsmallest(BEST, range(len(keys)), key=keys.__getitem__) if keys[i] != IMPOSSIBLE]
     if _takes_second(ledger, policy):
@@ -59,10 +59,10 @@ def first(
     among: Sequence[str],
     policy: str,
     budget: Budget | None = None,
-    node_scores: NodeScores | None = None,
+    node_points: NodePoints | None = None,
 ) -> str | None:
     """The node that `best` would name first, or None."""
-    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_scores)
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_points)
     if _takes_second(ledger, policy) and len(keys) > 1:
         one, two = nsmallest(2, range(len(keys)), key=keys.__getitem__)
         return among[two] if keys[two] != IMPOSSIBLE else among[one] if keys[one] != IMPOSSIBLE else None
@@ -82,12 +82,12 @@ def _keys(
     among: Sequence[str],
     policy: str,
     budget: Budget,
-    node_scores: NodeScores | None,
+    node_points: NodePoints | None,
 ) -> tuple[Sequence[str], list[int]]:
     """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
     if POLICIES[policy].score is not None:
         among = ledger.fitting(request, pod, among, budget)
-        return among, scored.keys(ledger, request, pod, among, policy, budget, node_scores)
+        return among, scored.keys(ledger, request, pod, among, policy, budget, node_points)
     plain = request.one_share and request.shares[0].role is Role.APP
     if not plain or ledger.has_special_nodes():
         among = ledger.fitting(request, pod, among, budget)

@@ -14,6 +14,7 @@ from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import Needs, PodFacts, Rules
 from gpushare.core.facts.scoring import node_score
 from gpushare.core.facts.scoring.load import Terms
+from gpushare.core.facts.scoring.node_score import NodePoints
 
 MOST_ALLOWED = 64  # rules of pods for which the nodes are remembered, and needs of pods for which their points are
 MOST_TEXTS = 100_000  # labels kept once; then sharing begins anew, so that what is gone is let go
@@ -72,8 +73,12 @@ class NodesByRules:
             self._allowed[pod.rules] = nodes if len(nodes) < len(self._rules) else None
         return self._allowed[pod.rules]
 
-    def scores(self, needs: Needs) -> Mapping[str, int]:
-        """The points of every node for pods with such needs, GPUs aside."""
+    @property
+    def points(self) -> NodePoints:
+        """The points of nodes themselves, GPUs aside."""
+        return NodePoints(self._points_of_all, self._terms)
+
+    def _points_of_all(self, needs: Needs) -> Mapping[str, int]:
         scores = self._scores.get(needs)
         if scores is None:
             if len(self._scores) >= MOST_ALLOWED:
@@ -84,7 +89,7 @@ class NodesByRules:
                 scores[name] = sum([points for _, points in node_score.terms(needs, self._rules[name])])
         return scores
 
-    def terms(self, needs: Needs, node: str) -> Terms:
-        """What the points of one node consist of; nothing if the node is unknown."""
+    def _terms(self, needs: Needs, node: str) -> Terms:
+        """Nothing if the node is unknown."""
         rules = self._rules.get(node)
         return node_score.terms(needs, rules) if rules is not None else ()

@@ -4,12 +4,13 @@ What the GPUs of a node are worth to a shape is kept until the node changes, or 
 depends on the pod itself, the points of the node, is added at each call.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gpushare.core.facts.model import Needs, PodFacts, Request, Role, Share
+from gpushare.core.facts.model import PodFacts, Request, Role, Share
 from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES, Score
 from gpushare.core.facts.scoring import adjusted
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.order import Order
 from gpushare.core.facts.scoring.settings import Settings
 from gpushare.core.ledger.answers import Answers
@@ -17,9 +18,6 @@ from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.room import Room
-
-NodeScores = Callable[[Needs], Mapping[str, int]]
-"""The points of every node for pods with such needs."""
 
 TOP = 1 << 20  # more than any score
 MOST_FREE = (1 << SUM_BITS) - 1
@@ -41,7 +39,7 @@ def keys(
     among: Sequence[str],
     policy: str,
     budget: Budget,
-    node_scores: NodeScores | None,
+    node_points: NodePoints | None,
 ) -> list[int]:
     """Of nodes that fit. A node that the budget does not reach counts as impossible: there are others to choose."""
     answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
@@ -55,7 +53,7 @@ def keys(
             if worth is not None or budget.left > 0:
                 worths[node] = worth
         found.append(worth)
-    own = node_scores(pod.needs) if pod.needs is not None and node_scores is not None else {}
+    own = node_points.of_all(pod.needs) if pod.needs is not None and node_points is not None else {}
     return _by_score(score, ledger.scoring.settings, among, found, own)
 
 

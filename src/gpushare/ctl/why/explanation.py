@@ -54,6 +54,8 @@ def build(evidence: Evidence) -> Explanation:
         replicas=evidence.replicas,
         admission=evidence.admission,
         otherwise=evidence.otherwise,
+        policy=part.policy,
+        scores=part.scores,
     )
 
 

@@ -4,6 +4,9 @@ They compare what a pod asks with all that a node has: what other pods ask there
 left out nodes without room before anybody is asked.
 """
 
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
 from gpushare.core.facts import affinity, intree, objects
 from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import Needs
@@ -13,6 +16,13 @@ from gpushare.core.facts.scoring.load import Terms
 STAGES = 4
 MOST_RULES = 256  # of one pod: longer ones would be compared with every node, and count nothing
 WEIGHTS = {intree.CPU: 40, intree.MEMORY: 40, intree.STORAGE: 20}  # of 100
+
+
+class NodePoints(NamedTuple):
+    """The points of nodes themselves, for pods with such needs: of all nodes, or what those of one consist of."""
+
+    of_all: Callable[[Needs], Mapping[str, int]]
+    terms: Callable[[Needs, str], Terms]
 
 
 def needs(pod: objects.Pod) -> Needs:
