@@ -17,6 +17,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
   node                publishes a node's GPUs, and pins containers to them
   device-plugin       the same, as a replacement for Aliyun's device plugin
+  collector           only measures a node's GPUs, beside gpushare node
   webhook             admission: pins new pods, and refuses what can never run
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
@@ -107,15 +108,15 @@ their GPUs from a device plugin, it serves that plugin, too.
   --sell WHAT         shares of GPUs (default), or gpus: in place of NVIDIA's
                       device plugin (gpushare node --sell=gpus --help)
   --pin HOW           how containers get their GPUs. direct: from the binding
-                      that chose them; plugin: from a device plugin; auto
-                      (default): direct if deploy/admission.yaml (Kubernetes
-                      1.36 or later) or deploy/webhook.yaml is installed
+                      that chose them; plugin: from a device plugin; auto:
+                      direct where admission.yaml or webhook.yaml is installed
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --mps-slots N       sell N MPS shares of each GPU as keti.com/mpsgpu, too
                       (0 to 48, default 0); only with direct pinning
   --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too (default: do not);
                       only with direct pinning
+  --fail-on-init-error=false   a node without a driver is no error: wait for one
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
@@ -152,7 +153,7 @@ Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 NODE_METRICS: Final = """\
 usage: {program} [options]          what GPUs do, and who is told
 Samples the GPUs of this node, and says which container uses how much.
-  --sample-seconds N  between two looks at what they do (default 5)
+  --sample-seconds N  between two looks at what they do (default 5; 0: none)
   --proc FOLDER       the node's /proc, if the pod has no hostPID: true
   --overuse-tolerance 5%,256MiB
                       allowed above what a container asked for: the larger one
@@ -195,6 +196,22 @@ These flags of Aliyun's plugin are accepted and have no effect:
 Examples
   gpushare device-plugin -logtostderr --v=5 --memory-unit=MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
+
+COLLECTOR: Final = """\
+usage: gpushare collector [options]        metrics and over-use: --help-metrics
+Measures what the GPUs of this node do, and tells everybody: the GPUNode,
+Prometheus, InfluxDB, events about over-use. It sells nothing. It runs beside
+gpushare node --sample-seconds=0, which says on the node object what is sold.
+  --node-name NAME    the node it runs on; default NODE_NAME
+  --fail-on-init-error=false   a node without a driver is no error: wait for one
+  --listen ADDRESS, --port N
+                      for /healthz, /readyz, /metrics (127.0.0.1, 12350)
+  --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+All other options: gpushare collector --help-metrics
+Examples
+  gpushare collector --node-name gpu-a --sample-seconds 10
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver or cluster"""
 
 WEBHOOK: Final = """\
 usage: gpushare webhook [options]
