@@ -3,7 +3,7 @@
 # all of them run. Run it again as often as you like.
 . "$(dirname "$0")/common.sh"
 
-wait=${WAIT:-300s} # for each module
+patience=${WAIT_SECONDS:-300} # for each module
 
 # Two extenders would give the same memory out twice.
 refuse_another_scheduler() {
@@ -56,6 +56,21 @@ volume() {
     sed "s,values: \[NODE\],values: [$node]," "$manifests/influxpv.yaml" | apply -
 }
 
+not_ready() { stop "$1 is not ready after $patience s. See: kubectl -n gpu describe pods, and docs/gpu-scheduler.md"; }
+
+# All pods of a DaemonSet are ready. `kubectl rollout status` does not know one that is updated by hand.
+wait_for_daemonset() {
+    state='{.metadata.generation}/{.status.observedGeneration}/{.status.desiredNumberScheduled}/{.status.numberReady}'
+    left=$patience
+    until kubectl -n gpu get "$1" -o "jsonpath=$state" |
+        awk -F / '$1 == $2 && $3 == $4 {ready = 1} END {exit !ready}'; do
+        [ "$left" -gt 0 ] || not_ready "$1"
+        left=$((left - 2))
+        sleep 2
+    done
+    say "$1 is ready."
+}
+
 need_cluster
 need_namespace gpu
 there -n gpu serviceaccount scheduler || stop "The accounts are missing. First run ./1.rbac-gpu-scheduler.sh"
@@ -71,7 +86,7 @@ if has_policies; then
 else
     say "This cluster has no MutatingAdmissionPolicy (Kubernetes 1.36), so a webhook does its work: docs/webhook.md"
     apply "$deploy/webhook.yaml"
-    kubectl -n kube-system rollout status deployment/gpushare-webhook --timeout="$wait"
+    kubectl -n kube-system rollout status deployment/gpushare-webhook --timeout="${patience}s"
     [ "$minor" -lt 32 ] || apply "$deploy/node-guard.yaml"
 fi
 
@@ -85,9 +100,8 @@ if ! has_policies && [ "$minor" -lt 28 ]; then
     kubectl label --overwrite namespace userpod gpushare.io/pin=direct
 fi
 
-for what in statefulset/influxdb daemonset/keti-gpu-device-plugin daemonset/keti-gpu-metric-collector \
-    deployment/keti-gpu-scheduler; do
-    kubectl -n gpu rollout status "$what" --timeout="$wait" ||
-        stop "$what is not ready after $wait. See: kubectl -n gpu describe pods, and docs/gpu-scheduler.md"
+wait_for_daemonset daemonset/keti-gpu-device-plugin
+for what in statefulset/influxdb daemonset/keti-gpu-metric-collector deployment/keti-gpu-scheduler; do
+    kubectl -n gpu rollout status "$what" --timeout="${patience}s" || not_ready "$what"
 done
 kubectl -n gpu get pods

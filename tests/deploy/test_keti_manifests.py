@@ -91,14 +91,19 @@ def test_parts_on_nodes_run_where_nobody_said_off_and_tolerate_ketis_taint(name:
     assert pod(name)["tolerations"] == [{"key": names.MPS_GPU, "operator": "Exists"}]
 
 
-def test_only_the_container_with_mps_has_capabilities() -> None:
+def test_only_the_container_with_mps_can_do_more_than_it_must() -> None:
     for name in KINDS:
         for one in pod(name)["containers"]:
             rights = one["securityContext"]
-            assert rights["capabilities"]["drop"] == ["ALL"]
-            assert ("add" in rights["capabilities"]) == (one["name"] == "mps")
-            assert "privileged" not in rights
-            assert one["name"] == "mps" or rights["allowPrivilegeEscalation"] is False
+            if one["name"] == "mps":
+                assert rights["privileged"], "it sets the compute mode of GPUs"
+            else:
+                assert "privileged" not in rights
+                assert (rights["allowPrivilegeEscalation"], rights["capabilities"]) == (False, {"drop": ["ALL"]})
+
+
+def test_an_update_does_not_end_the_programs_of_mps_clients() -> None:
+    assert manifests.one(PLUGIN, "DaemonSet")["spec"]["updateStrategy"] == {"type": "OnDelete"}
 
 
 def test_mps_and_the_node_part_mean_the_same_folders() -> None:

@@ -28,6 +28,7 @@ case "$*" in
 *"jsonpath={.metadata.labels.app}"*) echo "$LABEL" ;;
 *"get storageclass"*) echo "$CLASSES" ;;
 *"get clusterrolebindings"*) printf '%s\n' "cluster-admin /system:masters" "$ADMIN" ;;
+*"/{.status.observedGeneration}/"*) echo "$STATE" ;;
 *"get nodes"*) printf 'gpu-a NoSchedule\ngpu-b \n' ;;
 *"apply -f -"*) cat >> "$GIVEN" ;;
 esac
@@ -50,7 +51,7 @@ class Kubectl:
             file.write_text("")
         defaults = {"VERSION": "v1.36.4", "THERE": "serviceaccount scheduler", "LABEL": "gpushare", "CLASSES": ""}
         environment = {
-            **defaults, "POLICIES": "yes", "DOWN": "", "ADMIN": "", **words,
+            **defaults, "POLICIES": "yes", "DOWN": "", "ADMIN": "", "STATE": "2/2/3/3", **words,
             "TOLD": str(self.told), "GIVEN": str(self.given), "PATH": f"{self.folder}:{os.environ['PATH']}",
         }  # fmt: skip
         command = ["sh", str(KETI / script)]
@@ -121,9 +122,17 @@ def test_the_modules_come_after_what_admits_pods(kubectl: Kubectl) -> None:
         "influxdb.yaml", "device-plugin.yaml", "metric-collector.yaml",
     ]  # fmt: skip
     assert "kind: Deployment" in kubectl.given.read_text()
+    assert "daemonset/keti-gpu-device-plugin is ready.\n" in done.stdout
     told = kubectl.told.read_text()
-    for module in ("keti-gpu-scheduler", "keti-gpu-device-plugin", "keti-gpu-metric-collector", "influxdb"):
+    for module in ("keti-gpu-scheduler", "keti-gpu-metric-collector", "influxdb"):
         assert re.search(rf"^-n gpu rollout status \w+/{module} ", told, re.MULTILINE)
+
+
+@pytest.mark.parametrize("state", ["1//0/", "2/1/3/3", "2/2/3/", "2/2/3/1", ""])
+def test_a_module_that_is_not_ready_in_time_is_named(kubectl: Kubectl, state: str) -> None:
+    done = kubectl.run("3.create-gpu-scheduler.sh", STATE=state, WAIT_SECONDS="0")
+    assert done.returncode == 1
+    assert done.stderr.startswith("daemonset/keti-gpu-device-plugin is not ready after 0 s. See: kubectl -n gpu")
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class Keti:
             **os.environ,
             "KUBECONFIG": str(self.cluster.kubeconfig(ADMIN, self.cluster.tokens[ADMIN])),
             "PATH": f"{binaries.program('kubectl').parent}:{os.environ['PATH']}",
-            "WAIT": f"{PATIENCE:.0f}s",
+            "WAIT_SECONDS": f"{PATIENCE:.0f}",
         }
         return await asyncio.to_thread(
             subprocess.run, ["sh", "-c", command], cwd=self.deploy / "keti", env=environment, capture_output=True,
