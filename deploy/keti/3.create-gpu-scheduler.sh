@@ -63,7 +63,7 @@ wait_for_daemonset() {
     state='{.metadata.generation}/{.status.observedGeneration}/{.status.desiredNumberScheduled}/{.status.numberReady}'
     left=$patience
     until kubectl -n gpu get "$1" -o "jsonpath=$state" |
-        awk -F / '$1 == $2 && $3 == $4 {ready = 1} END {exit !ready}'; do
+        awk -F / 'NF == 4 && $1 == $2 && $3 == $4 {ready = 1} END {exit !ready}'; do
         [ "$left" -gt 0 ] || not_ready "$1"
         left=$((left - 2))
         sleep 2
