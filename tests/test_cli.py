@@ -78,7 +78,7 @@ def test_every_option_of_the_extender_is_in_its_help(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     _, known, _ = error(capsys, "extender", "--zzz")
     options = known.removeprefix("gpushare extender knows ").split(", ")
-    assert len(options) == 17
+    assert len(options) == 18
     assert [option for option in options if option not in shown] == []
 
 
@@ -168,6 +168,21 @@ def test_an_option_without_its_value_is_told(capsys: pytest.CaptureFixture[str],
 
 
 # Values
+
+
+@pytest.mark.parametrize("given", ["", "GPU", "-gpu", "gpu-", "a.b", "a b", "../x", "x" * 64])
+def test_a_policy_namespace_that_is_no_name_is_refused(capsys: pytest.CaptureFixture[str], given: str) -> None:
+    assert error(capsys, "extender", f"--policy-namespace={given}") == [
+        f'"{given[:63]}" is not the name of a namespace',
+        "it has small letters, digits and dashes, 63 at most",
+        "--policy-namespace gpu",
+    ]
+
+
+@pytest.mark.parametrize("given", ["gpu", "a", "kube-system", "0a", "x" * 63])
+def test_a_policy_namespace_is_a_name(given: str) -> None:
+    assert cli_words.namespace(given) == given
+    assert cli_words.namespace(None) == ""
 
 
 @pytest.mark.parametrize("given", ["", "x", "m", "-1", "1.5m", "10 m", "10d", "1234567", "٣"])

@@ -38,6 +38,7 @@ def on_the_page() -> set[str]:
 def of_the_extender() -> set[str]:
     metrics = of_extender.Metrics(Ledger())
     metrics.watch(lambda: [("pods", 1.0)], lambda: (0, 0, 0))
+    metrics.policy(lambda: {"gpu-allocate-prefer": "spread"})
     metrics.look(lambda: (figures.Figures({"p90": figures.Size(1, 0.5)}, 0), {"NoSingleGpu": Waiting(1, 0.0)}))
     return named(metrics.registry)
 

@@ -31,10 +31,14 @@ from gpushare.webhook import reviews, rules
 from tests.support import manifests
 
 GUIDE = manifests.ROOT / "docs" / "device-plugin.md"
+POLICY_GUIDE = manifests.ROOT / "docs" / "policy-configmap.md"
 SOURCES = Path(gpushare.__file__).parent
 USED_BY_ALL = (SOURCES / "kube" / "events.py",)
 USED_TO_BE_SCRAPED = sorted((SOURCES / "kube" / "scraping").rglob("*.py"))
-USED_BY_THE_EXTENDER = (*sorted((SOURCES / "extender").rglob("*.py")), *USED_TO_BE_SCRAPED, *USED_BY_ALL)
+RESCHEDULING = SOURCES / "extender" / "policy" / "rescheduler.py"
+USED_BY_THE_EXTENDER = (
+    *sorted({*(SOURCES / "extender").rglob("*.py")} - {RESCHEDULING}), *USED_TO_BE_SCRAPED, *USED_BY_ALL,
+)  # fmt: skip
 ON_REQUEST = SOURCES / "node" / "publishing" / "unhealthy_configmap.py"
 EVICTING = SOURCES / "node" / "usage" / "eviction.py"
 USED_BY_THE_NODE = (
@@ -242,6 +246,24 @@ async def test_the_role_for_the_list_of_unhealthy_gpus_grants_what_is_asked() ->
     assert {("", *right) for right in _pairs(rule)} == asked
     account = manifests.one("device-plugin-rbac.yaml", "ServiceAccount")["metadata"]
     assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [(account["name"], account["namespace"])]
+
+
+async def test_the_role_for_policy_configmaps_grants_what_is_asked() -> None:
+    """With `--policy-namespace`, and what the extender may do anyway left out."""
+    (text,) = re.findall(r"```yaml\n(kind: Role\n.*?)```", POLICY_GUIDE.read_text("utf-8"), re.DOTALL)
+    role, _, evicting, _ = yaml.safe_load_all(text)
+    namespace = role["metadata"]["namespace"]
+    watching = await _rights((), lambda api: {"policy": _policy_watch(api, namespace)})
+    assert {(namespace, *right) for rule in role["rules"] for right in _pairs(rule)} == watching.rights
+    asked = (await _rights([RESCHEDULING], lambda _: {})).rights - _granted("extender.yaml")
+    assert {("", *right) for rule in evicting["rules"] for right in _pairs(rule)} == asked
+
+
+def _policy_watch(api: client.Api, namespace: str) -> Reflector[Any]:
+    config = app.Config("127.0.0.1", [12345], "binpack", None, None, policy_namespace=namespace)
+    part = app.Extender(config, api).policy
+    assert part is not None
+    return part.watch
 
 
 @pytest.mark.parametrize("name", ["node-ds.yaml", "device-plugin-rbac.yaml"])

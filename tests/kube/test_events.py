@@ -23,8 +23,8 @@ class Stage:
     recorder: Recorder
     running: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def record(self, message: str = "text", **more: str) -> None:
-        said = {
+    def record(self, message: str = "text", **more: Any) -> None:
+        said: dict[str, Any] = {
             "kind": "Pod",
             "namespace": "ml",
             "name": "train",
@@ -105,6 +105,24 @@ async def test_the_same_sentence_waits_five_minutes_and_another_one_does_not() -
         on.record("464 short")
         await eventually(lambda: on.recorder.sent == 5)
         assert on.messages() == ["464 short", "300 short", "464 short", "464 short", "464 short"]
+
+
+async def test_a_sentence_that_is_wanted_again_is_sent_again() -> None:
+    async with stage() as on:
+        for count in (1, 2):
+            on.record("in force: a", again=True)
+            await eventually(lambda count=count: on.recorder.sent == count)  # type: ignore[misc]
+        on.record("in force: a")
+        on.record("in force: b", again=True)
+        await eventually(lambda: on.recorder.sent == 3)
+        assert on.messages() == ["in force: a", "in force: a", "in force: b"]
+
+
+async def test_an_event_may_be_longer_if_it_says_so() -> None:
+    async with stage() as on:
+        on.record("x" * 1001, longest=1000)
+        await eventually(lambda: on.recorder.sent == 1)
+        assert on.messages() == ["x" * 999 + "…"]
 
 
 async def test_long_words_are_cut() -> None:

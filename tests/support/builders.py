@@ -37,6 +37,7 @@ def node(
     slots: int = 0,
     nvidia_whole: bool = False,
     sold: Sequence[dict[str, Any]] = ({"resource": names.NVIDIA_GPU},),
+    reserved: str = "",
 ) -> objects.Node:
     """A node with GPUs of these sizes. `pin="aliyun"`: one of Aliyun's plugin, which publishes nothing. `sold`: by a
     node with `pin="nvidia"`."""
@@ -71,6 +72,8 @@ def node(
         if pin == "nvidia":
             published |= {"sell": "gpus", "sold": sold}
         annotations[names.NODE_GPUS] = msgspec.json.encode(published).decode()
+    if reserved:
+        annotations[names.RESERVED] = reserved
     return objects.Node(objects.Metadata(name=name, annotations=annotations), objects.NodeStatus(sizes, sizes))
 
 
@@ -150,9 +153,12 @@ def api_pod(
     unschedulable: str | None = None,
     claim_volume: bool = False,
     created: str = "2026-11-15T12:00:00Z",
+    only: str | None = None,
+    owner: str = "",
 ) -> objects.Pod:
     """A pod whose containers ask `memory` each, plus one for `whole` GPUs, one for as many by NVIDIA's name (`nvidia`),
-    and one for `mps` shares of `slot_memory`. `direct`: the admission policy saw it.
+    and one for `mps` shares of `slot_memory`. `direct`: the admission policy saw it. `only`: it is one of
+    gpu-scheduler, and names that node. `owner`: the uid of its controller.
 
     `init` and `sidecars` come in this order before the others; `containers` and `inits` say it all instead.
     """
@@ -168,8 +174,8 @@ def api_pod(
     if direct:
         admitted(apps, before)
     annotations = dict(notes or {})
-    slot = (names.SLOT_MEMORY[0], slot_memory)
-    for key, value in ((names.GPU_COUNT, split), (names.MEMORY_UNIT, unit), (names.POLICY, policy), slot):
+    slot, named = (names.SLOT_MEMORY[0], slot_memory), (names.NODE_NAME, only)
+    for key, value in ((names.GPU_COUNT, split), (names.MEMORY_UNIT, unit), (names.POLICY, policy), slot, named):
         if value is not None:
             annotations[key] = str(value)
     number = next(_numbers)
@@ -183,9 +189,11 @@ def api_pod(
             deletion_timestamp="2026-11-15T12:30:00Z" if terminating else None,
             annotations=annotations,
             labels=None if split_label is None else {names.GPU_COUNT: str(split_label)},
+            owner_references=[objects.OwnerReference("ReplicaSet", owner, True)] if owner else None,
         ),
         objects.PodSpec(
             node_name=on or None,
+            scheduler_name=names.GPU_SCHEDULER if only is not None else None,
             priority=priority,
             containers=apps,
             init_containers=before,

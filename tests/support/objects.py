@@ -20,7 +20,7 @@ GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
 POD_WORDS = {
     "name", "namespace", "uid", "containers", "init", "direct", "priority", "split", "labels", "annotations", "unit",
     "policy", "node", "phase", "reason", "nominated", "claim", "created", "deleting", "waits", "replicas",
-    "selector", "affinity", "tolerates",
+    "selector", "affinity", "tolerates", "scheduler",
 }  # fmt: skip
 CONTAINER_WORDS = {"mem", "count", "mps", "nvidia", "sidecar", "env", "envs"}
 RESOURCES = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "mps": names.MPS_GPU, "nvidia": names.NVIDIA_GPU}
@@ -63,7 +63,7 @@ def pod(given: Object) -> Object:
         "labels": {key: str(value) for key, value in given.get("labels", {}).items()},
     }
     spec: Object = {
-        "schedulerName": "default-scheduler",
+        "schedulerName": given.get("scheduler", "default-scheduler"),
         "containers": _containers(given.get("containers", {"main": None}), "", direct),
         "initContainers": _containers(given.get("init", {}), "init-", direct),
         "priority": given.get("priority", 0),

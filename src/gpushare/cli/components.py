@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpushare.cli import exporting, observing
-from gpushare.cli.words import Parser, seconds, unknown
+from gpushare.cli.words import Parser, namespace, seconds, unknown
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import policies
 from gpushare.ctl import streams
@@ -51,6 +51,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--policy", default=policies.DEFAULT)
     parser.add_argument("--memory-unit")
+    parser.add_argument("--policy-namespace")
     parser.add_argument("--patience", default="10m")
     parser.add_argument("--tls-cert")
     parser.add_argument("--tls-key")
@@ -74,7 +75,7 @@ def extender(words: list[str], program: str, plugin: bool) -> int:
     tls = http.certificates(args.tls_cert, args.tls_key, args.client_ca)
     config = app.Config(
         _address(args.listen), _ports(args.port), args.policy, args.memory_unit, tls, patience,
-        metrics=exporting.listening(args, None),
+        metrics=exporting.listening(args, None), policy_namespace=namespace(args.policy_namespace),
     )  # fmt: skip
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access))

@@ -87,6 +87,7 @@ calls for pods that ask for GPU memory, whole GPUs or MPS shares.
                         12345; 127.0.0.1, else use TLS. The variable PORT wins
   --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
 {_POLICIES}
+  --policy-namespace NS where KETI's policy ConfigMaps are (default: read none)
   --memory-unit UNIT    MiB or GiB, of pods that name none (default: the node's)
   --patience TIME       GPUs are kept for pods that wait longer (10m; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE

@@ -13,6 +13,7 @@ from gpushare.obs import errors
 
 OF_EVERY_COMMAND = ("--kubeconfig", "--context", "--color")  # with a value, before or after the command
 SECONDS_IN = {"s": 1, "m": 60, "h": 3600}
+NAMESPACE = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 SWITCHES = ("--debug", "--version", "-h", "--help")
 
 
@@ -52,6 +53,14 @@ def seconds(text: str) -> float:
         why = "it is a number of seconds, or one with s, m or h"
         raise errors.UserError(f'"{text:.20}" is not a time to wait', why, "--patience 10m, or 0 for never")
     return float(int(number) * SECONDS_IN[unit])
+
+
+def namespace(text: str | None) -> str:
+    """The name of a namespace; empty if none is given."""
+    if text is not None and not NAMESPACE.fullmatch(text):
+        why = "it has small letters, digits and dashes, 63 at most"
+        raise errors.UserError(f'"{text:.63}" is not the name of a namespace', why, "--policy-namespace gpu")
+    return text or ""
 
 
 class Parser(argparse.ArgumentParser):

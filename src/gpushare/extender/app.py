@@ -25,6 +25,7 @@ from gpushare.extender.cluster_figures import ClusterFigures
 from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics
+from gpushare.extender.policy.part import PolicyPart
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.vitals import GpuNode, Vitals
 from gpushare.kube import client, failures, resources
@@ -57,6 +58,7 @@ class Config(NamedTuple):
     tls: ssl.SSLContext | None
     patience: float = 600.0  # seconds; 0: GPUs are never kept for pods that waited long
     metrics: Listening | None = None  # for Prometheus, where it cannot reach the ports for schedulers
+    policy_namespace: str = ""  # where the policy ConfigMaps are; empty: none are read
 
 
 class Extender:
@@ -71,7 +73,7 @@ class Extender:
         self.recorder = Recorder(api)
         self.announcer = Announcer(self.recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=unit, clock=clock)
-        self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to)
+        self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to, self.nodes.by_rules.reserved)
         self.life = Life(
             self.ledger, policy=config.policy, patience=config.patience, reach=self.reach,
             node_points=self.nodes.by_rules.points,
@@ -109,6 +111,12 @@ class Extender:
             lambda: [(name, watch.age()) for name, watch in self.watches.items()],
             lambda: (self.recorder.sent, self.recorder.dropped, self.recorder.failed),
         )
+        self.policy = None
+        if config.policy_namespace:
+            self.policy = PolicyPart(
+                config.policy_namespace, api, self.life, self.recorder, self.metrics,
+                unit=unit, over_users=self.vitals.over_users, not_ready=self.not_ready,
+            )  # fmt: skip
         self.scraped = None
         if config.metrics is not None:
             page = functools.partial(metrics.exposition, self.metrics.registry)
@@ -122,6 +130,8 @@ class Extender:
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
         works += [self.figures.run(self.not_ready), beside(self._watch_vitals)]
+        if self.policy is not None:
+            works += [beside(self._watch_policy), beside(self.policy.rescheduler.run)]
         works += [self.scraped.run()] if self.scraped is not None else []
         return [asyncio.create_task(work) for work in works]
 
@@ -137,6 +147,11 @@ class Extender:
         """Not before the cluster is read, which comes first."""
         await self.synced()
         await self.vitals_watch.run()
+
+    async def _watch_policy(self) -> None:
+        await self.synced()
+        assert self.policy is not None
+        await self.policy.watch.run()
 
     async def _read_cluster(self) -> None:
         """Waits for the first lists. If a person's help is needed to get them, ends with the reason after a while."""

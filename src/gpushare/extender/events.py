@@ -11,7 +11,7 @@ What happens next to a pod that waits: when memory comes free that it could use,
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
-from gpushare.core.explain import event_texts, kept_view
+from gpushare.core.explain import event_texts, views
 from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request
 from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
@@ -51,7 +51,7 @@ class Announcer:
 
     def kept(self, kept: Kept, waited: float) -> None:
         """A pod has waited so long that GPUs are kept for it."""
-        view = kept_view.view(self._ledger, kept.pod)
+        view = views.kept(self._ledger, kept.pod)
         if view is not None:
             self._record(kept.pod, "Normal", event_texts.GPU_KEPT, event_texts.turn(view, waited))
 

@@ -40,6 +40,8 @@ class Metrics:
         self.holds_right, self.holds_wrong = holds.labels("right"), holds.labels("wrong")
         self.bound = self._counter("bound", "Pods bound.")
         self.wake_ups = self._counter("wake_ups", "Waiting pods annotated so that kube-scheduler tries them again.")
+        self.policy_refused = self._counter("policy_refused", "Changes of policy ConfigMaps that were refused.")
+        self.rescheduled = self._counter("rescheduled", "Pods evicted from a bad GPU, by what was wrong.", "reason")
         self.second_extender = self._counter("second_extender", "Pods bound by another extender.")
         self.registry.register(_Memory(ledger))
 
@@ -53,6 +55,10 @@ class Metrics:
     def look(self, cluster: Callable[[], Cluster | None], now: Callable[[], float] = time.time) -> None:
         """Also show what was last found by a look at all nodes; None: nothing yet. `now`: seconds since 1970."""
         self.registry.register(_Cluster(cluster, now))
+
+    def policy(self, settings: Callable[[], Mapping[str, str]]) -> None:
+        """Also show the settings in force, by key."""
+        self.registry.register(_Policy(settings))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"gpushare_{name}", text, labels, registry=self.registry)
@@ -101,6 +107,19 @@ class _Links(Collector):
         for outcome, count in zip(("sent", "dropped", "failed"), self._events(), strict=True):
             sent.add_metric([outcome], count)
         return [age, sent]
+
+
+class _Policy(Collector):
+    def __init__(self, settings: Callable[[], Mapping[str, str]]) -> None:
+        self._settings = settings
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "gpushare_policy_setting", "1 for each setting of the policy ConfigMaps in force.", labels=["key", "value"]
+        )
+        for key, value in self._settings().items():
+            family.add_metric([key, value], 1)
+        return [family]
 
 
 class _Cluster(Collector):

@@ -5,7 +5,7 @@ unknown. Policies that give points then decide by what the ledger knows; all oth
 it.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Mapping, Set
 
 import msgspec
 
@@ -38,6 +38,12 @@ class Vitals:
         now = self._clock()
         for name in [name for name, until in self._counting.items() if until < now]:
             self._forget_figures(name)
+
+    def over_users(self, node: str) -> Mapping[str, Collection[str]]:
+        """Pods that use more of a GPU than they asked for, by uuid of the GPU; only fresh figures."""
+        status = self.fresh(node) if self._statuses else None
+        gpus = status.gpus or () if status is not None else ()
+        return {gpu.uuid: gpu.over_users for gpu in gpus if gpu.over_users}
 
     def upsert(self, item: GpuNode) -> None:
         name = item.metadata.name

@@ -52,12 +52,25 @@ class Recorder:
         self._said: dict[Key, float] = {}  # oldest first
         self._due = clock() - BURST / RATE
 
-    def record(self, *, kind: str, namespace: str, name: str, uid: str, type: str, reason: str, message: str) -> None:
-        """An event about one object; nodes have no namespace. The same sentence again within 5 minutes is left out."""
-        if len(message) > MESSAGE:
-            message = message[: MESSAGE - 1] + "…"
+    def record(
+        self,
+        *,
+        kind: str,
+        namespace: str,
+        name: str,
+        uid: str,
+        type: str,
+        reason: str,
+        message: str,
+        longest: int = MESSAGE,
+        again: bool = False,
+    ) -> None:
+        """An event about one object; nodes have no namespace. The same sentence again within 5 minutes is left out,
+        unless `again`: somebody who changes something and changes it back wants to read both."""
+        if len(message) > longest:
+            message = message[: longest - 1] + "…"
         key = (uid, reason, message)
-        if self._just_said(key):
+        if self._just_said(key) and not again:
             return
         if len(self._queue) >= QUEUE:
             self._said.pop(self._queue.crowded_out(), None)

@@ -102,6 +102,17 @@ def test_a_pod_that_can_never_fit_is_told_the_largest_gpu() -> None:
     )
 
 
+def test_a_pod_that_names_a_node_without_gpus_reads_that_name() -> None:
+    ledger = builders.ledger(NODE)
+    text = "No node that shares a GPU is called gpu-x (annotation nodeName). More: kubectl gpushare why p -n default"
+    assert event_texts.warning(ledger, pod(4, only="gpu-x", name="p"), among=()) == ("NoGPUFits", text)
+    _, long = event_texts.warning(ledger, pod(4, only="x" * 253, name="p" * 253), among=()) or ("", "")
+    assert len(long) <= 200
+    elsewhere = event_texts.warning(ledger, pod(4, only="gpu-c", name="p"), among=())
+    assert elsewhere is not None
+    assert elsewhere[1].startswith(event_texts.NONE_ALLOWED)
+
+
 def test_an_invalid_request_is_told_what_to_write() -> None:
     assert event_texts.warning(builders.ledger(), pod(containers=[container("main", "4Gi")])) == (
         "InvalidGPURequest",

@@ -42,6 +42,12 @@ def _kept() -> ledger.Ledger:
     return made
 
 
+def _reserved() -> ledger.Ledger:
+    made = world(facts(8, reserved="for Kim"))
+    made.respect_reservations(True)
+    return made
+
+
 EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NoSingleGpu": (world(FULL[0], pods=FULL[1:]), pod(4), "no single GPU has 4 MiB free"),
     "NoHealthyGpu": (world(facts(8, 4, unhealthy=[0])), pod(6), "no healthy GPU has 6 MiB free"),
@@ -69,6 +75,8 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NvidiaToo": (world(facts(8, nvidia=1)), pod(4), "node(s) whose GPUs NVIDIA's plugin also gives out"),
     "SellsGpus": (world(facts(8, pin="nvidia")), pod(4), "node(s) that sell only whole GPUs or replicas"),
     "PluginDown": (world(facts(8, state="draining")), pod(4), "node(s) whose GPU plugin is down"),
+    "Reserved": (_reserved(), pod(4), "node(s) that are reserved"),
+    "OtherNode": (world(facts(8)), pod(4, only="m"), "node(s) other than the one its annotation nodeName names"),
     "JustRefused": (_rested(), pod(4), "node(s) that refused this request just now"),
     "LikeUnderWay": (world(PLUGIN, pods=(SPLIT_UNASSIGNED,)), pod(4, direct=False),
                      "node(s) still starting an identical GPU request"),

@@ -21,7 +21,7 @@ from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
-from gpushare.core.placement.fit import NO_SHARED_GPU, Question
+from gpushare.core.placement.fit import NO_SHARED_GPU, RESERVED, Question
 from gpushare.core.scheduling import ranking
 from tests.core import world
 from tests.core.world import Api, Mirror
@@ -80,6 +80,7 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
         "limit": draw(mostly(0, 2, 4)),
         "slots": draw(st.sampled_from([0, 1, 2, 3])),
         "nvidia_whole": draw(st.booleans()),
+        "reserved": draw(mostly("", "for Kim")),
     }
 
 
@@ -125,6 +126,7 @@ TWEAKS: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
     "lose": lambda shape, gpu: {"totals": shape["totals"][:-1] or shape["totals"]},
     "pin": lambda shape, gpu: {"pin": ("direct", "plugin", "aliyun")[gpu]},
     "pin as ours": lambda shape, gpu: {"pin": "ours", "unit": "MiB"},
+    "reserve": lambda shape, gpu: {"reserved": ("", "for Kim", "for Lee")[gpu]},
     "sell": lambda shape, gpu: {"slots": gpu, "nvidia_whole": gpu > 0},
     "shrink": lambda shape, gpu: {"totals": resized(shape, gpu, -3)},
     "break": lambda shape, gpu: {"unhealthy": (gpu,)},
@@ -162,6 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.api, self.mirror, self.ledger = Api(), Mirror(), Ledger()
         self.now = 1000.0
         self.steps = 0  # since the last restart
+        self.reserving = False  # the policy permits reservations
         self.direct = True  # how most nodes pin, and most pods expect it
         self.shapes: dict[str, dict[str, Any]] = {}
         self.flights: dict[str, Flight] = {}
@@ -207,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
             uuids.reverse()
         pin = shape["pin"] if shape["pin"] != "ours" else "direct" if self.direct else "plugin"
         totals = [shape["totals"][0]] * len(uuids) if pin == "aliyun" else shape["totals"]
-        more = {key: shape[key] for key in ("unit", "unhealthy", "state", "limit")}
+        more = {key: shape[key] for key in ("unit", "unhealthy", "state", "limit", "reserved")}
         if pin == "direct":
             more |= {key: shape[key] for key in ("slots", "nvidia_whole")}
         self.api.put_node(builders.node(*totals, name=name, pin=pin, uuids=uuids, **more))
@@ -226,7 +229,19 @@ class LedgerMachine(RuleBasedStateMachine):
             self.ledger.remove_node(name)
         else:
             self.ledger.set_node(facts)
-        self.mirror.set_node(name, facts)
+        self.mirror.set_node(name, self.with_reservation(facts))
+
+    @rule(reserving=st.booleans())
+    def permit_reservations(self, reserving: bool) -> None:
+        self.reserving = reserving
+        self.ledger.respect_reservations(reserving)
+        for name, facts in list(self.mirror.facts.items()):
+            self.mirror.set_node(name, self.with_reservation(facts))
+
+    def with_reservation(self, facts: NodeFacts | None) -> NodeFacts | None:
+        if facts is None or not facts.reserved or facts.blocked not in (None, RESERVED):
+            return facts
+        return replace(facts, blocked=RESERVED if self.reserving else None)
 
     # Pods come and go
 
@@ -572,6 +587,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.steps = 0
         self.settle()
         ledger, mirror, steps = Ledger(), Mirror(), [self.read_nodes, self.read_pods]
+        ledger.respect_reservations(self.reserving)
         for step in reversed(steps) if pods_first else steps:
             step(ledger, mirror)
         new, old = picture(ledger), picture(self.ledger)
@@ -584,7 +600,7 @@ class LedgerMachine(RuleBasedStateMachine):
             facts = world.node_facts(node)
             assert facts is not None
             ledger.set_node(facts)
-            mirror.set_node(name, facts)
+            mirror.set_node(name, self.with_reservation(facts))
 
     def read_pods(self, ledger: Ledger, mirror: Mirror) -> None:
         for pod in self.api.pods.values():

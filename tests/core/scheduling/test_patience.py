@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpushare.core.annotations import kept_gpus
-from gpushare.core.explain import kept_view
+from gpushare.core.explain import views
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import names
 from gpushare.core.facts.model import NodeFacts, PodFacts, Refusal, Request
@@ -89,7 +89,7 @@ def test_a_pod_that_waits_longer_than_the_patience_is_kept_the_gpu_that_needs_le
     large = waits(7, name="large")
     room = Room(world(facts(8, 8, 8), 6, 4, 5), large)
     assert room.at() == [("large", "n", (("GPU-n-1",),))]
-    assert kept_view.view(room.books, large) == KeptView("n", [1], 3, "MiB")
+    assert views.kept(room.books, large) == KeptView("n", [1], 3, "MiB")
 
 
 def test_nobody_is_kept_anything_before_the_patience_is_over_or_where_there_is_none() -> None:
@@ -223,7 +223,7 @@ def test_whole_gpus_are_kept_where_least_is_used_not_where_most_is_free() -> Non
 def test_several_containers_are_kept_what_a_plan_needs() -> None:
     room = Room(world(facts(8, 8, 8), 7, 4, 6), waits(6, 5, name="two"))
     assert room.at() == [("two", "n", (("GPU-n-1",), ("GPU-n-2",)))]
-    assert kept_view.view(room.books, room.pending[0]) == KeptView("n", [1, 2], 2 + 3, "MiB")
+    assert views.kept(room.books, room.pending[0]) == KeptView("n", [1, 2], 2 + 3, "MiB")
 
 
 def _least(where: NodeFacts, used: Sequence[int], each: int, gpus: int) -> int | None:
@@ -293,7 +293,7 @@ def test_the_next_pod_is_kept_what_the_first_leaves() -> None:
     books = world(where, 12, *[16] * 39)
     room = Room(books, waits(8, name="a", since=LONG + 5), waits(8, name="b"))
     assert room.at() == [("a", "n", (("GPU-n-0",),)), ("b", "n", (("GPU-n-1",),))]  # 4 short, 8 short
-    assert kept_view.view(books, room.pending[1]) == KeptView("n", [1], 8, "MiB")
+    assert views.kept(books, room.pending[1]) == KeptView("n", [1], 8, "MiB")
 
 
 def test_whoever_is_kept_something_is_woken_when_it_is_free_before_older_ones() -> None:

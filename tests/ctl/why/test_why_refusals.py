@@ -19,7 +19,8 @@ EXAMPLES["TooHard"] = {
     "begins": "x can never run here: placing 201 containers takes too long to work out.\n",
     "has": "Ask for GPU memory in fewer containers",
 }
-ONLY_IN_MEMORY = {"JustRefused"}  # a node that rests is in the extender's memory, not in the API
+# What is not in objects of the API that `why` reads: which nodes rest, and whether reservations count.
+ONLY_IN_MEMORY = {"JustRefused", "Reserved"}
 WORDS = {"nodes", "pods", "begins", "row", "has"}
 
 
@@ -55,6 +56,22 @@ def test_a_node_that_rests_is_left_alone_for_a_while() -> None:
         "\n"
         "  kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 minutes.\n"
     )
+
+
+def test_a_reserved_node_is_called_so_and_how_that_ends() -> None:
+    ledger = builders.ledger(builders.facts(8, reserved="yes"))
+    ledger.respect_reservations(True)
+    out = page.text(verdict.explain(ledger, builders.pod(4, name="x")), Style(NOW))
+    assert out.startswith("x is Pending: there are only node(s) that are reserved.\n")
+    assert "  n     is reserved  " in out
+    assert "kubectl annotate node NODE reserved- ends that." in out
+
+
+def test_a_pod_that_names_its_node_hears_only_of_that_one() -> None:
+    nodes = {"a": {"gpus": [8000]}, "b": {"gpus": [2000]}}
+    pod = {"name": "x", "scheduler": "gpu-scheduler", "annotations": {"nodeName": "b"}, "containers": {"main": 4000}}
+    out = ask(Cluster(nodes, [pod]), "x").out
+    assert out.startswith("x can never run here: no GPU is as large as 4000 MiB. The largest is 2000 MiB (b).\n")
 
 
 def test_where_nodes_refuse_for_different_reasons_the_closest_speaks() -> None:

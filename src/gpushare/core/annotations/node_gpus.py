@@ -87,9 +87,11 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
     """What a node offers, or None if it shares no GPU. `unhealthy`: indices that a ConfigMap lists. `as_aliyun`: its
     annotation is not to be believed."""
     published = None if as_aliyun else _decode(node)
+    name, reserved = node.metadata.name, bool((node.metadata.annotations or {}).get(names.RESERVED))
     if published is None:
         gpus, unit = _equal_gpus(node, unhealthy)
-        return NodeFacts(node.metadata.name, unit, Pin.ALIYUN, gpus, _blocked(node, draining=False)) if gpus else None
+        blocked = _blocked(node, draining=False)
+        return NodeFacts(name, unit, Pin.ALIYUN, gpus, blocked, reserved=reserved) if gpus else None
     if not published.gpus:
         return None
     gpus = tuple([_read_gpu(gpu, unhealthy) for gpu in sorted(published.gpus, key=lambda gpu: gpu.i)])
@@ -97,7 +99,7 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
     ours = len(gpus) if whole else 0  # more nvidia.com/gpu than that is NVIDIA's
     blocked = SELLS_GPUS if selling else _blocked(node, draining=published.state != "ready", our_nvidia=ours)
     return NodeFacts(
-        node.metadata.name,
+        name,
         published.unit,
         published.pin,
         gpus,
@@ -105,7 +107,7 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
         limit=published.largest or 0,
         slots=published.slots or 0,
         mps_down=published.mps or "",
-        reserved=bool((node.metadata.annotations or {}).get(names.RESERVED)),
+        reserved=reserved,
         nvidia_whole=whole,
         sold=tuple(published.sold or ()),
     )

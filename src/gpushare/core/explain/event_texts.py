@@ -29,6 +29,7 @@ SEES_NONE = "it sees no GPU and counts on none"
 COUNTS_ON_ALL = "its GPU is not known, so it counts on every GPU"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
 NONE_ALLOWED = "No node it may use (nodeSelector, affinity, taints) shares a GPU."
+NONE_NAMED = "No node that shares a GPU is called {node} (annotation nodeName)."
 EVEN_EMPTY = "It would not fit even if all GPUs were healthy and free: ask for less, or use several pods."
 SOME_ALLOWED = "It may use {allowed} of {nodes} GPU nodes: {message}"
 
@@ -111,7 +112,10 @@ def warning_steps(
     nodes = sum(1 for _ in ledger.rooms())
     more = f" More: kubectl gpushare why {short_name(pod.name)} -n {short_name(pod.namespace)}"
     if not answers:
-        return (NO_GPU_FITS, f"{NONE_ALLOWED}{more}") if nodes else (NEVER_FITS, NO_NODE)
+        named = pod.only_node and ledger.facts(pod.only_node) is None
+        none = NONE_NAMED.format(node=short_name(pod.only_node)) if named else NONE_ALLOWED
+        none += more if len(none + more) <= LONGEST else ""
+        return (NO_GPU_FITS, none) if nodes else (NEVER_FITS, NO_NODE)
     message, reason = capital(refusal.message), NEVER_FITS if verdict == "never" else NO_GPU_FITS
     if len(answers) < nodes:
         message = SOME_ALLOWED.format(allowed=len(answers), nodes=nodes, message=refusal.message)

@@ -11,7 +11,7 @@ from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
-from gpushare.core.placement.fit import NO_SHARED_GPU, Question
+from gpushare.core.placement.fit import NO_SHARED_GPU, OTHER_NODE, Question
 from gpushare.core.steps import Steps, finish
 
 STEP_NODES = 200  # in one step: a few milliseconds
@@ -19,7 +19,7 @@ STEP_NODES = 200  # in one step: a few milliseconds
 T = TypeVar("T")
 Answers = list[tuple[str, Refusal | None]]
 """By node, the closest first: its refusal, or None if the pod fits there."""
-Row = tuple[tuple[bool, bool, bool, bool, bool, int, str], Refusal | None]
+Row = tuple[tuple[bool, bool, bool, bool, bool, bool, int, str], Refusal | None]
 
 
 def survey(ledger: Ledger, pod: PodFacts, among: Collection[str] | None = None) -> Answers:
@@ -60,7 +60,7 @@ def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def _rows(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget) -> list[Row]:
     """The answers of some nodes, with a key that sorts the closest first. A node that only lacks a healthy GPU is
-    closer than a full one; then it counts how much is missing."""
+    closer than a full one; then it counts how much is missing. A node that the pod does not want is the farthest."""
     assert isinstance(pod.request, Request)
     question, need, rows = Question(pod.request), largest_need(pod.request), []
     states = {name: ledger.node(name) for name in among}
@@ -72,5 +72,6 @@ def _rows(ledger: Ledger, pod: PodFacts, among: Collection[str], budget: Budget)
         too_small = never and refusal is not None and refusal.code not in report.ROOM  # for one container alone
         full = refusal is None or refusal.code != "NoHealthyGpu"
         short = need - (room.rising[-1] if room.rising else 0)
-        rows.append(((refusal is not None, never, off_limits, too_small, full, short, name), refusal))
+        unwanted = refusal is OTHER_NODE
+        rows.append(((refusal is not None, unwanted, never, off_limits, too_small, full, short, name), refusal))
     return rows

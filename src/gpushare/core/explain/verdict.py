@@ -9,11 +9,13 @@ decided here is GPU memory. `barred` are the nodes that kube-scheduler would not
 
 from collections.abc import Collection, Sequence
 
-from gpushare.core.explain import kept_view, placed, report, scores, survey, views, ways_out
+from gpushare.core.explain import placed, report, scores, survey, views, ways_out
 from gpushare.core.explain.report import Explanation, NodeView, Outcome, PolicyView, Way
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.facts.scoring import configmaps
 from gpushare.core.facts.scoring.node_score import NodePoints
+from gpushare.core.facts.scoring.settings import NEUTRAL
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -62,6 +64,9 @@ def explaining(
         return placed.explain(ledger, pod, pod.request)
     if isinstance(pod.request, Refusal):
         return views.gpushare_part(pod, _refused("invalid", pod.request))
+    policy = pod.request.policy or policy
+    settings = ledger.scoring.settings
+    chosen_by = PolicyView(policy, configmaps.settings_in_words(settings) if settings != NEUTRAL else {})
     answers = yield from survey.surveying(ledger, pod, among, looks)
     nodes, need = [], survey.largest_need(pod.request)
     for part in survey.parts(answers):
@@ -73,13 +78,14 @@ def explaining(
     if refusal is not None:
         ways = ways_out.ways(ledger, pod, answers, barred, Budget(looks))
         full = [name for name, refusal in answers if refusal is not None and refusal.code == "KeptForOther"]
-        kept, before = kept_view.view(ledger, pod), kept_view.served_before(ledger, pod, full)
-        return views.gpushare_part(pod, _refused(verdict, refusal), nodes=nodes, ways=ways, kept=kept, before=before)
+        kept, before = views.kept(ledger, pod), views.served_before(ledger, pod, full)
+        return views.gpushare_part(
+            pod, _refused(verdict, refusal), nodes=nodes, ways=ways, kept=kept, before=before, policy=chosen_by
+        )
     open_to_it = [name for name, refusal in answers if refusal is None and name not in barred]
     if not open_to_it:
         fitting = [node for node in nodes if node.fits]
-        return views.gpushare_part(pod, kept_off(fitting, one_gpu=pod.request.one_share), nodes=nodes)
-    policy = pod.request.policy or policy
+        return views.gpushare_part(pod, kept_off(fitting, one_gpu=pod.request.one_share), nodes=nodes, policy=chosen_by)
     ranked = ranking.best(ledger, pod.request, pod, open_to_it, policy, Budget(looks), node_points)
     best = [node for node, _ in ranked] or open_to_it[:1]
     return views.gpushare_part(
@@ -87,7 +93,7 @@ def explaining(
         FITS,
         nodes=nodes,
         ways=[_where(ledger, pod, pod.request, best[0], policy)],
-        policy=PolicyView(policy),
+        policy=chosen_by,
         scores=scores.scores(ledger, pod, pod.request, best, policy, node_points),
     )
 

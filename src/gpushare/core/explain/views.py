@@ -3,7 +3,7 @@
 Pure. `gpushare_part` is the one place where gpushare's part of an explanation is built.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core.explain.report import (
     VERSION,
@@ -24,8 +24,10 @@ from gpushare.core.explain.report import (
 )
 from gpushare.core.facts.model import Charges, PodFacts, Refusal, Request
 from gpushare.core.ledger.holding import EVERY_GPU_WHOLLY, Holding, State
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.room import Room
+from gpushare.core.scheduling import kept_place
 
 
 def gpushare_part(
@@ -132,6 +134,26 @@ def holder(holding: Holding, state: NodeState, gpu: int | None) -> Holder:
     place = gpu if gpu is not None else next(iter(charges)) if len(charges) == 1 else None
     index = state.facts.gpus[place].index if place is not None and state.facts is not None else None
     return Holder(full_name(holding.pod), units if charges else holding.pod.spec_units, holding.pod.priority, index)
+
+
+def kept(ledger: Ledger, pod: PodFacts) -> KeptView | None:
+    """The GPUs that are kept for a pod which has waited too long."""
+    place = ledger.kept_for(pod.uid)
+    short = kept_place.missing(ledger, place) if place is not None else None
+    facts = ledger.facts(place.node) if place is not None else None
+    if place is None or short is None or facts is None:
+        return None
+    gpus = [facts.gpus[charge.gpu].index for charge in place.charges(facts) or ()]
+    return KeptView(place.node, gpus, short.units, facts.unit, short.slots)
+
+
+def served_before(ledger: Ledger, pod: PodFacts, nodes: Iterable[str]) -> list[str]:
+    """The pods whose turn comes first: what this pod could use on these nodes is kept for them."""
+    there = frozenset(nodes)
+    kept = [other for other in ledger.kept() if other.node in there]
+    others = {other.pod.uid: other.pod for other in kept if other.pod.priority >= pod.priority}
+    others.pop(pod.uid, None)
+    return sorted(f"{other.namespace}/{other.name}" for other in others.values())
 
 
 def full_name(pod: PodFacts) -> str:

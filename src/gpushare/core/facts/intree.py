@@ -12,7 +12,7 @@ from math import ceil, floor
 
 import msgspec
 
-from gpushare.core.facts import affinity, objects, units
+from gpushare.core.facts import affinity, names, objects, units
 from gpushare.core.facts.model import Data, Rules
 from gpushare.core.facts.objects import Taint, Term, Toleration
 
@@ -61,6 +61,7 @@ class NodeRules(Data, frozen=True):
     unschedulable: bool
     soft_taints: tuple[Taint, ...] = ()  # that only lower its score
     supply: tuple[int, int, int] = (0, 0, 0)  # CPU, memory, storage for all pods, in the units of `needs`
+    reserved: bool = False  # its annotation says so; whether that counts, the policy says
 
 
 class Obstacle(Data, frozen=True):
@@ -89,16 +90,20 @@ def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
 def node_rules(node: Node) -> NodeRules:
     taints = tuple(taint for taint in node.spec.taints or () if taint.effect in _KEEPS_OFF)
     soft = tuple(taint for taint in node.spec.taints or () if taint.effect not in _KEEPS_OFF)
-    has = node.status.allocatable or {}
+    has, labels, notes = node.status.allocatable or {}, node.metadata.labels or {}, node.metadata.annotations or {}
     cpu, memory, storage = (_whole(name, has.get(name, 0)) for name in (CPU, MEMORY, STORAGE))
-    labels = node.metadata.labels or {}
-    return NodeRules(node.metadata.name, labels, taints, node.spec.unschedulable, soft, (cpu, memory, storage))
+    return NodeRules(
+        node.metadata.name, labels, taints, node.spec.unschedulable, soft, (cpu, memory, storage),
+        reserved=bool(notes.get(names.RESERVED)),
+    )  # fmt: skip
 
 
 def admits(rules: Rules | None, node: NodeRules) -> bool:
-    """Whether cordon, taints, `nodeSelector` and required node affinity let a pod go to a node. `rules` None: the pod
-    may use any node, and tolerates nothing."""
+    """Whether cordon, taints, `nodeSelector`, required node affinity and our annotation let a pod go to a node. `rules`
+    None: the pod may use any node, and tolerates nothing."""
     rules = rules or _NO_RULES
+    if rules.node and rules.node != node.name:
+        return False
     if rules.selector and any(node.labels.get(key) != value for key, value in rules.selector):
         return False
     if rules.terms is not None and not any(affinity.meets(term, node.labels, node.name) for term in rules.terms):

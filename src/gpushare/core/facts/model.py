@@ -210,6 +210,7 @@ class Rules(Data, frozen=True):
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[objects.Term, ...] | None = None  # required node affinity: one of them must be met; None: it has none
     tolerations: tuple[objects.Toleration, ...] = ()
+    node: str = ""  # its annotation nodeName: no other one
 
 
 class Needs(Data, frozen=True):
@@ -242,10 +243,16 @@ class PodFacts(Data, frozen=True):
     spec_units: int = 0  # gpu-mem of all containers, also of an invalid request
     spec_unknown: bool = False  # the spec does not tell its memory: a container asks for whole GPUs or MPS shares
     asks_nvidia: bool = False  # a container asks for GPUs that somebody else gives out, by a name that we sell too
+    controlled: bool = False  # a controller would make a new one if it were gone
     pinned: bool = False  # every container that asks for GPUs learns them from an annotation of ours
     annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
     rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules
     needs: Needs | None = None  # what counts for the points of a node, if any do, while it is not bound
+
+    @property
+    def only_node(self) -> str:
+        """The node that its annotation names; empty: none."""
+        return self.rules.node if self.rules is not None else ""
 
     @property
     def running(self) -> bool:

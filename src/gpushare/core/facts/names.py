@@ -25,7 +25,8 @@ POLICY: Final = "gpushare.io/policy"
 SLOT_MEMORY: Final = ("GPUrequest", "GPUlimits")  # bytes on each GPU that come with an MPS slot; the larger counts
 MPS_THREADS: Final = "gpushare.io/mps-threads"  # percent of the threads of a GPU that an MPS client may use
 PRIORITY: Final = "priority"  # KETI's: L or LOW, M, H or HIGH, I
-NODE_NAME: Final = "nodeName"  # KETI's: only this node
+NODE_NAME: Final = "nodeName"  # KETI's: only this node, for pods of this scheduler:
+GPU_SCHEDULER: Final = "gpu-scheduler"
 
 # Pod annotations of Aliyun's gpushare. All its versions use these names.
 ALIYUN_IDX: Final = "ALIYUN_COM_GPU_MEM_IDX"

@@ -19,6 +19,12 @@ class Frozen(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_default
     """The same for what is kept and compared by value."""
 
 
+class OwnerReference(Struct):
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
 class Metadata(Struct):
     name: str = ""
     namespace: str = ""
@@ -28,6 +34,14 @@ class Metadata(Struct):
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+    @property
+    def controller(self) -> str:
+        """The uid of what would make a new one if this were gone; empty: nothing would. Static pods have their node as
+        controller, which makes none."""
+        owners = self.owner_references or ()
+        return next((owner.uid for owner in owners if owner.controller and owner.kind != "Node"), "")
 
 
 class ResourceNeeds(Struct):

@@ -28,7 +28,10 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
     if request is None:
         foreign = _any_asks_nvidia(containers)
-        return PodFacts(meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign)
+        rules = None if spec.node_name else node_rules.of_annotations(pod)
+        return PodFacts(
+            meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign, rules=rules
+        )  # fmt: skip
     asking = [(container, asked) for container in containers if (asked := _asked(container))]
     spec_units, spec_unknown = _amounts([entry for _, asked in asking for entry in asked])
     condition = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
@@ -51,9 +54,10 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         slow_volumes=any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
         spec_units=spec_units,
         spec_unknown=spec_unknown,
+        controlled=bool(meta.owner_references and meta.controller),
         pinned=all(visible.annotation(container) for container, _ in asking),
         annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
-        rules=None if spec.node_name else node_rules.read(spec),
+        rules=None if spec.node_name else node_rules.read(pod),
     )
 
 

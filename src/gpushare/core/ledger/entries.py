@@ -32,6 +32,7 @@ class Entries:
         self._measured: dict[str, Measured] = {}  # by node, also of nodes that share no GPU
         self.scoring = Scoring()  # what all points depend on
         self._now = 0.0  # the last time that was told
+        self._respects_reservations = False
         self._index = Index()
         self._shapes = Shapes()
 

@@ -8,11 +8,14 @@ requests with rooms. Nodes where memory came free are in `take_grown`, which `co
 
 from collections.abc import Set
 
+import msgspec
+
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts.model import Charges, NodeFacts, PodFacts, Request
 from gpushare.core.ledger.holding import Holding, State, assume_seconds, places_of
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.questions import Questions
+from gpushare.core.placement.fit import RESERVED
 
 REFUSED_BY_KUBELET = "UnexpectedAdmissionError"
 
@@ -22,7 +25,7 @@ class Observed(Questions):
 
     def set_node(self, facts: NodeFacts) -> None:
         """A node appeared or changed. All that is held there is read again: indices and sizes may have shifted."""
-        record = self._record(facts.name)
+        record, facts = self._record(facts.name), self._with_reservation(facts)
         if record.facts != facts:
             self._see_sizes(facts)
             self._reread(record, facts)
@@ -33,6 +36,23 @@ class Observed(Questions):
         if record is not None and record.facts is not None:
             self._reread(record, None)
             self._drop_if_empty(record)
+
+    def respect_reservations(self, respected: bool) -> None:
+        """Whether nodes that an admin reserved take no new pods. What is there stays."""
+        if respected == self._respects_reservations:
+            return
+        self._respects_reservations = respected
+        for record in list(self._nodes.values()):
+            if record.facts is not None and record.facts.reserved:
+                self.set_node(record.facts)
+
+    def _with_reservation(self, facts: NodeFacts) -> NodeFacts:
+        """A reserved node is blocked, if that counts: then it is in no table of nodes that fit."""
+        if facts.reserved and self._respects_reservations and facts.blocked is None:
+            return msgspec.structs.replace(facts, blocked=RESERVED)
+        if facts.blocked == RESERVED and not self._respects_reservations:
+            return msgspec.structs.replace(facts, blocked=None)
+        return facts
 
     def _reread(self, record: NodeRecord, facts: NodeFacts | None) -> None:
         before = record.facts

@@ -12,7 +12,7 @@ from gpushare.core.ledger.answers import Answers
 from gpushare.core.ledger.entries import Entries
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
-from gpushare.core.placement.fit import JUST_REFUSED, NO_SHARED_GPU, Question, kept_for_other
+from gpushare.core.placement.fit import JUST_REFUSED, NO_SHARED_GPU, OTHER_NODE, Question, kept_for_other
 
 
 class Questions(Entries):
@@ -31,6 +31,8 @@ class Questions(Entries):
     def fitting(self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None) -> list[str]:
         """Those of the named nodes that can take the pod now. A look-up: nothing is computed per GPU."""
         budget = budget or Budget(cost.UNHURRIED_LOOKS)
+        if pod.only_node:
+            among = [node for node in among if node == pod.only_node]
         share = request.shares[0]
         if request.one_share and share.role is Role.APP:
             need = share.units
@@ -98,6 +100,9 @@ class Questions(Entries):
         self, request: Request, pod: PodFacts, among: Collection[str], budget: Budget
     ) -> Iterator[tuple[str, Refusal | None]]:
         """What each of the named nodes says to the pod: all there is to say, nominations and cool-downs included."""
+        if pod.only_node:
+            yield from ((node, OTHER_NODE) for node in among if node != pod.only_node)
+            among = [node for node in among if node == pod.only_node]
         if request.one_share and request.shares[0].role is Role.APP:
             question = Question(request)
             for node in among:
@@ -132,6 +137,8 @@ class Questions(Entries):
     ) -> Refusal | None:
         """Why a node cannot take the pod, or None if it can. Nominations and cool-downs are included."""
         state = self._nodes.get(node)
+        if pod.only_node not in ("", node):
+            return OTHER_NODE
         if state is None or state.room is None:
             return NO_SHARED_GPU
         room = state.room_for(pod) if state.promised else state.room

@@ -23,6 +23,8 @@ NEEDS_POLICY = Refusal("NeedsPolicy", "node(s) that need gpushare's admission po
 NVIDIA_TOO = Refusal("NvidiaToo", "node(s) whose GPUs NVIDIA's plugin also gives out")
 SELLS_GPUS = Refusal("SellsGpus", "node(s) that sell only whole GPUs or replicas", forever=True)
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
+RESERVED = Refusal("Reserved", "node(s) that are reserved")
+OTHER_NODE = Refusal("OtherNode", "node(s) other than the one its annotation nodeName names", forever=True)
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
 STILL_STARTING = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")
 

@@ -17,7 +17,7 @@ What happens next to a refused pod: `core/placement/fit.py` gives the reason of 
 the condition, and `extender/events.py` writes an event.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -32,7 +32,7 @@ from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
-from gpushare.core.placement.fit import NEEDS_POLICY
+from gpushare.core.placement.fit import NEEDS_POLICY, OTHER_NODE, RESERVED
 from gpushare.core.scheduling import preempt, ranking
 from gpushare.core.scheduling.patience import Changes, Patience
 from gpushare.core.scheduling.pending import PendingPods
@@ -84,6 +84,7 @@ class Life:
         """From now on an admin wants it so."""
         self.settings = settings
         self.ledger.apply(settings)
+        self.ledger.respect_reservations(settings.reservation)
 
     def facts(self, pod: objects.Pod, unit: Unit | None) -> PodFacts:
         """What is known about a pod, with what counts for the points of nodes, if any do."""
@@ -121,12 +122,23 @@ class Life:
         return Answer(fits)
 
     def _pass(self, pod: PodFacts, offered: list[str]) -> Answer:
-        """A pod that asks us for nothing. What asks NVIDIA's plugin by a name that we sell too would see no GPU on the
-        nodes where we do."""
-        if not pod.asks_nvidia:
-            return Answer(offered)
-        fits = [node for node in offered if not self._sells_whole(node)]
-        return Answer(fits, {} if fits else dict.fromkeys(offered, NEEDS_POLICY))
+        """A pod that asks us for nothing."""
+        refusals = self._turned_away(pod, offered)
+        fits = [node for node in offered if node not in refusals] if refusals else offered
+        return Answer(fits, {} if fits else refusals)
+
+    def _turned_away(self, pod: PodFacts, nodes: Collection[str]) -> dict[str, Refusal]:
+        """Nodes that do not take a pod that asks us for nothing. What asks NVIDIA's plugin by a name that we sell too
+        would see no GPU on the nodes where we do."""
+        refusals: dict[str, Refusal] = {}
+        if pod.asks_nvidia:
+            refusals |= {node: NEEDS_POLICY for node in nodes if self._sells_whole(node)}
+        if self.settings.reservation:
+            reserved = self.reach.reserved()
+            refusals |= {node: RESERVED for node in nodes if node in reserved}
+        if pod.only_node:
+            refusals |= {node: OTHER_NODE for node in nodes if node != pod.only_node}
+        return refusals
 
     def _sells_whole(self, node: str) -> bool:
         facts = self.ledger.facts(node)
@@ -153,6 +165,8 @@ class Life:
 
     def prioritize(self, pod: PodFacts, offered: Sequence[str], now: float) -> list[tuple[str, int]]:
         """After `filter`: scores of the best nodes, the best first. It is assumed."""
+        if pod.request is None:
+            return self._without_gpus(offered) if not pod.asks_nvidia else []
         if not isinstance(pod.request, Request):
             return []
         self.ledger.release(pod.uid)
@@ -162,6 +176,12 @@ class Life:
             self._remember(pod)
             self._assume(pod, pod.request, scores[0][0], now)
         return scores
+
+    def _without_gpus(self, offered: Sequence[str]) -> list[tuple[str, int]]:
+        """Scores for a pod that asks for no GPU, if such pods prefer nodes that have none: only those are named."""
+        if not self.settings.prefers_other_nodes:
+            return []
+        return [(node, ranking.BEST) for node in offered if self.ledger.facts(node) is None]
 
     def _assume(self, pod: PodFacts, request: Request, node: str, now: float) -> None:
         if _can_be_remembered(pod):
@@ -179,10 +199,11 @@ class Life:
         """`victims`: by node, the uids that kube-scheduler chose by totals. Returns by node the uids to add, so that a
         GPU comes free; nodes where eviction does not help are left out."""
         if pod.request is None:
-            return {node: [] for node in victims if not (pod.asks_nvidia and self._sells_whole(node))}
+            turned_away = self._turned_away(pod, victims)
+            return {node: [] for node in victims if node not in turned_away}
         added, budget = {}, Budget(CALL_LOOKS)
         for node, chosen in victims.items():
-            state = self.ledger.node(node)
+            state = self.ledger.node(node) if pod.only_node in ("", node) else None
             more = preempt.victims(state, pod, chosen, budget) if state is not None else None
             if more is not None:
                 added[node] = more

@@ -89,7 +89,7 @@ def _keys(
         among = ledger.fitting(request, pod, among, budget)
         return among, scored.keys(ledger, request, pod, among, policy, budget, node_points)
     plain = request.one_share and request.shares[0].role is Role.APP
-    if not plain or ledger.has_special_nodes():
+    if not plain or ledger.has_special_nodes() or pod.only_node:
         among = ledger.fitting(request, pod, among, budget)
     if plain:
         return among, _one_share_keys(ledger, request, among, policy)

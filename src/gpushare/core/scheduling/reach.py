@@ -25,6 +25,7 @@ class Reach(NamedTuple):
 
     allowed: Callable[[PodFacts], Collection[str] | None] = lambda pod: None  # None: all
     open_to: Callable[[PodFacts, str], bool] = lambda pod, node: True
+    reserved: Callable[[], Collection[str]] = tuple  # nodes that an admin reserved, also those without GPUs
 
 
 ANYWHERE = Reach()
@@ -38,6 +39,7 @@ class NodesByRules:
         self._allowed: dict[Rules | None, frozenset[str] | None] = {}
         self._texts: dict[str, str] = {}
         self._scores: dict[Needs, dict[str, int]] = {}
+        self._reserved: set[str] = set()
 
     def set_node(self, name: str, rules: NodeRules) -> None:
         if self._rules.get(name) == rules:
@@ -48,16 +50,22 @@ class NodesByRules:
         once = self._texts.setdefault
         labels = {once(key, key): once(value, value) for key, value in rules.labels.items()}
         self._rules[name] = msgspec.structs.replace(rules, labels=labels)
+        (self._reserved.add if rules.reserved else self._reserved.discard)(name)
         self._changed(name)
 
     def remove_node(self, name: str) -> None:
         if self._rules.pop(name, None) is not None:
+            self._reserved.discard(name)
             self._changed(name)
 
     def _changed(self, name: str) -> None:
         self._allowed.clear()
         for scores in self._scores.values():
             scores.pop(name, None)
+
+    def reserved(self) -> Collection[str]:
+        """The nodes that an admin reserved: few."""
+        return self._reserved
 
     def open_to(self, pod: PodFacts, node: str) -> bool:
         """Whether a pod may go to a node, by its rules and the node's. No pod may go to an unknown node."""

@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from gpushare.core.explain import event_texts, kept_view, survey
+from gpushare.core.explain import event_texts, survey, views
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import intree, kinds, names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
@@ -166,7 +166,7 @@ def _answer(ledger: Ledger, pod: PodFacts, request: Request) -> Answer:
     if refused.code == "TooLarge":
         return Answer(outcome, refused.code, refused.message, asks, hint=_largest(ledger, surveyed, refused))
     closest = _closest(first, pod, request) if refused.code == "NoSingleGpu" else None
-    return Answer(outcome, refused.code, refused.message, asks, closest, kept_view.view(ledger, pod))
+    return Answer(outcome, refused.code, refused.message, asks, closest, views.kept(ledger, pod))
 
 
 def _by_count(asks: by_count.Asks, offers: Mapping[str, by_count.Offer]) -> Answer:

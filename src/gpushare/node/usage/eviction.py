@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gpushare.kube import failures, pod_requests
+from gpushare.core.scheduling.system_pods import is_of_the_system
+from gpushare.kube import eviction, failures, pod_requests
 from gpushare.kube.client import Api
-from gpushare.kube.errors import ApiError, KubeError, Unreachable
+from gpushare.kube.errors import ApiError, KubeError
+from gpushare.kube.eviction import Outcome
 from gpushare.node.pods import NodePods, Pod
 from gpushare.node.usage.model import Usage
 from gpushare.node.usage.overuse import OverUse
@@ -19,7 +21,6 @@ from gpushare.node.usage.overuse_events import MIB, OverUses, fields
 from gpushare.obs import log
 
 PAUSE_SECONDS: Final = 60.0  # between two evictions from one GPU, and before the same pod is tried again
-SYSTEM_PRIORITY: Final = 2_000_000_000  # of Kubernetes' own classes, which begin with `system-`
 EVICTED, KEPT = "GPUOverUseEvicted", "GPUOverUseNotEvicted"  # reasons of events
 WHY: Final = "evicted: container {container} used {used} MiB of GPU {gpu} on {node}, and asked for {granted} MiB"
 BUDGET: Final = "not evicted: a disruption budget keeps it; gpushare tries again every minute"
@@ -72,17 +73,13 @@ class Evictor:
         """Also if no answer came, or that of a failure: the pod may end all the same."""
         try:
             await pod_requests.evict(self._api, over.namespace, over.pod, over.key.pod_uid)
-        except ApiError as error:
-            if error.status == 429:
-                self._keep(over, error)
-                return False
-            if error.status in (404, 409):
-                return False  # it is gone
-            self._complain(over, error)
-            return error.status >= 500
         except KubeError as error:
-            self._complain(over, error)
-            return not isinstance(error, Unreachable) or error.sent
+            outcome = eviction.outcome(error)
+            if outcome is Outcome.KEPT:
+                self._keep(over)
+            elif outcome is not Outcome.GONE:
+                self._complain(over, error)
+            return outcome is Outcome.UNCLEAR
         self._over.evictions += 1
         logger.warn("evicted a pod that used more of a GPU than it asked for", **fields(over))
         words = WHY.format(
@@ -92,11 +89,9 @@ class Evictor:
         self._over.tell(over, "Warning", EVICTED, words)
         return True
 
-    def _keep(self, over: OverUse, error: ApiError) -> None:
-        """Said once. A busy API server answers the same status; it names no budget."""
-        if "disruption budget" not in error.message:
-            self._complain(over, error)
-        elif over.key.pod_uid not in self._kept:
+    def _keep(self, over: OverUse) -> None:
+        """Said once."""
+        if over.key.pod_uid not in self._kept:
             self._kept.add(over.key.pod_uid)
             self._over.tell(over, "Warning", KEPT, BUDGET)
 
@@ -109,10 +104,8 @@ class Evictor:
 
 def is_left_alone(pod: Pod) -> bool:
     """Whether such a pod is never evicted."""
-    of_the_system = (pod.spec.priority_class_name or "").startswith("system-")
     return (
-        of_the_system
-        or (pod.spec.priority or 0) >= SYSTEM_PRIORITY
+        is_of_the_system(pod.spec.priority or 0, pod.spec.priority_class_name or "")
         or pod.metadata.deletion_timestamp is not None
         or bool(pod.static_uid)
     )

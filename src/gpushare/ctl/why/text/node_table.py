@@ -21,6 +21,7 @@ NARROWEST = 16  # columns; where less is left for the last column, it is not wra
 # A refusal speaks of several nodes ("node(s) whose plugin is down", "node(s) that pin ..."), a row of one.
 RELATIVE = re.compile(r"^(?:whose|that(?= refused\b)) ")
 PLURAL = re.compile(r"^that (allow|need|pin|sell)\b")
+BEING = re.compile(r"^that are ")
 MOST_GPUS = 4  # named in one row
 
 Row = tuple[str, str, str]
@@ -72,7 +73,7 @@ def _refusal(view: NodeView) -> str:
     """A refusal that is about the node and not about its GPUs, nearly in the words that kube-scheduler gets."""
     refused = view.gpushare
     assert refused is not None
-    message = PLURAL.sub(r"\1s", RELATIVE.sub("", refused.message.removeprefix(phrases.NODES)))
+    message = BEING.sub("is ", PLURAL.sub(r"\1s", RELATIVE.sub("", refused.message.removeprefix(phrases.NODES))))
     return f"{message}: {refused.detail}" if refused.detail else message
 
 

@@ -30,6 +30,9 @@ HINTS = {
     "NoMps": "Start these nodes with --mps-slots, or ask there for what they sell: docs/nodes.md",
     "NotNvidia": f"Start these nodes with --nvidia-gpu=whole, or ask for {names.GPU_COUNT}: docs/nodes.md",
     "PluginDown": "Look at the plugin: kubectl -n kube-system logs -l name=gpushare-device-plugin-ds",
+    "Reserved": "An admin keeps these nodes free: their annotation reserved says so, and the policy permits it "
+    "(docs/policy-configmap.md). kubectl annotate node NODE reserved- ends that.",
+    "OtherNode": "No node that shares GPUs has that name: correct the pod's annotation nodeName, or remove it.",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
     "minutes.",
     "LikeUnderWay": "kubelet cannot tell two identical requests apart. The node is tried again automatically when the "
