@@ -7,7 +7,7 @@ They differ in the resources they know, in their names and in the namespaces the
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpushare.core.admission import containers, pinning
+from gpushare.core.admission import containers, mps, pinning
 from gpushare.core.facts import names
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,6 +16,9 @@ ABOUT = """\
 # Pinning by the binding itself: every container that asks for GPU memory, for whole GPUs or for an MPS share reads its
 # GPUs from an annotation. gpushare writes the annotation in the same request that binds the pod. Kubernetes 1.36 or
 # later; before that use webhook.yaml. Apply guard.yaml too: without it a tenant can write that annotation.
+#
+# A container that asks for an MPS share gets what it needs to reach the MPS daemon of its node as well: two folders of
+# the node. Namespaces whose pod security level is baseline or restricted refuse them, and so such pods.
 #
 # Only for clusters, or namespaces, whose GPU nodes pin directly: a pod changed by this policy goes to no other node. In
 # a cluster with nodes of both kinds, limit it to namespaces: see matchResources at the end.
@@ -72,53 +75,98 @@ spec:
           && container.env.last().?valueFrom.fieldRef.fieldPath.orValue('')
             .startsWith("metadata.annotations['gpushare.io/visible-")
           ? container.env.last().valueFrom.fieldRef.fieldPath.orValue('') : '')
-    - name: asking # for each container that asks and is not pinned yet: its path, its number, and what we need to know
+    - name: used
+      expression: variables.references.filter(reference, reference != '')
+    - name: runs # what comes before a container's number, the first that makes an annotation nobody uses
+      expression: "[%(runs)s]"
+    - name: places # of each container: its path, and how the names of its annotations end
+      expression: >-
+        variables.every.transformList(i, container, i < variables.apps
+          ? {'path': '/spec/containers/' + string(i), 'kind': '', 'number': string(i)}
+          : {'path': '/spec/initContainers/' + string(i - variables.apps), 'kind': 'init-',
+            'number': string(i - variables.apps)})
+    - name: clients # what MPS clients find in their env; the last only if the pod says how many threads they may use
+      expression: >-
+        ['%(pipe_env)s', '%(limit_env)s']
+        + ('%(threads)s' in object.metadata.?annotations.orValue({})
+          ? ['%(threads_env)s'] : [])
+    - name: folders # of the node, that they need: volume and path. With hostIPC they have the shared memory already
+      expression: >-
+        object.spec.?hostIPC.orValue(false)
+          ? [[%(pipes_volume)s]]
+          : [[%(pipes_volume)s], [%(shm_volume)s]]
+    - name: asking # each container that asks and is not pinned yet. For MPS: what is not there yet, by name
       expression: >-
         variables.every.transformList(i, container,
           variables.references[i] == ''
           && [%(resources)s].exists(resource,
             resource in container.?resources.limits.orValue({})),
           {
-            'path': i < variables.apps
-              ? '/spec/containers/' + string(i)
-              : '/spec/initContainers/' + string(i - variables.apps),
-            'kind': i < variables.apps ? 'gpushare.io/visible-' : 'gpushare.io/visible-init-',
-            'number': string(i < variables.apps ? i : i - variables.apps),
-            'memory': string(container.resources.limits[?'aliyun.com/gpu-mem'].orValue('')),
-            'env': size(container.?env.orValue([])) > 0 ? 'some' : 'none',
+            'path': dyn(variables.places[i].path),
+            'end': dyn(variables.places[i].kind + (size(variables.used) == 0 ? '' : (variables.runs.filter(run,
+              !("metadata.annotations['gpushare.io/visible-" + variables.places[i].kind + run
+                + variables.places[i].number + "']" in variables.used)) + ['%(last)s'])[0])
+              + variables.places[i].number),
+            'memory': dyn(string(container.resources.limits[?'aliyun.com/gpu-mem'].orValue(''))),
+            'env': dyn(size(container.?env.orValue([])) > 0),
+            'mounts': dyn(size(container.?volumeMounts.orValue([])) > 0),
+            'client': dyn('%(mps)s' in container.resources.limits
+              ? variables.clients.filter(name, !container.?env.orValue([]).exists(entry, entry.name == name)) : []),
+            'folders': dyn('%(mps)s' in container.resources.limits
+              ? variables.folders.filter(folder, !container.?volumeMounts.orValue([]).exists(mount,
+                mount.mountPath in [folder[1], folder[1] + '/'])) : []),
           })
-    - name: used
-      expression: variables.references.filter(reference, reference != '')
-    - name: runs # what comes before a container's number, the first that makes an annotation nobody uses
-      expression: "[%(runs)s]"
+    - name: aliyun # entries of the env, the same for all; of Aliyun's plugin
+      expression: >-
+        ['ALIYUN_COM_GPU_MEM_IDX', 'ALIYUN_COM_GPU_MEM_POD', 'ALIYUN_COM_GPU_MEM_DEV'].map(name, {'name': dyn(name),
+          'valueFrom': dyn({'fieldRef': {'fieldPath': "metadata.annotations['" + name + "']"}})})
+    - name: threads # the same, of MPS
+      expression: >-
+        [{'name': dyn('%(threads_env)s'),
+          'valueFrom': dyn({'fieldRef': {'fieldPath': "metadata.annotations['%(threads)s']"}})}]
+    # For each of them, what is added to its env. NVIDIA_VISIBLE_DEVICES comes last: of two entries with one name the
+    # last one counts, so a tenant's own loses. What people wrote themselves for MPS stays as it is. The API server
+    # writes 7000 as 7k; here it becomes a number again. An annotation is named by the container's position, and by more
+    # where that name is in use: others add containers in front, and then we run again.
+    - name: entries
+      expression: >-
+        variables.asking.map(container,
+          (container.memory != '' && quantity(container.memory).isInteger()
+            && quantity(container.memory).isLessThan(quantity('%(most_memory)d'))
+            ? [{'name': dyn('ALIYUN_COM_GPU_MEM_CONTAINER'),
+              'value': dyn(string(quantity(container.memory).asInteger()))}] : [])
+          + ('%(pipe_env)s' in container.client
+            ? [{'name': dyn('%(pipe_env)s'), 'value': dyn('%(pipes)s')}] : [])
+          + ('%(limit_env)s' in container.client
+            ? [{'name': dyn('%(limit_env)s'), 'valueFrom': dyn({'fieldRef': {
+              'fieldPath': "metadata.annotations['%(limit)s" + container.end + "']"}})}] : [])
+          + ('%(threads_env)s' in container.client ? variables.threads : [])
+          + variables.aliyun
+          + [{'name': dyn('NVIDIA_VISIBLE_DEVICES'), 'valueFrom': dyn({'fieldRef': {
+            'fieldPath': "metadata.annotations['gpushare.io/visible-" + container.end + "']"}})}])
+    - name: volumes # that are needed and not there. Where no MPS daemon made its folder, a pod waits for it
+      expression: >-
+        variables.folders.filter(folder, variables.asking.exists(container, folder in container.folders)
+          && !object.spec.?volumes.orValue([]).exists(volume, volume.name == folder[0])).map(folder, {
+            'name': dyn(folder[0]), 'hostPath': dyn({'path': folder[1], 'type': '%(must_exist)s'})})
   mutations:
     - patchType: JSONPatch
       jsonPatch:
-        # NVIDIA_VISIBLE_DEVICES comes last: of two entries with one name the last one counts, so a tenant's own loses.
-        # The variables of Aliyun's plugin are set too. The API server writes 7000 as 7k; here it becomes a number
-        # again. An annotation is named by the container's position, and by more where that name is in use: others add
-        # containers in front, and then we run again.
+        # What costs most is in the variables: each of them, and this, has a budget of its own.
         expression: >-
-          variables.asking.map(container,
-            (container.env == 'none' ? [JSONPatch{op: 'add', path: container.path + '/env', value: []}] : [])
-            + (container.memory != '' && quantity(container.memory).isInteger()
-              && quantity(container.memory).isLessThan(quantity('%(most_memory)d'))
-              ? [JSONPatch{op: 'add', path: container.path + '/env/-', value: Object.spec.containers.env{
-                  name: 'ALIYUN_COM_GPU_MEM_CONTAINER', value: string(quantity(container.memory).asInteger())}}]
-              : [])
-            + [['ALIYUN_COM_GPU_MEM_IDX', 'ALIYUN_COM_GPU_MEM_IDX'],
-              ['ALIYUN_COM_GPU_MEM_POD', 'ALIYUN_COM_GPU_MEM_POD'],
-              ['ALIYUN_COM_GPU_MEM_DEV', 'ALIYUN_COM_GPU_MEM_DEV'],
-              ['NVIDIA_VISIBLE_DEVICES', container.kind
-                + (size(variables.used) == 0 ? '' : (variables.runs.filter(run,
-                  !("metadata.annotations['" + container.kind + run + container.number + "']" in variables.used))
-                  + ['%(last)s'])[0]) + container.number]].map(pair,
-                JSONPatch{op: 'add', path: container.path + '/env/-', value: Object.spec.containers.env{
-                  name: pair[0],
-                  valueFrom: Object.spec.containers.env.valueFrom{
-                    fieldRef: Object.spec.containers.env.valueFrom.fieldRef{
-                      fieldPath: "metadata.annotations['" + pair[1] + "']"}}}})
+          variables.asking.transformList(i, container,
+            (container.env
+              ? variables.entries[i].map(entry,
+                JSONPatch{op: 'add', path: container.path + '/env/-', value: entry})
+              : [JSONPatch{op: 'add', path: container.path + '/env', value: variables.entries[i]}])
+            + (container.mounts || size(container.folders) == 0 ? []
+              : [JSONPatch{op: 'add', path: container.path + '/volumeMounts', value: []}])
+            + container.folders.map(folder, JSONPatch{op: 'add', path: container.path + '/volumeMounts/-',
+              value: {'name': folder[0], 'mountPath': folder[1]}})
           ).flatten()
+          + (size(variables.volumes) == 0 || size(object.spec.?volumes.orValue([])) > 0 ? []
+            : [JSONPatch{op: 'add', path: '/spec/volumes', value: []}])
+          + variables.volumes.map(volume, JSONPatch{op: 'add', path: '/spec/volumes/-', value: volume})
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
@@ -143,7 +191,13 @@ def rendered() -> dict[str, str]:
 
 def _policy(name: str, resources: Sequence[str]) -> str:
     known = {"resources": _quoted(resources), "runs": _quoted(pinning.RUNS), "last": pinning.RUNS[-1]}
-    return POLICY % {"name": name, "most": containers.MOST, "most_memory": pinning.MOST_MEMORY, **known}
+    of_mps = {
+        "mps": names.MPS_GPU, "threads": names.MPS_THREADS, "limit": names.MPS_LIMIT_PREFIX,
+        "pipe_env": names.MPS_PIPE, "limit_env": names.MPS_LIMIT, "threads_env": names.MPS_PERCENTAGE,
+        "pipes": names.MPS_PIPE_FOLDER, "pipes_volume": _quoted(mps.PIPES), "shm_volume": _quoted(mps.SHARED_MEMORY),
+        "must_exist": mps.MUST_EXIST,
+    }  # fmt: skip
+    return POLICY % {"name": name, "most": containers.MOST, "most_memory": pinning.MOST_MEMORY, **known, **of_mps}
 
 
 def _quoted(words: Sequence[str]) -> str:

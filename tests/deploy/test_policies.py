@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from gpushare.core.admission import containers, guard, pinning, unasked
-from gpushare.core.facts import names
+from gpushare.core.admission import containers, guard, mps, pinning, unasked
+from gpushare.core.facts import names, options, policies
 from tests.support import manifests
 from tools import render_admission
 
@@ -16,8 +16,12 @@ KEYS = {
     value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)
 }
 PEOPLES = {names.MEMORY_UNIT, names.POLICY, names.MPS_THREADS}
-ON_NODES = {manifests.NODE, "gpushare-device-plugin"}
-SELLS_GPUS = "gpushare-nvidia"  # it writes to no pod, but to its node
+ON_NODES = {
+    f"kube-system:{manifests.NODE}",
+    "kube-system:gpushare-device-plugin",
+    "kube-system:gpushare-nvidia",  # it writes to no pod, but to its node
+    "gpu:keti-gpu-device-plugin",
+}
 OURS = KEYS - PEOPLES | {names.ALLOCATION}
 
 
@@ -56,22 +60,24 @@ def test_the_guard_sees_every_way_to_write_an_annotation() -> None:
 
 
 def _accounts(file: str, condition: str) -> set[str]:
-    """Those that a condition names."""
+    """Those that a condition names, with their namespaces."""
     conditions = manifests.one(file, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
     (expression,) = (c["expression"] for c in conditions if c["name"] == condition)
-    return set(re.findall(r"'system:serviceaccount:kube-system:([^']+)'", expression))
+    return set(re.findall(r"'system:serviceaccount:([^']+)'", expression))
 
 
 def test_the_guard_trusts_our_accounts_and_nobody_else() -> None:
-    trusted = {manifests.EXTENDER, *ON_NODES, SELLS_GPUS}
+    trusted = {f"kube-system:{manifests.EXTENDER}", "gpu:scheduler", *ON_NODES}
     assert _accounts("guard.yaml", "not-by-gpushare") == trusted
-    assert set(guard.ACCOUNTS) == {f"system:serviceaccount:kube-system:{name}" for name in trusted}
+    assert set(guard.ACCOUNTS) == {f"system:serviceaccount:{name}" for name in trusted}
 
 
 def test_policy_and_webhook_guard_the_same_with_the_same_words() -> None:
     policy = manifests.one("guard.yaml", "ValidatingAdmissionPolicy")["spec"]
     says = {variable["name"]: variable["expression"] for variable in policy["variables"]}
     assert re.findall("'([^']+)'", says["ours"]) == [names.NODE_GPUS, *guard.OF_PODS]
+    for prefixes in re.findall(r"\[('[^\]]*')\]\.exists\(", says["written"]):
+        assert re.findall("'([^']+)'", prefixes) == list(guard.OF_CONTAINERS)
     assert set(re.findall(r"<= (\d+)", says["few"])) == {str(guard.MOST)}
     gpu_nodes, many, ours = policy["validations"]
     assert gpu_nodes["message"] == guard.GPU_NODE
@@ -97,7 +103,7 @@ def test_who_pins_nvidias_resource_leaves_the_namespaces_that_say_so() -> None:
 
 
 def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
-    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == {*ON_NODES, SELLS_GPUS}
+    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES
     rules = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
     written = {
         (group, resource)
@@ -112,17 +118,30 @@ def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
 
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:
     spec = _text("MutatingAdmissionPolicy", "admission.yaml")
-    assert f"'{names.VISIBLE_PREFIX}'" in spec
-    assert f"'{names.VISIBLE_PREFIX}init-'" in spec
+    assert f"metadata.annotations['{names.VISIBLE_PREFIX}\" + container.end" in spec
+    assert {"containers": names.VISIBLE_PREFIX, "initContainers": f"{names.VISIBLE_PREFIX}init-"} == pinning.KINDS
+    assert "'kind': 'init-'" in spec
     assert all(f"'{resource}'" in spec for resource in names.PINNED)
     for env in (names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, "ALIYUN_COM_GPU_MEM_CONTAINER"):
         assert f"'{env}'" in spec
 
 
+def test_an_mps_share_is_told_what_a_client_needs_by_the_names_that_everybody_uses() -> None:
+    spec = _text("MutatingAdmissionPolicy", "admission.yaml")
+    for name in (names.MPS_PIPE, names.MPS_LIMIT, names.MPS_PERCENTAGE, names.MPS_THREADS):
+        assert f"'{name}'" in spec
+    assert f"metadata.annotations['{names.MPS_LIMIT_PREFIX}\" + container.end" in spec
+    for volume, folder in mps.FOLDERS:
+        assert f"['{volume}', '{folder}']" in spec
+    assert spec == _text("MutatingAdmissionPolicy", "admission-nvidia.yaml").replace(
+        f"['{names.NVIDIA_GPU}']", str(list(names.PINNED))
+    ), "a container that both policies pin must get the same of either"
+
+
 def test_the_pin_comes_after_everything_else_in_the_env() -> None:
-    (mutation,) = manifests.one("admission.yaml", "MutatingAdmissionPolicy")["spec"]["mutations"]
-    named = re.findall(r"\['([A-Z_]+)',", mutation["jsonPatch"]["expression"])
-    assert named[-1] == names.VISIBLE_DEVICES
+    variables = manifests.one("admission.yaml", "MutatingAdmissionPolicy")["spec"]["variables"]
+    (entries,) = (variable["expression"] for variable in variables if variable["name"] == "entries")
+    assert re.findall(r"'name': dyn\('([A-Z_]+)'\)", entries)[-1] == names.VISIBLE_DEVICES
 
 
 @pytest.mark.parametrize("name", ["admission.yaml", "admission-nvidia.yaml", "guard.yaml", "node-guard.yaml"])
@@ -131,6 +150,17 @@ def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> No
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
     assert binding["spec"].get("validationActions", ["Deny"]) == ["Deny"]
+
+
+def test_what_users_may_write_is_the_same_to_the_policy_and_to_the_program() -> None:
+    spec = manifests.one("validate.yaml", "ValidatingAdmissionPolicy")["spec"]
+    says = {variable["name"]: variable["expression"] for variable in spec["variables"]}
+    known = {
+        key: re.findall("'([^']+)'", words) for key, words in re.findall(r"\[\['(\S+)'\], \[(.*?)\]\]", says["options"])
+    }
+    assert known == {names.MEMORY_UNIT: list(names.UNITS), names.POLICY: list(policies.POLICIES)}
+    assert f"'{names.MPS_THREADS}'" in says["slots"]
+    assert options.NOT_PERCENT.removeprefix(names.MPS_THREADS) in says["slots"]
 
 
 def _selectors(kind: str) -> dict[str, manifests.Object]:

@@ -187,7 +187,8 @@ def _node(api: client.Api) -> dict[str, Reflector[Any]]:
 
 def _webhook(api: client.Api) -> dict[str, Reflector[Any]]:
     config = webhook_app.Config("127.0.0.1", 9443, rules.Choices(), reviews.On())
-    return {"nodes": webhook_app.Webhook(config, api).watch}
+    webhook = webhook_app.Webhook(config, api)
+    return {"nodes": webhook.watch, "priorityclasses": webhook.classes_watch}
 
 
 def test_every_request_the_client_can_make_is_known_here() -> None:

@@ -26,7 +26,7 @@ PATIENCE = 30.0  # seconds until a policy is in force, or until the extender has
 OURS = (
     names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.ALIYUN_ASSUME_TIME,
     names.ALLOCATION, names.EXTENDER, names.WOKEN, names.KEPT,
-    f"{names.VISIBLE_PREFIX}0", f"{names.VISIBLE_PREFIX}init-0",
+    f"{names.VISIBLE_PREFIX}0", f"{names.VISIBLE_PREFIX}init-0", f"{names.MPS_LIMIT_PREFIX}0",
 )  # fmt: skip
 FORGED = {
     names.ALIYUN_IDX: "1",
@@ -110,7 +110,7 @@ async def test_every_container_that_asks_is_told_its_gpus_and_a_tenants_own_word
             await tenant.create(tenant.pods, pod)
         await world.watch.until_bound("whole", "shared", seconds=20)
 
-    told = {name: _environments(world.watch.pods[name]) for name in ("shared", "whole")}
+    told = {name: environments(world.watch.pods[name]) for name in ("shared", "whole")}
     assert told["shared"].pop("plain") == {}
     amounts = {"fetch": 2000, "proxy": 1000, "main": 3000, "helper": 7000}
     for container, amount in amounts.items():
@@ -213,7 +213,7 @@ def _check_refused(attempt: Answer, key: str) -> None:
     assert f"only gpushare writes {key}: leave it out of the pod" in attempt.message
 
 
-def _environments(pod: Object) -> dict[str, dict[str, str]]:
+def environments(pod: Object) -> dict[str, dict[str, str]]:
     """By container, what kubelet makes of its env: annotations as they are now, and of one name the last entry."""
     notes, spec = pod["metadata"]["annotations"], pod["spec"]
     return {

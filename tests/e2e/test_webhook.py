@@ -23,11 +23,15 @@ from tests.support import wait
 from tests.support.api_client import Api, unique
 from tests.support.objects import Object
 
-MANY: Object = {
-    "name": "500 containers and 500 init containers",
-    "asks": {f"a{i}": {"mem": 1} for i in range(500)},
-    "init": {f"i{i}": {"mem": 1} for i in range(500)},
-}
+MANY: list[Object] = [
+    {
+        "name": f"500 containers and 500 init containers with {resource}",
+        "asks": {f"a{i}": {resource: 1} for i in range(500)},
+        "init": {f"i{i}": {resource: 1} for i in range(500)},
+        "annotations": {names.MPS_THREADS: "50"},
+    }
+    for resource in ("mem", "mps")
+]
 FLAGS = {"nvidia": ["--nvidia-gpu", "whole"], "void": ["--unasked", "void"]}
 PATIENCE = 30.0
 tenant = test_admission.tenant
@@ -63,14 +67,14 @@ async def namespaces(world: World) -> AsyncIterator[dict[str, str]]:
 async def come_out(world: World, places: dict[str, str]) -> dict[str, Object]:
     """By row, what the API server makes of its pod, all that is not the same for every pod left out."""
     found = {}
-    for row in (*TABLE, MANY):
+    for row in (*TABLE, *MANY):
         path = f"/api/v1/namespaces/{places[str(row.get('labels', {}))]}/pods"
         answer = await world.api.call("POST", path, admission_table.pod(row, admission_table.name(row)), dryRun="All")
         assert answer.code == 201, (row["name"], answer.message)
         spec = copy.deepcopy(answer.body["spec"])
         for one in (spec, *spec["containers"], *spec.get("initContainers", ())):
             for field in ("volumes", "volumeMounts"):
-                one.pop(field, None)  # the token of its service account, under a name made by chance
+                one[field] = admission_table.without_token(one.get(field))
         found[row["name"]] = admission_table.without_order(spec)
     return found
 
@@ -127,16 +131,17 @@ async def test_policy_webhook_and_stand_in_make_the_same_of_every_pod(
         by_webhook = await come_out(world, places)
         async with policies_beside(world, chosen):
             by_both = await come_out(world, places)
-    for row in (*TABLE, MANY):
+    for row in (*TABLE, *MANY):
         name = row["name"]
         assert by_webhook[name] == by_policy[name], name
         assert by_both[name] == by_policy[name], f"{name}: pinned twice"
         stand_in = admission_table.without_order((await test_admission_table.admitted(row, chosen))["spec"])
-        made = admission_table.environments({"spec": by_policy[name]})
-        assert admission_table.environments({"spec": stand_in}) == made, name
+        made = admission_table.contents({"spec": by_policy[name]})
+        assert admission_table.contents({"spec": stand_in}) == made, name
+    pods = len(TABLE) + len(MANY)
     figures.say(
         f"admission, {mode}",
-        f"{len(TABLE) + 1} pods through policy, webhook, both and stand-in: the same comes out, and nothing twice",
+        f"{pods} pods through policy, webhook, both and stand-in: the same comes out, and nothing twice",
     )
 
 

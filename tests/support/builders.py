@@ -123,6 +123,8 @@ def admitted(apps: Sequence[objects.Container], inits: Sequence[objects.Containe
         for i, one in enumerate(containers):
             if one.resources is not None:
                 one.env = [env_of(f"{names.VISIBLE_PREFIX}{prefix}{i}")]
+                if names.MPS_GPU in (one.resources.limits or {}):
+                    one.env.insert(0, env_of(f"{names.MPS_LIMIT_PREFIX}{prefix}{i}", names.MPS_LIMIT))
 
 
 def api_pod(

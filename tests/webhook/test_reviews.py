@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from gpushare.core.admission import guard, unasked
-from gpushare.core.facts import names
+from gpushare.core.facts import names, objects
 from gpushare.webhook import reviews
+from gpushare.webhook.classes import Classes
 from gpushare.webhook.nodes import Nodes
 from gpushare.webhook.reviews import BadReview, On
 from tests.contracts.api import admission_table
@@ -30,12 +31,17 @@ def response(body: bytes) -> Object:
     return found
 
 
+CLASSES = {
+    name: objects.PriorityClass(objects.Metadata(name), value, "Never")
+    for name, value in (("gpu-low", -40), ("gpu-high", 50), ("gpu-immediate", 1450))
+}
 PATHS: dict[str, Callable[[bytes], bytes]] = {
     "pin": reviews.pin,
     "pin_nvidia": reviews.pin_nvidia,
     "void": reviews.void,
     "guarded": reviews.guarded,
     "validated": lambda body: reviews.validated(body, On(), None),
+    "prioritized": lambda body: reviews.prioritized(body, CLASSES),
 }
 
 
@@ -68,7 +74,7 @@ def test_what_is_no_review_is_a_sentence(path: str, body: bytes) -> None:
     ids=range(12),
 )  # fmt: skip
 def test_pods_of_any_shape_are_answered(spec: object) -> None:
-    for path in (reviews.pin, reviews.pin_nvidia, reviews.void):
+    for path in (reviews.pin, reviews.pin_nvidia, reviews.void, PATHS["prioritized"]):
         assert response(path(review({"spec": spec})))["allowed"] is True
 
 
@@ -77,7 +83,7 @@ def test_a_pod_that_asks_nothing_is_not_changed() -> None:
     assert response(reviews.pin(review(plain))) == {"uid": "u", "allowed": True}
 
 
-@pytest.mark.parametrize("key", [*guard.OF_PODS, f"{names.VISIBLE_PREFIX}0", f"{names.VISIBLE_PREFIX}init-3"])
+@pytest.mark.parametrize("key", [*guard.OF_PODS, f"{names.VISIBLE_PREFIX}0", f"{names.MPS_LIMIT_PREFIX}init-3"])
 def test_the_guard_sees_what_is_set_changed_and_removed_and_lets_gpushare_write(key: str) -> None:
     def asked(before: Object, after: Object, user: str) -> Object:
         old = {"metadata": {"annotations": before}}
@@ -90,7 +96,12 @@ def test_the_guard_sees_what_is_set_changed_and_removed_and_lets_gpushare_write(
         assert refused["allowed"] is False
         assert refused["status"] == {"code": 403, "reason": "Forbidden", "message": guard.POD.format(keys=key)}
         assert asked(before, after, EXTENDER)["allowed"] is True
+        assert asked(before, after, "system:serviceaccount:gpu:scheduler")["allowed"] is True
+        assert asked(before, after, "system:serviceaccount:gpu:default")["allowed"] is False
     assert asked({key: "x"}, {key: "x", "mine": "y"}, TENANT)["allowed"] is True
+    assert (
+        asked({}, {names.UUID: "GPU-a", names.MPS_THREADS: "50"}, TENANT)["allowed"] is True
+    )  # gpushare reads neither back
 
 
 def test_more_annotations_than_can_be_looked_through_are_refused() -> None:
@@ -186,3 +197,51 @@ def test_a_node_that_goes_is_forgotten() -> None:
     found.relisted(set())
     said = response(reviews.validated(review(admission_table.pod(FITS, "p")), On(), found.ledger))
     assert "node(s) without a shared GPU" in said["warnings"][0]
+
+
+def prioritized(pod: Object, **classes: objects.PriorityClass) -> Object:
+    """What is set in the spec of a pod."""
+    said = response(reviews.prioritized(review(pod), classes))
+    assert said["allowed"] is True
+    operations = msgspec.json.decode(base64.b64decode(said.get("patch", "W10=")))
+    assert {operation["op"] for operation in operations} <= {"add"}
+    return {operation["path"].removeprefix("/spec/"): operation["value"] for operation in operations}
+
+
+def of_gpu_scheduler(written: object, **spec: Any) -> Object:
+    return {"metadata": {"annotations": {names.PRIORITY: written}}, "spec": {"schedulerName": "gpu-scheduler", **spec}}
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "value"),
+    [
+        ("L", "gpu-low", -40), ("low", "gpu-low", -40), ("LOW", "gpu-low", -40), ("h", "gpu-high", 50),
+        ("High", "gpu-high", 50), ("I", "gpu-immediate", 1450), ("immediately", "gpu-immediate", 1450),
+        ("Immediatly", "gpu-immediate", 1450),
+    ],
+)  # fmt: skip
+def test_ketis_priority_is_a_class_with_its_number_and_policy(written: str, name: str, value: int) -> None:
+    pod = of_gpu_scheduler(written, priority=0, preemptionPolicy="PreemptLowerPriority", priorityClassName="")
+    assert prioritized(pod, **CLASSES) == {"priorityClassName": name, "priority": value, "preemptionPolicy": "Never"}
+
+
+@pytest.mark.parametrize("written", ["M", "", "HIGHEST", " H", "50", "ı", "ｈ", 7, None, ["H"]])
+def test_every_other_word_is_the_middle_and_nothing_is_set(written: object) -> None:
+    assert prioritized(of_gpu_scheduler(written), **CLASSES) == {}
+
+
+def test_only_pods_of_gpu_scheduler_without_a_class_of_their_own_get_one() -> None:
+    assert prioritized(of_gpu_scheduler("H", schedulerName="default-scheduler"), **CLASSES) == {}
+    assert prioritized(of_gpu_scheduler("H", priorityClassName="mine"), **CLASSES) == {}
+    assert prioritized({"spec": {"schedulerName": "gpu-scheduler"}}, **CLASSES) == {}
+
+
+def test_a_class_that_the_cluster_lacks_is_not_given() -> None:
+    assert prioritized(of_gpu_scheduler("H"), **{"gpu-low": CLASSES["gpu-low"]}) == {}
+    known = Classes()
+    known.upsert(CLASSES["gpu-high"])
+    assert prioritized(of_gpu_scheduler("H"), **known.found) != {}
+    known.remove(CLASSES["gpu-high"])
+    known.upsert(CLASSES["gpu-low"])
+    known.relisted({"gpu-high"})
+    assert known.found == {}

@@ -43,20 +43,22 @@ def test_kubelets_never_wait_for_a_webhook_that_is_away() -> None:
 
 
 def test_pin_fails_closed_and_advice_fails_open() -> None:
-    assert {one["failurePolicy"] for one in rules.mutating(NEW, Choices(nvidia=True, void=True))} == {"Fail"}
+    *pins, priority = rules.mutating(NEW, Choices(nvidia=True, void=True))
+    assert {one["failurePolicy"] for one in pins} == {"Fail"}
+    assert (priority["name"], priority["failurePolicy"]) == ("priority.gpushare.io", "Ignore")
     assert {one["failurePolicy"] for one in rules.validating(NEW)} == {"Ignore"}
 
 
 def test_what_is_not_chosen_is_not_registered() -> None:
-    assert names(rules.mutating(NEW, Choices())) == ["pin.gpushare.io"]
+    assert names(rules.mutating(NEW, Choices())) == ["pin.gpushare.io", "priority.gpushare.io"]
     chosen = names(rules.mutating(NEW, Choices(nvidia=True, void=True)))
     assert chosen[:2] == ["pin.gpushare.io", "nvidia.pin.gpushare.io"]  # the order in which policies run, too
-    assert sorted(chosen[2:]) == ["labelled.unasked.gpushare.io", "unasked.gpushare.io"]
+    assert sorted(chosen[2:-1]) == ["labelled.unasked.gpushare.io", "unasked.gpushare.io"]
 
 
 def test_the_pin_can_be_limited_to_labelled_namespaces() -> None:
-    (pin,) = rules.mutating(NEW, Choices(labelled=True))
-    assert pin["namespaceSelector"] == {"matchLabels": {"gpushare.io/pin": "direct"}}
+    for one in rules.mutating(NEW, Choices(labelled=True)):
+        assert one["namespaceSelector"] == {"matchLabels": {"gpushare.io/pin": "direct"}}
 
 
 def test_an_authority_that_somebody_else_writes_is_kept() -> None:

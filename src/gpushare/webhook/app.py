@@ -22,6 +22,7 @@ from gpushare.obs import errors, http, log
 from gpushare.obs.signals import ending
 from gpushare.obs.tls import Shown
 from gpushare.webhook import reviews, server
+from gpushare.webhook.classes import Classes
 from gpushare.webhook.nodes import Nodes
 from gpushare.webhook.registration import Registration
 from gpushare.webhook.rules import Choices
@@ -58,18 +59,25 @@ class Webhook:
 
     def __init__(self, config: Config, api: client.Api) -> None:
         self.api = api
-        self.shown, self.nodes = Shown(), Nodes()
+        self.shown, self.nodes, self.classes = Shown(), Nodes(), Classes()
         self.listening = self.stopping = False
         self.source = _source(config, api, self.shown)
         self.registration = Registration(api, config.choices)
         self.watch = Reflector(
             api, resources.NODES, objects.Node, self.nodes, key=lambda node: node.metadata.name, page=PAGE
         )  # fmt: skip
-        answers = server.answers(functools.partial(self._validated, config.on))
+        self.classes_watch = Reflector(
+            api, resources.PRIORITY_CLASSES, objects.PriorityClass, self.classes,
+            key=lambda found: found.metadata.name, optional=True,
+        )  # fmt: skip
+        answers = server.answers(functools.partial(self._validated, config.on), self._prioritized)
         self.handlers = server.Handlers(answers, lambda: STOPPING if self.stopping else "")
 
     def _validated(self, on: reviews.On, body: bytes) -> bytes:
         return reviews.validated(body, on, self.nodes.ledger if self.watch.synced else None)
+
+    def _prioritized(self, body: bytes) -> bytes:
+        return reviews.prioritized(body, self.classes.found)
 
     async def serve(self, config: Config) -> None:
         """Until it is cancelled; requests that are being answered then are answered."""
@@ -129,7 +137,10 @@ async def run(config: Config, access: Access) -> signal.Signals:
     async with client.connect(access) as api:
         webhook = Webhook(config, api)
         stop, hurry = asyncio.create_task(signals.get()), None
-        tasks = [asyncio.create_task(webhook.serve(config)), asyncio.create_task(webhook.watch.run())]
+        tasks = [
+            asyncio.create_task(part)
+            for part in (webhook.serve(config), webhook.watch.run(), webhook.classes_watch.run())
+        ]
         try:
             await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
             if stop.done() and webhook.listening:

@@ -1,6 +1,6 @@
 """The nodes of the cluster as a ledger without pods: what they could give if nothing ran there.
 
-The sink of the webhook's only watch. It answers whether a new pod could ever run here. Nodes that offer the same give
+The sink of a watch. It answers whether a new pod could ever run here. Nodes that offer the same give
 the same answer, so only one of each shape is kept: thousands of nodes are a handful.
 """
 

@@ -5,12 +5,12 @@ warning. A review that cannot be read is a `BadReview` with its sentence.
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from gpushare.core.admission import containers, guard, pinning, unasked, validation
+from gpushare.core.admission import containers, guard, pinning, priority, unasked, validation
 from gpushare.core.admission.containers import Addition, Object
 from gpushare.core.facts import names, objects, vitals
 from gpushare.core.ledger.ledger import Ledger
@@ -119,6 +119,13 @@ def void(body: bytes) -> bytes:
         before = _decoded(_object, asked.old_object)
         return _patched(asked, lambda pod: unasked.void_debugging(pod, before))
     return _patched(asked, unasked.void)
+
+
+def prioritized(body: bytes, classes: Mapping[str, objects.PriorityClass]) -> bytes:
+    """`classes`: those that the cluster has; none if they are not known."""
+    asked = _read(body)
+    found = classes.get(priority.wanted(_decoded(_object, asked.object)))
+    return _answer(asked.uid, patch=priority.json_patch(found) if found is not None else ())
 
 
 def guarded(body: bytes) -> bytes:

@@ -8,7 +8,7 @@ is written out, defaults too, so that what is there can be compared with what sh
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from gpushare.core.admission import guard, pinning, unasked
+from gpushare.core.admission import guard, pinning, priority, unasked
 from gpushare.core.facts import names, vitals
 
 Object = dict[str, Any]
@@ -18,7 +18,7 @@ NAMESPACE, SERVICE, PORT = "kube-system", "gpushare-webhook", 443
 HOST: Final = f"{SERVICE}.{NAMESPACE}.svc"  # what API servers expect in the certificate
 PIN, GUARD, VALIDATE = "gpushare-pin", "gpushare-guard", "gpushare-validate"  # configurations
 MUTATE_PATH, NVIDIA_PATH, UNASKED_PATH = "/mutate", "/mutate-nvidia", "/unasked"
-GUARD_PATH, VALIDATE_PATH = "/guard", "/validate"
+GUARD_PATH, VALIDATE_PATH, PRIORITY_PATH = "/guard", "/validate", "/priority"
 TIMEOUT: Final = 5  # seconds
 SHORT_TIMEOUT: Final = 2  # for what may be let through unseen
 NARROWING: Final = ("namespaceSelector", "objectSelector", "matchConditions")  # each line more sends fewer requests
@@ -62,6 +62,7 @@ def mutating(version: tuple[int, int], choices: Choices) -> list[Object]:
             selectors["unasked"] = _selector({}, chosen, (OWN_NAME, list(unasked.SYSTEM)))
         rules: Sequence[Rule] = (*_PODS, ("", "v1", ["UPDATE"], ["pods/ephemeralcontainers"]))
         found += [_webhook(name, UNASKED_PATH, rules, namespaces=selector) for name, selector in selectors.items()]
+    found.append(_priority(_selector(labelled), new))
     return [one | {"reinvocationPolicy": "IfNeeded"} for one in found]  # others may add containers after us
 
 
@@ -128,6 +129,14 @@ def _pin(name: str, path: str, resources: Sequence[str], namespaces: Object, new
     return _webhook(name, path, _PODS, namespaces, _asks("object.spec", resources) if new else {})
 
 
+def _priority(namespaces: Object, new: bool) -> Object:
+    """An order is no reason to refuse a pod, or to let it wait long."""
+    said = f"has(object.metadata.annotations) && '{names.PRIORITY}' in object.metadata.annotations"
+    of_ours = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{priority.SCHEDULER}'"
+    conditions = {"says-a-priority": f"{said} && {of_ours}"} if new else {}
+    return _webhook("priority", PRIORITY_PATH, _PODS, namespaces, conditions, fails=False, seconds=SHORT_TIMEOUT)
+
+
 def _webhook(
     name: str,
     path: str,
@@ -173,11 +182,11 @@ def _asks(spec: str, resources: Sequence[str]) -> dict[str, str]:
 
 def _annotations_change() -> str:
     many = f"size({_BEFORE}) > {guard.MOST} || size({_AFTER}) > {guard.MOST}"
-    visible = f"key.startsWith('{names.VISIBLE_PREFIX}')"
+    ours = "(" + " || ".join(f"key.startsWith('{prefix}')" for prefix in guard.OF_CONTAINERS) + ")"
     return (
         f"{_BEFORE} != {_AFTER} && ({many} || {_list(guard.OF_PODS)}.exists(key, {_changes('key')})"
-        f" || {_AFTER}.exists(key, {visible} && {_changes('key')})"
-        f" || {_BEFORE}.exists(key, {visible} && !(key in {_AFTER})))"
+        f" || {_AFTER}.exists(key, {ours} && {_changes('key')})"
+        f" || {_BEFORE}.exists(key, {ours} && !(key in {_AFTER})))"
     )
 
 

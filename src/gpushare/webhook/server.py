@@ -53,14 +53,15 @@ class Handlers:
         return handle
 
 
-def answers(validated: Answer) -> dict[str, Answer]:
-    """Every path. `validated` knows what the admin chose, and the nodes."""
+def answers(validated: Answer, prioritized: Answer) -> dict[str, Answer]:
+    """Every path. `validated` knows what the admin chose, and the nodes; `prioritized` the cluster's classes."""
     return {
         rules.MUTATE_PATH: reviews.pin,
         rules.NVIDIA_PATH: reviews.pin_nvidia,
         rules.UNASKED_PATH: reviews.void,
         rules.GUARD_PATH: reviews.guarded,
         rules.VALIDATE_PATH: validated,
+        rules.PRIORITY_PATH: prioritized,
     }
 
 

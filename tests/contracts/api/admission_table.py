@@ -28,11 +28,16 @@ MODES = {"pin": Mode(), "pin nvidia.com/gpu, too": Mode(nvidia=True), "void": Mo
 
 
 def pod(row: Object, name: str) -> Object:
-    spec: Object = {"schedulerName": "nobody", "containers": _containers(row, "asks")}
+    spec: Object = {"containers": _containers(row, "asks")}
     if "init" in row:
         spec["initContainers"] = _containers(row, "init")
     if "node" in row:
         spec["nodeName"] = row["node"]
+    if "ipc" in row:
+        spec["hostIPC"] = row["ipc"]
+    if "volumes" in row:
+        spec["volumes"] = [_volume(name, folder) for name, folder in row["volumes"].items()]
+    spec["schedulerName"] = row.get("scheduler", "nobody")
     metadata = {"name": name, "annotations": row.get("annotations", {}), "labels": row.get("pod_labels", {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -41,10 +46,25 @@ def name(row: Object) -> str:
     return re.sub("[^a-z0-9]+", "-", row["name"].lower()).strip("-")
 
 
-def environments(pod: Object) -> Object:
-    """By container, its env to the letter."""
+def contents(pod: Object) -> Object:
+    """By container, its env and its mounts to the letter, and the volumes of the pod."""
     spec = pod["spec"]
-    return {one["name"]: one.get("env") or [] for one in (*spec["containers"], *(spec.get("initContainers") or ()))}
+    found = {
+        one["name"]: (one.get("env") or [], without_token(one.get("volumeMounts")))
+        for one in (*spec["containers"], *(spec.get("initContainers") or ()))
+    }
+    return found | {"": [_shortened(one) for one in without_token(spec.get("volumes"))]}
+
+
+def without_token(listed: list[Object] | None) -> list[Object]:
+    """Mounts or volumes without that of the service account, which real API servers add under a name made by chance."""
+    return [one for one in listed or () if not one["name"].startswith("kube-api-access-")]
+
+
+def _shortened(volume: Object) -> Object:
+    """Real API servers add an empty type."""
+    path = {key: value for key, value in volume.get("hostPath", {}).items() if value}
+    return volume | {"hostPath": path} if path else volume
 
 
 def without_order(spec: Object) -> Object:
@@ -76,9 +96,17 @@ def _container(row: Object, called: str, limits: Object) -> Object:
         made["resources"] = {"limits": {RESOURCES.get(what, what): amount for what, amount in limits.items()}}
     if called in row.get("env", {}):
         made["env"] = [_entry(text) for text in row["env"][called]]
+    if called in row.get("mounts", {}):
+        pairs = (text.split(":") for text in row["mounts"][called])
+        made["volumeMounts"] = [{"name": volume, "mountPath": path} for volume, path in pairs]
     if called in row.get("sidecars", ()):
         made["restartPolicy"] = "Always"
     return made
+
+
+def _volume(name: str, folder: str) -> Object:
+    """A folder of the node, or an empty one."""
+    return {"name": name, "hostPath": {"path": folder}} if folder else {"name": name, "emptyDir": {}}
 
 
 def _entry(text: str) -> Object:
@@ -86,5 +114,5 @@ def _entry(text: str) -> Object:
         variable, annotation = text.split("<")
         path = f"metadata.annotations['{annotation}']"
         return {"name": variable, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
-    variable, value = text.split("=")
+    variable, value = text.split("=", 1)
     return {"name": variable, "value": value}

@@ -19,6 +19,7 @@ from tests.contracts.api.admission_table import MODES, REFUSED, TABLE, Mode
 from tests.support import api_client
 from tests.support.api_client import Object
 
+FIELDS = ("containers", "initContainers")
 REFERENCE = re.compile(r"metadata\.annotations\['(gpushare\.io/visible-[^']*)'\]")
 
 
@@ -74,7 +75,7 @@ def test_the_table_is_large_and_no_row_comes_twice() -> None:
 async def test_webhook_and_stand_in_make_the_same_of_a_pod(row: Object, mode: str) -> None:
     made = await admitted(row, MODES[mode])
     sent = admission_table.pod(row, "p")
-    assert admission_table.environments(answered(sent, row, MODES[mode])) == admission_table.environments(made)
+    assert admission_table.contents(answered(sent, row, MODES[mode])) == admission_table.contents(made)
     again = answered(made, row, MODES[mode])
     assert again == made, "pinned twice"
 
@@ -84,7 +85,7 @@ def test_no_two_containers_that_ask_share_an_annotation_of_ours(row: Object) -> 
     made = answered(admission_table.pod(row, "p"), row, MODES["pin nvidia.com/gpu, too"])
     asking = [
         env[-1]["valueFrom"]["fieldRef"]["fieldPath"]
-        for env in admission_table.environments(made).values()
+        for env in (one.get("env") or [] for field in FIELDS for one in made["spec"].get(field, ()))
         if env and env[-1]["name"] == names.VISIBLE_DEVICES and "valueFrom" in env[-1]
     ]
     ours = [found[1] for path in asking if (found := REFERENCE.fullmatch(path))]

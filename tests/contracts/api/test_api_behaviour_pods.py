@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gpushare.core.facts.names import MPS_GPU
 from tests.support import api_client
 from tests.support.api_client import GPU_MEM, MERGE, STRATEGIC, Api, pod
 
@@ -62,6 +63,8 @@ async def test_cpu_may_be_a_fraction(api: Api, sent: str, stored: str) -> None:
         ({"limits": {GPU_MEM: "5"}, "requests": {GPU_MEM: "4"}}, f"must be equal to {GPU_MEM} limit of 5"),
         ({"requests": {GPU_MEM: "4"}}, "Limit must be set for non overcommitable resources"),
         ({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}, "must be less than or equal to cpu limit of 1"),
+        ({"limits": {MPS_GPU: "1.5"}}, "must be an integer"),
+        ({"limits": {MPS_GPU: "-1"}}, "must be greater than or equal to 0"),
         ({"limits": {"gpu-mem": "2"}}, "must be a standard resource for containers"),
     ],
 )
@@ -74,8 +77,10 @@ async def test_wrong_amounts_are_invalid(api: Api, resources: api_client.Object,
 
 
 async def test_an_amount_that_is_no_quantity_is_a_bad_request(api: Api) -> None:
-    for amount in ("x4", "4 Gi", "", "4Q"):
-        answer = await api.call("POST", api.pods, pod(amount=amount))
+    for resource, amount in ((GPU_MEM, "x4"), (GPU_MEM, "4 Gi"), (GPU_MEM, ""), (GPU_MEM, "4Q"), (MPS_GPU, "abc")):
+        body = pod()
+        body["spec"]["containers"][0]["resources"] = {"limits": {resource: amount}}
+        answer = await api.call("POST", api.pods, body)
         assert (answer.code, answer.reason) == (400, "BadRequest"), amount
         assert answer.message.startswith('Pod in version "v1" cannot be handled as a Pod: ')
 

@@ -89,6 +89,8 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NotDivisible": (world(), pod(5, split=2), "5 MiB cannot be split evenly over 2 GPUs"),
     "BothLimits": (world(), pod(containers=[container("a", 4, whole=1)]),
                    "aliyun.com/gpu-mem and aliyun.com/gpu-count on one container"),
+    "NotPercent": (world(), pod(mps=1, notes={"gpushare.io/mps-threads": "101"}),
+                   "gpushare.io/mps-threads is not a whole number from 1 to 100"),
     "NotBytes": (world(), pod(mps=1, slot_memory="abc"), "GPUrequest is not a number of bytes up to 1Ti"),
     "UnknownPolicy": (world(), pod(4, policy="x"), "gpushare.io/policy is not binpack or spread or keti or metric"),
     "UnknownUnit": (world(), pod(4, unit="x"), "gpushare.io/memory-unit is not MiB or GiB"),

@@ -1,4 +1,4 @@
-"""The containers of a pod as JSON, and env entries that admission adds to them.
+"""The containers of a pod as JSON, and what admission adds to them: env entries, mounts and volumes.
 
 An `Addition` is data: the stand-in API server applies it in place, the webhook answers it as a JSONPatch. Pods come
 from anybody, and before the API server has checked them: every field may be missing or of another type.
@@ -19,10 +19,9 @@ _PINNED: Final = f"metadata.annotations['{names.VISIBLE_PREFIX}"
 
 
 class Addition(NamedTuple):
-    """Env entries for one container, after those it has."""
+    """Entries of one list of a pod, after those it has."""
 
-    field: str  # of the spec
-    position: int
+    steps: tuple[str | int, ...]  # from the spec to the list: ("containers", 0, "env")
     entries: list[Object]
 
 
@@ -32,8 +31,11 @@ def spec(pod: Object) -> Object:
 
 def listed(pod: Object, field: str) -> list[Object]:
     """The containers of one list; what is no container counts as an empty one, so that positions stay."""
-    found = spec(pod).get(field)
-    return [_mapping(one) for one in found] if isinstance(found, list) else []
+    return [_mapping(one) for one in _entries(spec(pod).get(field))]
+
+
+def annotations(pod: Object) -> Object:
+    return _mapping(_mapping(pod.get("metadata")).get("annotations"))
 
 
 def limits(container: Object) -> Object:
@@ -41,8 +43,21 @@ def limits(container: Object) -> Object:
 
 
 def env(container: Object) -> list[Any]:
-    found = container.get("env")
-    return found if isinstance(found, list) else []
+    return _entries(container.get("env"))
+
+
+def mounts(container: Object) -> list[Object]:
+    return [_mapping(one) for one in _entries(container.get("volumeMounts"))]
+
+
+def volumes(pod: Object) -> list[Object]:
+    return [_mapping(one) for one in _entries(spec(pod).get("volumes"))]
+
+
+def reference(name: str, annotation: str) -> Object:
+    """An env entry that takes its value from an annotation of the pod."""
+    found = {"apiVersion": "v1", "fieldPath": REFERENCE.format(key=annotation)}
+    return {"name": name, "valueFrom": {"fieldRef": found}}
 
 
 def pinned_by(container: Object) -> str:
@@ -57,19 +72,31 @@ def pinned_by(container: Object) -> str:
 
 def add(pod: Object, additions: Iterable[Addition]) -> None:
     """In place."""
-    for field, index, entries in additions:
-        container = pod["spec"][field][index]
-        container["env"] = [*env(container), *entries]
+    for (*steps, last), entries in additions:
+        holder = _at(pod, steps)  # a stored pod: it has been decoded
+        holder[last] = [*_entries(holder.get(last)), *entries]
 
 
 def json_patch(pod: Object, additions: Iterable[Addition]) -> Iterator[Object]:
     """The same as operations of RFC 6902."""
-    for field, index, entries in additions:
-        path = f"/spec/{field}/{index}/env"
-        if not env(listed(pod, field)[index]):
+    for steps, entries in additions:
+        path = "/".join(("/spec", *map(str, steps)))
+        if not _entries(_mapping(_at(pod, steps[:-1])).get(str(steps[-1]))):
             yield {"op": "add", "path": path, "value": entries}
         else:
             yield from ({"op": "add", "path": f"{path}/-", "value": entry} for entry in entries)
+
+
+def _at(pod: Object, steps: Iterable[str | int]) -> Any:
+    """What is there in the spec: a container, or the spec itself."""
+    found: Any = pod["spec"]
+    for step in steps:
+        found = found[step]
+    return found
+
+
+def _entries(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: object) -> Object:

@@ -8,14 +8,19 @@ from typing import Final
 
 from gpushare.core.facts import names
 
-ACCOUNTS: Final = tuple(
-    f"system:serviceaccount:kube-system:{name}"
-    for name in ("gpushare-schd-extender", "gpushare-node", "gpushare-device-plugin", "gpushare-nvidia")
+ACCOUNTS: Final = (
+    "system:serviceaccount:kube-system:gpushare-schd-extender",
+    "system:serviceaccount:kube-system:gpushare-node",
+    "system:serviceaccount:kube-system:gpushare-device-plugin",
+    "system:serviceaccount:kube-system:gpushare-nvidia",
+    "system:serviceaccount:gpu:scheduler",  # of deploy/keti: the extender
+    "system:serviceaccount:gpu:keti-gpu-device-plugin",  # and the node part
 )
 OF_PODS: Final = (
     names.ALIYUN_IDX, names.ALIYUN_POD, names.ALIYUN_DEV, names.ALIYUN_ASSIGNED, names.ALIYUN_ASSUME_TIME,
     names.ALLOCATION, names.EXTENDER, names.WOKEN, names.KEPT,
 )  # fmt: skip
+OF_CONTAINERS: Final = (names.VISIBLE_PREFIX, names.MPS_LIMIT_PREFIX)  # how the others begin
 MOST: Final = 1000  # annotations that are looked through: the policy needs n² steps for n of them
 TOO_MANY: Final = f"more than {MOST} annotations cannot be looked through for those that only gpushare writes"
 POD: Final = "only gpushare writes {keys}: leave it out of the pod, or of the template it is made from"
@@ -50,4 +55,4 @@ def gpu_node(user: str) -> str:
 
 
 def _of_a_container(key: str) -> bool:
-    return key.startswith((names.VISIBLE_PREFIX, names.MPS_LIMIT_PREFIX))
+    return key.startswith(OF_CONTAINERS)

@@ -1,4 +1,5 @@
 """Direct pinning: a container that asks for GPUs reads them from an annotation of its own, which the binding writes.
+With the pin comes what an MPS share needs (`mps.py`).
 
 deploy/admission.yaml and deploy/admission-nvidia.yaml are the same in CEL. A pod may come several times: others add
 containers after us, two policies may be in force, and the webhook beside them. Nobody is pinned twice, and no two
@@ -8,7 +9,7 @@ containers share an annotation.
 from collections.abc import Collection
 from typing import Final
 
-from gpushare.core.admission import containers
+from gpushare.core.admission import containers, mps
 from gpushare.core.admission.containers import Addition, Object
 from gpushare.core.facts import names, units
 
@@ -29,11 +30,17 @@ def pin(pod: Object, resources: Collection[str] = names.PINNED) -> list[Addition
         return []  # such a pod goes to no node that pins directly
     every = [(field, i, one) for field, found in lists.items() for i, one in enumerate(found)]
     used = {containers.pinned_by(one) for _, _, one in every}
-    return [
-        Addition(field, i, _entries(one, _key(KINDS[field], i, used)))
-        for field, i, one in every
-        if not containers.limits(one).keys().isdisjoint(resources) and not containers.pinned_by(one)
-    ]
+    additions, folders = [], []
+    for field, i, one in every:
+        if containers.limits(one).keys().isdisjoint(resources) or containers.pinned_by(one):
+            continue
+        additions.append(Addition((field, i, "env"), _entries(pod, one, _key(KINDS[field], i, used))))
+        if mps.asks(one):
+            needed = mps.mounted(pod, one)
+            additions.append(mps.mounts((field, i), needed))
+            folders += needed
+    additions.append(mps.volumes(pod, folders))
+    return [addition for addition in additions if addition.entries]
 
 
 def _key(kind: str, number: int, used: Collection[str]) -> str:
@@ -42,14 +49,14 @@ def _key(kind: str, number: int, used: Collection[str]) -> str:
     return next((key for key in keys if containers.REFERENCE.format(key=key) not in used), keys[-1])
 
 
-def _entries(container: Object, key: str) -> list[Object]:
+def _entries(pod: Object, container: Object, key: str) -> list[Object]:
     """The GPUs come last: of two entries with one name the last one counts, so it wins over a tenant's own."""
     entries: list[Object] = []
     memory = containers.limits(container).get(names.GPU_MEM)
     amount = units.exact(memory) if isinstance(memory, str | int | float) else None
     if amount is not None and amount.denominator == 1 and abs(amount) < MOST_MEMORY:
         entries.append({"name": CONTAINER_MEMORY, "value": str(amount)})
-    for name, annotation in (*((name, name) for name in ALIYUN), (names.VISIBLE_DEVICES, key)):
-        reference = {"apiVersion": "v1", "fieldPath": containers.REFERENCE.format(key=annotation)}
-        entries.append({"name": name, "valueFrom": {"fieldRef": reference}})
-    return entries
+    if mps.asks(container):
+        entries += mps.entries(pod, container, key)
+    entries += [containers.reference(name, name) for name in ALIYUN]
+    return [*entries, containers.reference(names.VISIBLE_DEVICES, key)]

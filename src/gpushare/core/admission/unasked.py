@@ -37,7 +37,7 @@ def void(pod: Object) -> list[Addition]:
     """For each app and init container of a new pod."""
     by_others = not containers.spec(pod).get("nodeName")
     return [
-        Addition(field, i, [dict(VOID)])
+        Addition((field, i, "env"), [dict(VOID)])
         for field in (containers.APPS, containers.INITS)
         for i, one in enumerate(containers.listed(pod, field))
         if not _is_counted(one, by_others=by_others) and not _is_void(one)
@@ -48,7 +48,7 @@ def void_debugging(pod: Object, before: Object) -> list[Addition]:
     """For each ephemeral container that is new: nobody can change those that exist already."""
     known = {str(one.get("name")) for one in containers.listed(before, EPHEMERAL)}  # it may be of any type
     return [
-        Addition(EPHEMERAL, i, [dict(VOID)])
+        Addition((EPHEMERAL, i, "env"), [dict(VOID)])
         for i, one in enumerate(containers.listed(pod, EPHEMERAL))
         if str(one.get("name")) not in known and not _is_void(one)
     ]

@@ -9,6 +9,7 @@ the spec: it is what the allocation says, which only gpushare may write.
 
 import msgspec
 
+from gpushare.core.annotations import mps_limits
 from gpushare.core.annotations.node_gpus import MIB_ABOVE
 from gpushare.core.facts import kinds, names, units
 from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, Places, PodFacts, Request, Role, Share, Unit
@@ -163,7 +164,7 @@ def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, 
     if request.pin is Pin.DIRECT:
         for share, chosen in zip(request.shares, places, strict=True):
             annotations[share.visible] = ",".join(facts.gpus[gpu].uuid for gpu in chosen)
-    return annotations
+    return annotations | mps_limits.write(request, facts, places)
 
 
 def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> Allocation:

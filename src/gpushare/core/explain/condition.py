@@ -20,7 +20,7 @@ _REFUSALS = (
     fit.SELLS_GPUS.message, fit.PLUGIN_DOWN.message, fit.RESERVED.message, fit.OTHER_NODE.message,
     fit.JUST_REFUSED.message, fit.STILL_STARTING.message,
     fit.TOO_HARD, kinds.NOT_MEMORY, kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS,
-    options.UNKNOWN_POLICY, options.UNKNOWN_UNIT, options.NOT_BYTES,
+    options.UNKNOWN_POLICY, options.UNKNOWN_UNIT, options.NOT_BYTES, options.NOT_PERCENT,
 )  # fmt: skip
 # As an older extender wrote them: they stand in conditions until kube-scheduler looks at the pod again.
 _OLD_REFUSALS = (

@@ -133,6 +133,7 @@ class Share(Data, frozen=True):
     gpus: int = 1
     visible: str = ""  # the annotation this container's env refers to; empty: none
     slot_bytes: int = 0  # memory on each GPU that comes with an MPS slot; 0: the GPU's total ÷ slots
+    limited: bool = False  # its env takes the limits of an MPS client from an annotation of ours
 
     @property
     def each(self) -> int:

@@ -208,3 +208,9 @@ class Node(Struct):
 class ConfigMap(Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     data: dict[str, str] | None = None
+
+
+class PriorityClass(Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"

@@ -1,5 +1,5 @@
 """What users may write on a pod beside its amounts: the unit, the policy, over how many GPUs to split, and the memory
-that comes with an MPS slot.
+and the threads that come with an MPS slot.
 
 Annotations, and for the split also a label. They count until the pod is bound.
 """
@@ -12,6 +12,7 @@ from gpushare.core.facts.model import Refusal, Unit
 UNKNOWN_POLICY = f"{names.POLICY} is not {{policies}}"
 UNKNOWN_UNIT = f"{names.MEMORY_UNIT} is not MiB or GiB"
 NOT_BYTES = "{key} is not a number of bytes up to 1Ti"
+NOT_PERCENT = f"{names.MPS_THREADS} is not a whole number from 1 to 100"
 
 MOST_BYTES = 1 << 40  # no GPU is larger than 1 TiB
 
@@ -20,7 +21,7 @@ class Options(NamedTuple):
     unit: Unit | None = None
     policy: str | None = None
     split: int = 1  # GPUs that each container's memory is split over
-    slot_bytes: int | Refusal = 0  # memory that comes with an MPS slot; refused only if the pod asks for one
+    slot_bytes: int | Refusal = 0  # memory that comes with an MPS slot. What is wrong counts only if the pod asks one
 
 
 def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Refusal:
@@ -34,7 +35,7 @@ def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Ref
         message = UNKNOWN_POLICY.format(policies=" or ".join(policies.POLICIES))
         return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {units.quoted(policy)}.")
     split = _split(annotations, metadata.labels or {})
-    return split if isinstance(split, Refusal) else Options(unit, policy, split, _slot_bytes(annotations))
+    return split if isinstance(split, Refusal) else Options(unit, policy, split, _mps(annotations))
 
 
 def _unit(annotations: dict[str, str], default_unit: Unit | None) -> Unit | Refusal | None:
@@ -59,8 +60,9 @@ def _split(annotations: dict[str, str], labels: dict[str, str]) -> int | Refusal
     return Refusal("CountNotWhole", message, forever=True, detail=detail)
 
 
-def _slot_bytes(annotations: dict[str, str]) -> int | Refusal:
-    """The larger of request and limit: what a client may use has to be there. 0: neither says anything."""
+def _mps(annotations: dict[str, str]) -> int | Refusal:
+    """The larger of request and limit: what a client may use has to be there. 0: neither says anything. The percentage
+    of threads is only checked: containers read it from their env."""
     most = 0
     for key in names.SLOT_MEMORY:
         written = annotations.get(key)
@@ -69,4 +71,7 @@ def _slot_bytes(annotations: dict[str, str]) -> int | Refusal:
             detail = f"it says {units.quoted(written)}."
             return Refusal("NotBytes", NOT_BYTES.format(key=key), forever=True, detail=detail)
         most = max(most, amount.value if amount is not None else 0)
+    threads = annotations.get(names.MPS_THREADS, "100")
+    if not (threads.isascii() and threads.isdigit() and len(threads) <= 3 and 1 <= int(threads) <= 100):
+        return Refusal("NotPercent", NOT_PERCENT, forever=True, detail=f"it says {units.quoted(threads)}.")
     return most

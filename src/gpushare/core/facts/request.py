@@ -197,7 +197,8 @@ def _share(container: objects.Container, position: int, role: Role, chosen: Opti
         slot_bytes = chosen.slot_bytes if kind.slots else 0
         if isinstance(slot_bytes, Refusal):
             return slot_bytes
-        return Share(container.name, position, role, kind, 0, amount, key, slot_bytes)
+        limited = bool(kind.slots) and visible.is_limited(container)
+        return Share(container.name, position, role, kind, 0, amount, key, slot_bytes, limited)
     if amount % split:
         message = NOT_DIVISIBLE.format(units=amount, unit=unit or names.MIB, gpus=split)
         detail = f"container {container.name}: ask {amount - amount % split} or {amount + split - amount % split}."

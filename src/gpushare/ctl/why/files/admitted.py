@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpushare.core.admission import containers
+from gpushare.core.admission import containers, priority
 from gpushare.core.explain import report
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Pin, Request
@@ -38,11 +38,6 @@ _ABOUT_ITSELF = re.compile(r'^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): (?:
 _INVALID = (400, 413, 422)  # something in the pod is wrong; 403 may be about the pod as well
 _DENIED = "denied the request"  # a webhook refuses, with any status
 _NO_DRY_RUN = "does not support dry run"  # a webhook that makes every dry run fail
-
-
-class _PriorityClass(objects.Struct):
-    value: int = 0
-    preemption_policy: str | None = None
 
 
 class Admitted(msgspec.Struct):
@@ -113,15 +108,18 @@ class Admission:
         return Admitted(pinned(pod) if True in direct else pod, report.BY_NODES)
 
     def _set_priority(self, item: Item) -> None:
-        """From the class that a pod names."""
+        """From the class that a pod names, or that KETI's annotation gives it where the cluster has that class."""
         name, spec = item.priority_class, item.pod.spec
+        if not name and spec.scheduler_name == priority.SCHEDULER:
+            name = priority.named((item.pod.metadata.annotations or {}).get(names.PRIORITY, ""))
         if not name or spec.priority is not None:
             return
         path = CLASSES + quote(name, safe="")
         try:
-            priority_class = snapshot.decode(self._source.get(path), _PriorityClass, path)
+            priority_class = snapshot.decode(self._source.get(path), objects.PriorityClass, path)
         except NotFound:
-            self._note(NO_CLASS.format(name=name))
+            if item.priority_class:
+                self._note(NO_CLASS.format(name=name))
         except Forbidden:
             self._note(UNREADABLE_CLASS.format(name=name))
         else:
