@@ -86,11 +86,13 @@ if has_policies; then
 else
     say "This cluster has no MutatingAdmissionPolicy (Kubernetes 1.36), so a webhook does its work: docs/webhook.md"
     apply "$deploy/webhook.yaml"
+    awk '/^---$/ {n += 1} n < 3' "$manifests/priority.yaml" | apply - # its three classes, without the policy
     kubectl -n kube-system rollout status deployment/gpushare-webhook --timeout="${patience}s"
     [ "$minor" -lt 32 ] || apply "$deploy/node-guard.yaml"
 fi
 
 say "The modules:"
+kubectl label --overwrite namespace gpu gpushare.io/unasked=leave # they see all GPUs, also where unasked.yaml is applied
 has_storage || volume
 apply "$manifests/influxdb.yaml" -f "$manifests/device-plugin.yaml" -f "$manifests/metric-collector.yaml"
 scheduler | apply -

@@ -24,6 +24,7 @@ else
             -f "$manifests/priority.yaml"
     else
         remove "$deploy/webhook.yaml"
+        kubectl delete --ignore-not-found priorityclass gpu-low gpu-high gpu-immediate
     fi
     remove "$deploy/crds/gpunodes.yaml"
     say "What nodes say about their GPUs:"

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support import manifests
 
@@ -30,7 +31,7 @@ case "$*" in
 *"get clusterrolebindings"*) printf '%s\n' "cluster-admin /system:masters" "$ADMIN" ;;
 *"/{.status.observedGeneration}/"*) echo "$STATE" ;;
 *"get nodes"*) printf 'gpu-a NoSchedule\ngpu-b \n' ;;
-*"apply -f -"*) cat >> "$GIVEN" ;;
+*"apply -f -"*) echo --- >> "$GIVEN"; cat >> "$GIVEN" ;;
 esac
 """
 
@@ -155,6 +156,9 @@ def test_before_1_36_a_webhook_admits_pods(kubectl: Kubectl) -> None:
     assert kubectl.run("3.create-gpu-scheduler.sh", VERSION="v1.33.1", POLICIES="no").returncode == 0
     assert kubectl.applied()[:3] == ["gpunodes.yaml", "webhook.yaml", "node-guard.yaml"]
     assert "admission.yaml" not in kubectl.applied()
+    classes = [one for one in yaml.safe_load_all(kubectl.given.read_text()) if one["kind"] == "PriorityClass"]
+    assert {one["metadata"]["name"] for one in classes} == {"gpu-low", "gpu-high", "gpu-immediate"}
+    assert "AdmissionPolicy" not in kubectl.given.read_text()
     assert kubectl.run("3.create-gpu-scheduler.sh", VERSION="v1.27.1", POLICIES="no").returncode == 0
     assert "node-guard.yaml" not in kubectl.applied()
     assert "namespace userpod gpushare.io/pin=direct" in kubectl.told.read_text()
