@@ -20,7 +20,7 @@ PORT = 12345
 TIMEOUT_SECONDS = 5
 KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
 SECOND_SCHEDULER = "gpu-scheduler"
-NAMESPACE = "kube-system"
+NAMESPACE, KETI_NAMESPACE = "kube-system", "gpu"
 
 EXTENDER: dict[str, Any] = {
     "urlPrefix": f"http://127.0.0.1:{PORT}{server.PREFIX}",
@@ -96,22 +96,27 @@ def configuration(version: str, *, kubeconfig: str = KUBEADM_KUBECONFIG, tls: bo
     }
 
 
-def second_scheduler() -> dict[str, Any]:
-    """For a kube-scheduler of our own, in a pod: its credentials are the pod's."""
+def second_scheduler(namespace: str = NAMESPACE, *, of_all_pods: bool = False) -> dict[str, Any]:
+    """For a kube-scheduler of our own, in a pod: its credentials are the pod's. `of_all_pods`: it asks about those that
+    ask for no GPU, too."""
     whole = configuration("v1")
     del whole["clientConnection"]
     whole["leaderElection"] = {
         "leaderElect": True,
         "resourceName": SECOND_SCHEDULER,
-        "resourceNamespace": NAMESPACE,
+        "resourceNamespace": namespace,
     }
+    if of_all_pods:
+        (extender,) = whole["extenders"]
+        whole["extenders"] = [{key: value for key, value in extender.items() if key != "managedResources"}]
     whole["profiles"] = [{"schedulerName": SECOND_SCHEDULER}]
     return whole
 
 
 def rendered() -> dict[str, str]:
     """Path below the root and content of every file."""
-    manifest = "deploy/gpu-scheduler.yaml"
+    manifest, keti = "deploy/gpu-scheduler.yaml", "deploy/keti/deployments/gpu-scheduler.yaml"
+    of_keti = commented(second_scheduler(KETI_NAMESPACE, of_all_pods=True), WHY)
     return {
         "deploy/scheduler/policy.json": json.dumps(policy(), indent=2) + "\n",
         "deploy/scheduler/policy.yaml": HEADER + commented(policy(), WHY),
@@ -120,6 +125,7 @@ def rendered() -> dict[str, str]:
         "deploy/scheduler/config-v1.yaml": HEADER + commented(configuration("v1"), WHY),
         "deploy/scheduler/config-v1-tls.yaml": HEADER + commented(configuration("v1", tls=True), {**WHY, **TLS_WHY}),
         manifest: between_marks((ROOT / manifest).read_text("utf-8"), commented(second_scheduler(), WHY)),
+        keti: between_marks((ROOT / keti).read_text("utf-8"), of_keti),
     }
 
 

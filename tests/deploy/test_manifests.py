@@ -143,7 +143,7 @@ def test_it_is_given_the_time_to_finish_its_bindings(name: str) -> None:
 
 def test_commands_in_the_guide_name_files_that_are_there() -> None:
     guide = (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
-    mentioned = set(re.findall(r"\bdeploy/[\w./-]+\.(?:yaml|json)", guide))
+    mentioned = set(re.findall(r"\bdeploy/[\w./-]+\.(?:yaml|json|sh)", guide))
     assert {path for path in mentioned if not (manifests.ROOT / path).exists()} == set()
     shipped = {str(path.relative_to(manifests.ROOT)) for path in manifests.DEPLOY.rglob("*") if path.is_file()}
     assert shipped - mentioned == set()

@@ -15,6 +15,7 @@ from tools.monitoring.boards import Board, Panel
 from tools.monitoring.rules import Rule
 
 FOLDER = manifests.DEPLOY / "monitoring"
+KETI = ("keti/deployments/gpu-scheduler.yaml", "keti/deployments/metric-collector.yaml")
 DOCUMENT = (manifests.ROOT / render_monitoring.RUNBOOK).read_text("utf-8")
 METRIC = re.compile(r"\b(?:gpushare|DCGM_FI)_[A-Za-z0-9_]+")
 OF_A_HISTOGRAM = re.compile(r"(?<=_seconds)_(?:bucket|count|sum)$")
@@ -134,7 +135,7 @@ def with_a_port_for_prometheus() -> dict[str, dict[str, str]]:
     """By manifest, the labels of the pods."""
     pods = {
         name: document["spec"]["template"]
-        for name in manifests.NAMES
+        for name in (*manifests.NAMES, *KETI)
         for document in manifests.documents(name)
         if "template" in document.get("spec", {})
     }
@@ -145,12 +146,19 @@ def with_a_port_for_prometheus() -> dict[str, dict[str, str]]:
     }
 
 
+def test_the_operator_looks_where_all_of_them_are() -> None:
+    for monitor in monitors():
+        assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["kube-system", "gpu"]}
+
+
 def test_everything_with_a_port_for_prometheus_is_scraped_by_exactly_one_job() -> None:
     (config,) = yaml.safe_load_all((FOLDER / "scrape-config.yaml").read_text("utf-8"))
     kept = {job["job_name"]: job["relabel_configs"][0]["regex"] for job in config["scrape_configs"]}
     selected = {monitor["metadata"]["name"]: monitor["spec"]["selector"] for monitor in monitors()}
-    nodes = ("node-ds.yaml", "nvidia-ds.yaml", "device-plugin-ds.yaml")
-    wanted = dict.fromkeys(nodes, "gpushare-node") | dict.fromkeys(manifests.WITH_EXTENDER, "gpushare-extender")
+    scheduler, collector = KETI
+    nodes = ("node-ds.yaml", "nvidia-ds.yaml", "device-plugin-ds.yaml", collector)
+    extenders = (*manifests.WITH_EXTENDER, scheduler)
+    wanted = dict.fromkeys(nodes, "gpushare-node") | dict.fromkeys(extenders, "gpushare-extender")
     found = with_a_port_for_prometheus()
     assert set(found) == set(wanted)
     for name, labels in found.items():

@@ -27,12 +27,14 @@ from gpushare.kube.resources import Resource
 from gpushare.mps.cluster import Watches
 from gpushare.node import app as node_app
 from gpushare.node import pinning
+from gpushare.node.influx import interval
 from gpushare.webhook import app as webhook_app
 from gpushare.webhook import reviews, rules
 from tests.support import manifests
 
 GUIDE = manifests.ROOT / "docs" / "device-plugin.md"
 POLICY_GUIDE = manifests.ROOT / "docs" / "policy-configmap.md"
+KETI = "keti/deployments/rbac/role_binding.yaml"
 SOURCES = Path(gpushare.__file__).parent
 USED_BY_ALL = (SOURCES / "kube" / "events.py",)
 USED_TO_BE_SCRAPED = sorted((SOURCES / "kube" / "scraping").rglob("*.py"))
@@ -235,6 +237,18 @@ async def test_the_node_part_that_sells_gpus_may_do_what_it_does_and_nothing_els
 async def test_mps_may_do_what_it_does_and_nothing_else() -> None:
     asked = await _rights(USED_BY_MPS, _mps)
     assert _granted("mps-ds.yaml") == asked.rights
+
+
+async def test_ketis_accounts_may_do_what_they_do_and_nothing_else() -> None:
+    """What kube-scheduler needs besides is granted by other roles."""
+    asked = await _rights(
+        (*USED_BY_THE_EXTENDER, RESCHEDULING), lambda api: {**_extender(api), "policy": _policy_watch(api, "gpu")}
+    )
+    assert _granted(KETI, "keti-gpu-scheduler") == asked.rights
+    asked = await _rights(
+        USED_BY_THE_NODE, lambda api: {**_node(api), "interval": interval.watch(api, interval.Interval(10.0))}
+    )
+    assert _granted(KETI, "keti-gpu-device-plugin") == asked.rights
     assert not asked.others
 
 
@@ -280,10 +294,10 @@ def _policy_watch(api: client.Api, namespace: str) -> Reflector[Any]:
     return part.watch
 
 
-@pytest.mark.parametrize("name", ["node-ds.yaml", "device-plugin-rbac.yaml"])
+@pytest.mark.parametrize("name", ["node-ds.yaml", "device-plugin-rbac.yaml", KETI])
 async def test_the_right_to_evict_is_given_only_by_removing_a_sign(name: str) -> None:
     asked = (await _rights([EVICTING], lambda _: {})).rights
-    assert asked.isdisjoint(_granted(name))
+    assert asked.isdisjoint(_granted(name, "keti-gpu-device-plugin" if name == KETI else None))
     (line,) = re.findall(r"^  # (- .*pods/eviction.*)$", (manifests.DEPLOY / name).read_text("utf-8"), re.MULTILINE)
     (rule,) = yaml.safe_load(line)
     assert {("", *right) for right in _pairs(rule)} == asked
@@ -328,17 +342,27 @@ def test_its_rights_are_the_same_in_every_manifest(name: str) -> None:
     assert rights(name) == rights("extender.yaml")
 
 
-def test_the_second_scheduler_has_what_a_kube_scheduler_has() -> None:
-    bindings = [d for d in manifests.documents("gpu-scheduler.yaml") if d["kind"].endswith("RoleBinding")]
-    assert {d["roleRef"]["name"] for d in bindings if d["metadata"]["name"] != manifests.EXTENDER} == {
+@pytest.mark.parametrize(
+    ("name", "extender", "lease", "account"),
+    [
+        ("gpu-scheduler.yaml", manifests.EXTENDER, "gpu-scheduler", ("kube-system", manifests.EXTENDER)),
+        (KETI, "keti-gpu-scheduler", "keti-gpu-scheduler-lease", ("gpu", "scheduler")),
+    ],
+)
+def test_the_second_scheduler_has_what_a_kube_scheduler_has(
+    name: str, extender: str, lease: str, account: tuple[str, str]
+) -> None:
+    bindings = [d for d in manifests.documents(name) if d["kind"].endswith("RoleBinding")]
+    bindings = [d for d in bindings if d["metadata"]["name"] != "keti-gpu-device-plugin"]
+    assert {d["roleRef"]["name"] for d in bindings if d["metadata"]["name"] != extender} == {
         "system:kube-scheduler",
         "system:volume-scheduler",
         "extension-apiserver-authentication-reader",
-        "gpu-scheduler",
+        lease,
     }
-    account = {"kind": "ServiceAccount", "name": manifests.EXTENDER, "namespace": "kube-system"}
-    assert all(d["subjects"] == [account] for d in bindings)
-    (rule,) = manifests.one("gpu-scheduler.yaml", "Role", "gpu-scheduler")["rules"]
+    namespace, called = account
+    assert all(d["subjects"] == [{"kind": "ServiceAccount", "name": called, "namespace": namespace}] for d in bindings)
+    (rule,) = manifests.one(name, "Role", lease)["rules"]
     assert (rule["resources"], rule["resourceNames"]) == (["leases"], ["gpu-scheduler"])
 
 
@@ -355,12 +379,12 @@ def test_prometheus_may_read_the_metrics_of_nodes_and_nothing_else() -> None:
     assert rules == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
-def _granted(name: str) -> set[Right]:
-    roles = {"ClusterRole": "", "Role": "kube-system"}
+def _granted(name: str, called: str | None = None) -> set[Right]:
+    """By the roles of a file, or by those of this name."""
     return {
-        (roles[document["kind"]], *right)
+        (document["metadata"].get("namespace", ""), *right)
         for document in manifests.documents(name)
-        if document["kind"] in roles
+        if document["kind"] in ("ClusterRole", "Role") and called in (None, document["metadata"]["name"])
         for rule in document["rules"]
         for right in _pairs(rule)
     }

@@ -8,9 +8,11 @@ GPU. The target's own must not be there at all: figures of a shared GPU would se
 from typing import Final
 
 NAMESPACE: Final = "kube-system"
+KETI: Final = "gpu"  # the namespace of deploy/keti
 TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-NODES: Final = ("gpushare-node", "gpushare-device-plugin", "gpushare-nvidia")  # labels of pods: component
-EXTENDERS: Final = ("gpushare-schd-extender", "gpu-scheduler")
+# Labels of pods: component.
+NODES: Final = ("gpushare-node", "gpushare-device-plugin", "gpushare-nvidia", "keti-gpu-metric-collector")
+EXTENDERS: Final = ("gpushare-schd-extender", "gpu-scheduler", "keti-gpu-scheduler")
 _NODE, _EXTENDER = "|".join(NODES), "|".join(EXTENDERS)
 
 SCRAPE_CONFIG: Final = f"""\
@@ -30,7 +32,7 @@ scrape_configs:
       insecure_skip_verify: true # each node makes its certificate itself; --metrics-tls-cert changes that
     kubernetes_sd_configs:
       - role: pod
-        namespaces: {{names: [{NAMESPACE}]}}
+        namespaces: {{names: [{NAMESPACE}]}} # with deploy/keti: {KETI}, where it needs the first two rights, too
     relabel_configs:
       - source_labels: [__meta_kubernetes_pod_label_component, __meta_kubernetes_pod_container_port_name]
         regex: ({_NODE});metrics
@@ -40,7 +42,7 @@ scrape_configs:
         action: drop
       - source_labels: [__meta_kubernetes_pod_node_name]
         target_label: node
-  - job_name: gpushare-extender # of extender.yaml, extender-tls.yaml or gpu-scheduler.yaml
+  - job_name: gpushare-extender # of extender.yaml, extender-tls.yaml or one of the gpu-scheduler.yaml
     scheme: https
     honor_labels: true
     authorization:
@@ -49,7 +51,7 @@ scrape_configs:
       insecure_skip_verify: true # it makes its certificate itself; --metrics-tls-cert changes that
     kubernetes_sd_configs:
       - role: pod
-        namespaces: {{names: [{NAMESPACE}]}}
+        namespaces: {{names: [{NAMESPACE}]}} # with deploy/keti: {KETI}, where it needs the first two rights, too
     relabel_configs:
       - source_labels: [__meta_kubernetes_pod_label_component, __meta_kubernetes_pod_container_port_name]
         regex: ({_EXTENDER});metrics
@@ -99,6 +101,7 @@ metadata:
   namespace: {NAMESPACE}
   labels: {{app: gpushare, component: gpushare-monitoring}}
 spec:
+  namespaceSelector: {{matchNames: [{NAMESPACE}, {KETI}]}}
   selector:
     matchLabels: {{app: gpushare}}
     matchExpressions: [{{key: component, operator: In, values: [{", ".join(NODES)}]}}]
@@ -116,7 +119,7 @@ spec:
         # Else figures of a shared GPU would seem to be of the pod that exports them.
         - {{action: labeldrop, regex: namespace|pod|container|endpoint}}
 ---
-# The extender of extender.yaml, extender-tls.yaml or gpu-scheduler.yaml.
+# The extender of extender.yaml, extender-tls.yaml or one of the gpu-scheduler.yaml.
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
@@ -124,6 +127,7 @@ metadata:
   namespace: {NAMESPACE}
   labels: {{app: gpushare, component: gpushare-monitoring}}
 spec:
+  namespaceSelector: {{matchNames: [{NAMESPACE}, {KETI}]}}
   selector:
     matchLabels: {{app: gpushare}}
     matchExpressions: [{{key: component, operator: In, values: [{", ".join(EXTENDERS)}]}}]

@@ -23,6 +23,19 @@ LIMIT_SECONDS = 600.0
 
 def small(folder: Path) -> list[Path]:
     """busybox under each of its names; and the same as CUDA images are, which ask for all GPUs by themselves."""
+    layer = busybox_layer(folder)
+    variables = {SMALL: [], EXAMPLES: ["NVIDIA_VISIBLE_DEVICES=all"]}
+    made = []
+    for number, (name, more) in enumerate(variables.items()):
+        made.append(folder / f"{number}.tar")
+        settings = {"Env": ["PATH=/bin", *more], "Cmd": ["sleep", "infinity"]}
+        machine = image.MACHINES[platform.machine()].docker
+        archive.docker_archive(made[-1], name, [layer], settings, machine)
+    return made
+
+
+def busybox_layer(folder: Path) -> Path:
+    """busybox, with a name for each of its programs."""
     tree = folder / "tree" / "bin"
     tree.mkdir(parents=True)
     busybox = tree / "busybox"
@@ -32,14 +45,7 @@ def small(folder: Path) -> list[Path]:
         if name != busybox.name:
             (tree / name).symlink_to(busybox.name)
     archive.layer(tree.parent, folder / "layer.tar")
-    variables = {SMALL: [], EXAMPLES: ["NVIDIA_VISIBLE_DEVICES=all"]}
-    made = []
-    for number, (name, more) in enumerate(variables.items()):
-        made.append(folder / f"{number}.tar")
-        settings = {"Env": ["PATH=/bin", *more], "Cmd": ["sleep", "infinity"]}
-        machine = image.MACHINES[platform.machine()].docker
-        archive.docker_archive(made[-1], name, [folder / "layer.tar"], settings, machine)
-    return made
+    return folder / "layer.tar"
 
 
 def product(root: Path = make.ROOT) -> Path:
