@@ -366,6 +366,13 @@ def slots() -> World:
     return [mps, node("gpu-d", 15, unit="GiB", ip="10.0.0.14")], pods
 
 
+def mps_down() -> World:
+    """A node that sells MPS slots, and whose MPS daemon does not work."""
+    mps = node("gpu-c", 16276, direct=True)
+    publish(mps, slots=2, mps="the control program has not answered within 5 s")
+    return [mps], [shared("one", on="gpu-c", gpus=[0], each=4000), shared("waits", gpus=[0])]
+
+
 def shared(name: str, *, gpus: Sequence[int], on: str = "", each: int = 0) -> Json:
     """A pod with an MPS share on each of these GPUs; one that waits asks for as many."""
     uuids = ",".join(f"GPU-{on}-{gpu}" for gpu in gpus)
@@ -445,6 +452,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "foreign-names": foreign,
     "sold": sold,
     "slots": slots,
+    "mps-down": mps_down,
     "measured": measured,
     "only-sold": lambda: ([node("cpu-1"), seller("gpu-e", 16276, 16276)], []),
 }

@@ -1,6 +1,8 @@
 """docs/metrics.md names every metric that a component exports, and no other."""
 
 import re
+from types import SimpleNamespace
+from typing import cast
 
 from prometheus_client import CollectorRegistry
 
@@ -9,6 +11,9 @@ from gpushare.core.explain.waiting import Waiting
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.extender import metrics as of_extender
 from gpushare.gpu.sample import Sample
+from gpushare.kube.events import Recorder
+from gpushare.mps import metrics as mps
+from gpushare.mps.supervisor import Supervisor
 from gpushare.node import metrics as of_node
 from gpushare.node.exporter import page
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
@@ -50,7 +55,14 @@ def of_the_node() -> set[str]:
     return named(of_node.Metrics(sight).registry)
 
 
+def of_mps() -> set[str]:
+    supervisor = cast(Supervisor, SimpleNamespace(state="up", servers=1, restarts=0))
+    recorder = cast(Recorder, SimpleNamespace(sent=0, dropped=0, failed=0))
+    return named(mps.Metrics(supervisor, recorder).registry)
+
+
 def test_every_metric_is_documented_and_nothing_else_is() -> None:
     exported = on_the_page() | of_the_extender() | of_the_node()
+    exported |= of_mps()
     exported |= named(webhook.Handlers({}, lambda: "").registry)
     assert exported == documented()

@@ -24,6 +24,7 @@ from gpushare.kube.errors import ApiError
 from gpushare.kube.reflector import Reflector
 from gpushare.kube.requests import Request
 from gpushare.kube.resources import Resource
+from gpushare.mps.cluster import Watches
 from gpushare.node import app as node_app
 from gpushare.node import pinning
 from gpushare.node.influx import interval
@@ -52,6 +53,7 @@ USED_TO_SELL_GPUS = (
     *USED_TO_BE_SCRAPED, *USED_BY_ALL,
 )  # fmt: skip
 OF_SHARES = {SOURCES / "node" / name for name in ("app.py", "pinning.py")}
+USED_BY_MPS = (*sorted((SOURCES / "mps").rglob("*.py")), *USED_BY_ALL)
 USED_BY_THE_WEBHOOK = sorted((SOURCES / "webhook").rglob("*.py"))
 PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v\w+(?:/namespaces/(?P<namespace>[^/]+))?"
@@ -185,6 +187,11 @@ def _node(api: client.Api) -> dict[str, Reflector[Any]]:
     return node_app.Node(node_app.Config("node"), api, Simulated([])).watches.reflectors
 
 
+def _mps(api: client.Api) -> dict[str, Reflector[Any]]:
+    watches = Watches(api, "node")
+    return {"node": watches.of_node, "pods": watches.of_pods}
+
+
 def _webhook(api: client.Api) -> dict[str, Reflector[Any]]:
     config = webhook_app.Config("127.0.0.1", 9443, rules.Choices(), reviews.On())
     webhook = webhook_app.Webhook(config, api)
@@ -227,6 +234,12 @@ async def test_the_node_part_that_sells_gpus_may_do_what_it_does_and_nothing_els
     assert not asked.others
 
 
+async def test_mps_may_do_what_it_does_and_nothing_else() -> None:
+    asked = await _rights(USED_BY_MPS, _mps)
+    assert _granted("mps-ds.yaml") == asked.rights
+    assert not asked.others
+
+
 async def test_ketis_accounts_may_do_what_they_do_and_nothing_else() -> None:
     """What kube-scheduler needs besides is granted by other roles."""
     asked = await _rights(
@@ -234,7 +247,8 @@ async def test_ketis_accounts_may_do_what_they_do_and_nothing_else() -> None:
     )
     assert _granted(KETI, "keti-gpu-scheduler") == asked.rights
     asked = await _rights(
-        USED_BY_THE_NODE, lambda api: {**_node(api), "interval": interval.watch(api, interval.Interval(10.0))}
+        (*USED_BY_THE_NODE, *USED_BY_MPS),
+        lambda api: {**_node(api), **_mps(api), "interval": interval.watch(api, interval.Interval(10.0))},
     )
     assert _granted(KETI, "keti-gpu-device-plugin") == asked.rights
     assert not asked.others

@@ -35,6 +35,7 @@ def node(
     capacity: int | None = None,
     limit: int = 0,
     slots: int = 0,
+    mps_down: str = "",
     nvidia_whole: bool = False,
     sold: Sequence[dict[str, Any]] = ({"resource": names.NVIDIA_GPU},),
     reserved: str = "",
@@ -63,12 +64,8 @@ def node(
             for i, total in enumerate(totals)
         ]
         published: dict[str, Any] = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
-        if limit:
-            published["largest"] = limit
-        if slots:
-            published["slots"] = slots
-        if nvidia_whole:
-            published["nvidia"] = "whole"
+        maybe = {"largest": limit, "slots": slots, "mps": mps_down, "nvidia": "whole" if nvidia_whole else ""}
+        published |= {key: value for key, value in maybe.items() if value}
         if pin == "nvidia":
             published |= {"sell": "gpus", "sold": sold}
         annotations[names.NODE_GPUS] = msgspec.json.encode(published).decode()

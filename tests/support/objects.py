@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 NODE_WORDS = {
     "gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation", "labels", "taints",
-    "cordoned", "largest", "slots", "whole", "sold",
+    "cordoned", "largest", "slots", "mps", "whole", "sold",
 }  # fmt: skip
 GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
 POD_WORDS = {
@@ -164,7 +164,8 @@ def _env(key: str) -> Object:
 
 def node(name: str, given: Object) -> Object:
     """`gpus` are sizes, or mappings where a GPU is more than its size. Without any, a node for everything else.
-    `slots`: MPS slots of each GPU; `whole`: it sells nvidia.com/gpu too; `sold`: by a node with `pin: nvidia`."""
+    `slots`: MPS slots of each GPU; `mps`: why its MPS daemon does not work; `whole`: it sells nvidia.com/gpu
+    too; `sold`: by a node with `pin: nvidia`."""
     known(given, NODE_WORDS, f"node {name}")
     gpus = [_gpu(name, i, gpu) for i, gpu in enumerate(given.get("gpus", []))]
     pin = given.get("pin", "plugin")
@@ -175,7 +176,7 @@ def node(name: str, given: Object) -> Object:
         annotations[names.NODE_GPUS] = given["annotation"]
     elif gpus and pin != "aliyun":
         published = {"v": 1, "unit": given.get("unit", "MiB"), "pin": pin, "state": given.get("state", "ready")}
-        published |= {word: given[word] for word in ("largest", "slots") if word in given}
+        published |= {word: given[word] for word in ("largest", "slots", "mps") if word in given}
         published |= {"nvidia": "whole"} if given.get("whole") else {}
         published |= {"sell": "gpus", "sold": sold} if sold else {}
         annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})

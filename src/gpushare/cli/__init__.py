@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, help, observing, words
+from gpushare.cli import commands, components, help, mps, observing, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "node": (help.NODE, components.node),
     "device-plugin": (help.DEVICE_PLUGIN, components.device_plugin),
     "collector": (help.COLLECTOR, components.collector),
+    "mps": (help.MPS, mps.mps),
     "webhook": (help.WEBHOOK, components.webhook),
 }
 OF_PLUGIN = ("inspect", "why")

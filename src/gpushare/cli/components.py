@@ -91,6 +91,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--sell", default="shares")
     parser.add_argument("--pin", default="auto")
     parser.add_argument("--mps-slots", default="0")
+    parser.add_argument("--mps-status", default="")
     parser.add_argument("--nvidia-gpu")
     _add_fail_on_init_error(parser)
     if sells_gpus(words):
@@ -106,8 +107,13 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         raise errors.UserError(f'"{slots:.20}" is not a number of MPS slots', why, "--mps-slots 10")
     if args.nvidia_gpu not in (None, *NVIDIA_GPU):
         raise unknown("--nvidia-gpu value", args.nvidia_gpu, NVIDIA_GPU, "--nvidia-gpu={}")
-    fails = _fails_on_init_error(args)
-    return _run_node(args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, fails=fails)
+    if args.mps_status and not int(slots):
+        why = "it says how the daemon is that serves MPS slots, and --mps-slots is 0"
+        raise errors.UserError("--mps-status has no effect", why, "--mps-slots 10, or leave it out")
+    return _run_node(
+        args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=args.mps_status,
+        fails=_fails_on_init_error(args),
+    )  # fmt: skip
 
 
 def device_plugin(words: list[str], program: str, plugin: bool) -> int:
@@ -137,7 +143,7 @@ def collector(words: list[str], program: str, plugin: bool) -> int:
     _common(parser, port=str(app.PORT))
     _add_fail_on_init_error(parser)
     args = parser.parse(words)
-    name, address, port = _identity(args)
+    name, address, port = identity(args)
     if args.sample_seconds == "0":
         raise errors.UserError("--sample-seconds is 0", "a collector does nothing but sample", "--sample-seconds 5")
     config = app.Config(name, address, port, observing.config(args), _fails_on_init_error(args))
@@ -150,6 +156,7 @@ def _gpus_parser(program: str) -> Parser:
     parser = Parser(program)
     parser.add_argument("--sell", action="append")
     _common(parser)
+    parser.add_argument("--mps-status", default="")
     parser.add_argument("--config-file", default=os.environ.get("CONFIG_FILE", ""))
     parser.add_argument("--config-dir", default=os.environ.get("CONFIG_FILE_SRCDIR", ""))
     parser.add_argument("--default-config", default=os.environ.get("DEFAULT_CONFIG", ""))
@@ -172,7 +179,7 @@ def _sell_gpus(args: argparse.Namespace) -> int:
     from gpushare.node.nvidia.config_source import Places
     from gpushare.node.nvidia.rules import flags, xids
 
-    name, address, port = _identity(args)
+    name, address, port = identity(args)
     variables = (xids.DISABLE, xids.ENABLE, *(variable for flag in flags.FLAGS for variable in flag.variables))
     fallbacks = tuple(word.strip() for word in args.fallback_strategies.split(",") if word.strip())
     given = {flag.name: vars(args)[flag.name] for flag in flags.FLAGS}
@@ -184,6 +191,7 @@ def _sell_gpus(args: argparse.Namespace) -> int:
         Places(args.config_file, args.config_dir, args.default_config, fallbacks),
         address,
         port,
+        mps_status=args.mps_status,
         observing=observing.config(args),
     )
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
@@ -260,7 +268,7 @@ def _fails_on_init_error(args: argparse.Namespace) -> bool:
     return flags.yes("--fail-on-init-error", args.fail_on_init_error)
 
 
-def _identity(args: argparse.Namespace) -> tuple[str, str, int]:
+def identity(args: argparse.Namespace, port: str = "12346") -> tuple[str, str, int]:
     """Which node this is, and where it listens."""
     from gpushare.obs import log
 
@@ -270,8 +278,8 @@ def _identity(args: argparse.Namespace) -> tuple[str, str, int]:
         raise errors.UserError(
             "which node is this?", why, "--node-name NAME, or NODE_NAME from the pod's spec.nodeName"
         )
-    (port,) = _port_numbers([args.port], "--port 12346")
-    return args.node_name, _address(args.listen), port
+    (number,) = _port_numbers([args.port], f"--port {port}")
+    return args.node_name, _address(args.listen), number
 
 
 def _until_ended(args: argparse.Namespace, run: "Callable[[Access, Nvml], Coroutine[Any, Any, signal.Signals]]") -> int:
@@ -294,10 +302,11 @@ def _run_node(
     slots: int = 0,
     nvidia_whole: bool = False,
     fails: bool = True,
+    mps_status: str = "",
 ) -> int:
     from gpushare.node import app
 
-    name, address, port = _identity(args)
+    name, address, port = identity(args)
     if args.memory_unit not in UNITS:
         raise unknown("memory unit", args.memory_unit, UNITS, "--memory-unit {}")
     reserve = args.reserve
@@ -306,7 +315,7 @@ def _run_node(
         raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
     config = app.Config(
         name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap, slots=slots,
-        nvidia_whole=nvidia_whole, observing=observing.config(args), fail_on_init_error=fails,
+        nvidia_whole=nvidia_whole, mps_status=mps_status, observing=observing.config(args), fail_on_init_error=fails,
     )  # fmt: skip
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 

@@ -18,6 +18,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   node                publishes a node's GPUs, and pins containers to them
   device-plugin       the same, as a replacement for Aliyun's device plugin
   collector           only measures a node's GPUs, beside gpushare node
+  mps                 keeps NVIDIA's MPS daemon of a node running
   webhook             admission: pins new pods, and refuses what can never run
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
@@ -109,14 +110,14 @@ their GPUs from a device plugin, it serves that plugin, too.
   --sell WHAT         shares of GPUs (default), or gpus: in place of NVIDIA's
                       device plugin (gpushare node --sell=gpus --help)
   --pin HOW           how containers get their GPUs. direct: from the binding
-                      that chose them; plugin: from a device plugin; auto:
-                      direct where admission.yaml or webhook.yaml is installed
+                      that chose them; plugin: from a device plugin; auto
+                      (default): direct where admission is gpushare's, too
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
-  --mps-slots N       sell N MPS shares of each GPU as keti.com/mpsgpu, too
-                      (0 to 48, default 0); only with direct pinning
-  --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too (default: do not);
-                      only with direct pinning
+  --mps-slots N, --mps-status FOLDER
+                      sell N MPS shares of each GPU, too, as keti.com/mpsgpu
+                      (0 to 48, default 0); while gpushare mps reports well
+  --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too; direct pin only
   --fail-on-init-error=false   a node without a driver is no error: wait for one
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
@@ -138,12 +139,12 @@ NVIDIA's device plugin. Its flags, variables and config: docs/sell-gpus.md.
   --device-list-strategy LIST
                       how containers get GPUs: envvar (default), volume-mounts,
                       cdi-annotations, cdi-cri
-  --device-id-strategy uuid|index, --pass-device-specs
-  --shared-devices-allocation-policy distributed|packed
-                      which GPU the next replica is of
+  --device-id-strategy uuid|index, --pass-device-specs,
+  --shared-devices-allocation-policy distributed|packed (of the next replica)
   --driver-root PATH, --dev-root PATH, --driver-root-ctr-path PATH,
   --nvidia-cdi-hook-path PATH, --cdi-annotation-prefix PREFIX,
-  --kubelet-socket PATH, --mig-strategy none, --fail-on-init-error=false
+  --kubelet-socket PATH, --mig-strategy none, --fail-on-init-error=false,
+  --mps-status FOLDER (where gpushare mps reports: MPS replicas need it)
   --listen ADDRESS, --port N, --log-level LEVEL
                       as without --sell=gpus
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
@@ -213,6 +214,24 @@ All other options: gpushare collector --help-metrics
 Examples
   gpushare collector --node-name gpu-a --sample-seconds 10
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver or cluster"""
+
+MPS: Final = """\
+usage: gpushare mps [options]
+Keeps NVIDIA's MPS daemon of this node running, for pods with MPS shares: sets
+the compute mode of all GPUs to EXCLUSIVE_PROCESS, starts the daemon, asks it
+every 5 seconds, starts it again, and tells its clients. Pipes in
+/tmp/nvidia-mps, reports and logs in /run/nvidia/mps.
+  --node-name NAME    the node it runs on; default NODE_NAME
+  --restore           only put back the compute modes that a supervisor which
+                      was killed has left, and end
+  --listen ADDRESS, --port N
+                      for /healthz, /readyz, /metrics (127.0.0.1, 12349)
+  --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  gpushare mps --node-name gpu-a
+  gpushare mps --restore
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, program or right"""
 
 WEBHOOK: Final = """\
 usage: gpushare webhook [options]

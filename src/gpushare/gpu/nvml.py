@@ -16,8 +16,9 @@ from typing import TypeVar
 import msgspec
 from pynvml import NVMLError  # type: ignore[import-untyped]
 
-from gpushare.gpu import failures, topology
+from gpushare.gpu import compute_mode, failures, topology
 from gpushare.gpu.bounded import Threads
+from gpushare.gpu.compute_mode import Modes
 from gpushare.gpu.device import Device, Link, Xid
 from gpushare.gpu.sample import Pass
 from gpushare.gpu.sampling import Sampling
@@ -67,6 +68,14 @@ class Nvml:
     async def links(self) -> list[Link]:
         async with self._its_turn():
             return await self._ask(topology.links)
+
+    async def modes(self) -> Modes:
+        async with self._its_turn():
+            return await self._ask(compute_mode.read)
+
+    async def set_mode(self, uuid: str, mode: int) -> None:
+        async with self._its_turn():
+            await self._ask(lambda session: compute_mode.set(session, uuid, mode))
 
     async def sample(self) -> Pass:
         async with self._its_turn():

@@ -18,6 +18,7 @@ from gpushare.kube.auth.login import Access
 from gpushare.kubelet import paths
 from gpushare.node import observer, part, pinning
 from gpushare.node.audit.auditor import Auditor
+from gpushare.node.mps_daemon import MpsDaemon
 from gpushare.node.pinning import Choice
 from gpushare.node.publishing.assigned import Assigner
 from gpushare.node.publishing.desired import PublishConfig
@@ -45,6 +46,7 @@ class Config(NamedTuple):
     unhealthy_configmap: bool = False
     kubelet: str = paths.ROOT
     slots: int = 0  # MPS slots of each GPU
+    mps_status: str = ""  # the folder where gpushare mps says how the daemon is; empty: nobody looks
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     observing: observer.Config = observer.Config()
     fail_on_init_error: bool = True  # else a node without a driver is no error
@@ -70,9 +72,11 @@ class Node(part.Part):
         if pin is Pin.PLUGIN or nvidia_whole:  # another plugin for nvidia.com/gpu would win over the pin
             folder = Path(self.config.kubelet, paths.DEVICE_PLUGINS)
             tasks.create_task(await self._lock_kubelets_folder(folder, at_the_end))
+        daemon = MpsDaemon(self.config.mps_status, self.recorder, self.config.node) if slots else None
         publish_config = PublishConfig(
-            self.config.node, self.config.unit, pin, self.config.reserve_mib, slots=slots, nvidia_whole=nvidia_whole
-        )
+            self.config.node, self.config.unit, pin, self.config.reserve_mib, slots=slots, nvidia_whole=nvidia_whole,
+            mps_down=daemon.look() if daemon is not None else "",
+        )  # fmt: skip
         links = Links(self._backend, self.gpus)
         publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node, links)
         assigner = Assigner(self.api, self.pods)
@@ -82,6 +86,10 @@ class Node(part.Part):
         self.sight.done = lambda: {"node": publisher.writes, "pods": assigner.marked}
         if pin is Pin.PLUGIN:
             tasks.create_task(self._device_plugin(publisher))
+        if daemon is not None:
+            daemon.tell_slots(slots, self.gpus.devices)
+            daemon.listeners.append(publisher.tell_mps)
+            tasks.create_task(daemon.run())
         if self.config.unhealthy_configmap:
             config_map = UnhealthyConfigMap(self.api, self.config.node)
             publisher.listeners.append(config_map.see)

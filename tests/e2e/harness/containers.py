@@ -1,5 +1,4 @@
-"""A simulated machine for one kubelet: its own processes, its own /var/lib, /var/log, /run and pipes of MPS, and
-containerd.
+"""A simulated machine for one kubelet: its own processes, its own folders (`OWN`), and containerd.
 
 It is made of two kernel namespaces. When its first process ends all others end, and its mounts are gone with the last
 one: nothing has to be unmounted, and a killed run leaves only files behind. It shares the network of the cluster.
@@ -16,18 +15,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpushare.core.facts import names
 from tests.e2e.harness import binaries, processes
 from tests.e2e.harness.cluster import Failed, NotReady, run, until
 from tests.e2e.harness.processes import Process, Processes
 
-OWN = ("/var/lib", "/var/log", "/run", names.MPS_PIPE_FOLDER)
+OWN = ("/var/lib", "/var/log", "/run", "/tmp/nvidia-mps")
 EMPTY_SECONDS = 10.0
 # The first process of a machine: orphans become its children, and `wait` takes the dead ones away.
-FIRST = (
-    "".join(f'mkdir -p {folder} && mount --bind "$0{folder}" {folder} && ' for folder in OWN)
-    + "{ sleep infinity & wait; }"
-)
+FIRST = "".join(f'mount --bind "$0{folder}" {folder} && ' for folder in OWN) + "{ sleep infinity & wait; }"
 NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
   "type": "host-local", "subnet": "10.88.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}}]}"""
 CONFIGURATION = """
@@ -56,8 +51,7 @@ class Machine:
 
     async def start(self) -> None:
         self._clean()
-        for folder in (*OWN, "/run/cni", "/var/lib/kubelet"):
-            self.inside(folder).mkdir(parents=True, exist_ok=True)
+        self._make_folders()
         self._snapshotter = await _snapshotter(self.folder)
         for hierarchy in hierarchies():
             (hierarchy / self.cgroup).mkdir(exist_ok=True)
@@ -149,6 +143,12 @@ class Machine:
         with contextlib.suppress(Failed):
             return bool(await self.ctr("version"))
         return False
+
+    def _make_folders(self) -> None:
+        for folder in (*OWN, "/run/cni", "/var/lib/kubelet"):
+            self.inside(folder).mkdir(parents=True, exist_ok=True)
+        for folder in OWN:
+            Path(folder).mkdir(exist_ok=True)  # its own one covers it
 
     def _clean(self) -> None:
         """Cgroups stay after their processes, and the kernel needs a moment to see that these are gone."""

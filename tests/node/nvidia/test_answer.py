@@ -27,6 +27,16 @@ def test_a_gpu_with_two_replicas_is_named_once() -> None:
     assert given("GPU-1::0", "GPU-0::3", "GPU-1::2", replicas=4) == {"envs": {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-0"}}
 
 
+def test_a_client_of_mps_gets_the_daemons_pipes_and_the_nodes_shared_memory() -> None:
+    assert given("GPU-1::0", replicas=4, mps=True) == {
+        "envs": {"NVIDIA_VISIBLE_DEVICES": "GPU-1", "CUDA_MPS_PIPE_DIRECTORY": "/mps/nvidia.com/gpu/pipe"},
+        "mounts": [
+            {"host_path": "/tmp/nvidia-mps", "container_path": "/mps/nvidia.com/gpu/pipe"},
+            {"host_path": "/dev/shm", "container_path": "/dev/shm"},
+        ],
+    }
+
+
 def test_gpus_are_named_by_index_on_request() -> None:
     assert given("GPU-2::0", "GPU-2::1", replicas=2, by_index=True) == {"envs": {"NVIDIA_VISIBLE_DEVICES": "2"}}
 

@@ -17,6 +17,8 @@
  *     mig=1                                1: MIG is enabled, 0: it is not; a second number: from the next reset on
  *     nvlink=0 00000000:3C:00.0            NVLink 0 is active and leads to that place
  *     near=GPU-22222222-... 10             the nearest part of PCIe that it shares with that GPU, as NVML numbers them
+ *     mode=0                               compute mode, until one is set: that is kept in MOCK_NVML_STATE.mode.UUID, so
+ *                                          it outlives the process. Not to be set while MIG is enabled
  *     action=1                             recovery action the driver asks for; 0: none
  *
  *     used=8589934592                      bytes, without those that the driver keeps for itself; not said: 0
@@ -216,6 +218,44 @@ int nvmlDeviceGetMigMode(Slot *handle, unsigned *current, unsigned *pending) {
     if (gpu.mig < 0) return NOT_SUPPORTED;
     *current = (unsigned)gpu.mig;
     *pending = (unsigned)gpu.pending;
+    return OK;
+}
+
+/* --- compute modes */
+
+static void mode_path(char *into, size_t size, const char *uuid) {
+    snprintf(into, size, "%s.mode.%s", getenv("MOCK_NVML_STATE"), uuid);
+}
+
+int nvmlDeviceGetComputeMode(Slot *handle, unsigned *mode) {
+    Gpu gpu;
+    char path[4096];
+    int code = about(__func__, handle, &gpu);
+    if (code) return code;
+    if (gpu.mode < 0) return NOT_SUPPORTED;
+    *mode = (unsigned)gpu.mode;
+    mode_path(path, sizeof path, gpu.uuid);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        int read = fscanf(file, "%u", mode);
+        fclose(file);
+        if (read != 1) return 999;
+    }
+    return OK;
+}
+
+int nvmlDeviceSetComputeMode(Slot *handle, unsigned mode) {
+    Gpu gpu;
+    char path[4096];
+    int code = about(__func__, handle, &gpu);
+    if (code) return code;
+    if (gpu.mode < 0 || gpu.mig == 1) return NOT_SUPPORTED;
+    if (mode > 3 || mode == 1) return INVALID; /* 1 is of old drivers */
+    mode_path(path, sizeof path, gpu.uuid);
+    FILE *file = fopen(path, "we");
+    if (!file) return 999;
+    fprintf(file, "%u\n", mode);
+    fclose(file);
     return OK;
 }
 

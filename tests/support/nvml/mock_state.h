@@ -50,7 +50,7 @@ typedef struct {
     Near near[MOST_LINKS];
     int nears;
     unsigned long long memory;
-    int minor, major, second, mig, pending, action, lost, deaf;
+    int minor, major, second, mig, pending, action, lost, deaf, mode;
     long long used, reserved, util, memory_util, encoder, decoder, temp, memtemp, slowdown, margin, power, powercap;
     long long energy, sm_clock, memory_clock, replays, correctable, uncorrectable, remap_failure;
     int tells, processes, samples;
@@ -154,7 +154,7 @@ static int understand(const char *key, const char *value) {
         if (state.gpus == MOST_GPUS) return 0;
         Gpu *made = &state.gpu[state.gpus++];
         memset(made, 0, sizeof *made);
-        made->minor = made->major = made->mig = made->action = -1;
+        made->minor = made->major = made->mig = made->action = made->mode = -1;
         forget_figures(made);
         copy(made->name, sizeof made->name, "Mock GPU");
         copy(made->uuid, sizeof made->uuid, value);
@@ -184,6 +184,7 @@ static int understand(const char *key, const char *value) {
         return sscanf(value, "%95s %d", near->uuid, &near->level) == 2;
     }
     if (!strcmp(key, "action")) return sscanf(value, "%d", &gpu->action) == 1;
+    if (!strcmp(key, "mode")) return sscanf(value, "%d", &gpu->mode) == 1;
     if (!strcmp(key, "lost")) return sscanf(value, "%d", &gpu->lost) == 1;
     if (!strcmp(key, "deaf")) return sscanf(value, "%d", &gpu->deaf) == 1;
     return understand_figure(gpu, key, value);

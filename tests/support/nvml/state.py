@@ -42,6 +42,7 @@ def card(number: int, memory_mib: int = 16276, *more: str) -> str:
             "capability=7.5",
             "mig=0",
             "action=0",
+            "mode=0",
             *more,
         )
     )

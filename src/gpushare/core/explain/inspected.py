@@ -35,6 +35,7 @@ def inspected(state: NodeState, status: Status | None = None) -> dict[str, objec
             device |= measured.device_keys(doing, status.sampled_at)
         devices.append(device)
     sells = {"nvidia": "whole"} if facts.nvidia_whole else {}
+    sells |= {"mps": facts.mps_down} if facts.mps_down else {}
     amounts = {"name": state.name, "unit": facts.unit, "totalGPU": facts.capacity, "usedGPU": sum(used)}
     return amounts | sells | {"devs": devices}
 

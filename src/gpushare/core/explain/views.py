@@ -26,6 +26,7 @@ from gpushare.core.facts.model import Charges, PodFacts, Refusal, Request
 from gpushare.core.ledger.holding import EVERY_GPU_WHOLLY, Holding, State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
+from gpushare.core.placement.fit import MPS_DOWN
 from gpushare.core.placement.room import Room
 from gpushare.core.scheduling import kept_place
 
@@ -72,6 +73,8 @@ def node_view(state: NodeState, need: int, pod: PodFacts, refusal: Refusal | Non
     """One node for one pod. `need`: the most units that the pod needs on one GPU."""
     gpus = _gpu_views(state, need, pod)
     reason = Reason(refusal.code, refusal.message) if refusal is not None else None
+    if refusal is MPS_DOWN and state.facts is not None:
+        reason = Reason(refusal.code, refusal.message, state.facts.mps_down)  # the node says why
     lower = sum(h.state is State.BOUND and h.pod.priority < pod.priority for h in state.holdings())
     return NodeView(state.name, refusal is None, state.facts.unit if state.facts else None, reason, None, gpus, lower)
 

@@ -25,6 +25,7 @@ SELLS_GPUS = Refusal("SellsGpus", "node(s) that sell only whole GPUs or replicas
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 RESERVED = Refusal("Reserved", "node(s) that are reserved")
 OTHER_NODE = Refusal("OtherNode", "node(s) other than the one its annotation nodeName names", forever=True)
+MPS_DOWN = Refusal("MpsDown", "node(s) whose MPS daemon does not work")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
 STILL_STARTING = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")
 
@@ -60,13 +61,14 @@ class Question:
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._largest = max([share.units for share in request.shares])  # of one container, over all its GPUs
         self._not_sold = [k for k in dict.fromkeys([s.kind for s in request.shares]) if k.not_sold is not None]
+        self._by_mps = any(kind.slots for kind in self._not_sold)
         # By pin and unit: what has to be placed, and of any of its parts the most GPUs and the most units on one.
         self._tasks: dict[tuple[Pin, Unit], tuple[Task | None, int, int]] = {}
         self._never: dict[tuple[Pin, Unit, int, tuple[int, ...]], bool] = {}  # by slots and sizes of a node's GPUs
         self._sentences: dict[tuple[str, Unit, int, int, bool], Refusal] = {}
 
     def off_limits(self, facts: NodeFacts) -> Refusal | None:
-        """Why this request may never use such a node, however much is free there."""
+        """Why this request may not use such a node, however much is free there."""
         if facts.blocked is not None:
             return facts.blocked
         if self.request.pin is not Pin.DIRECT and facts.pin is Pin.DIRECT:
@@ -76,6 +78,8 @@ class Question:
         for kind in self._not_sold:
             if not any(kind.sells(facts, gpu) for gpu in facts.gpus):
                 return kind.not_sold
+        if self._by_mps and facts.mps_down:
+            return MPS_DOWN
         if self.request.unit is not None and facts.unit != self.request.unit:
             return self._say("CountsOtherwise", COUNTS_OTHERWISE, facts.unit, forever=True)
         if facts.pin is Pin.ALIYUN and not self._one_app:

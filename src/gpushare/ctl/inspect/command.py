@@ -32,6 +32,7 @@ SELLING = "GPUs are sold by count on {names}: -o wide shows them."
 NOT_LABELLED = "The device plugin runs on nodes labelled gpushare=true: kubectl label node NAME gpushare=true"
 THIS_OFFERS_NONE = "{name} offers no {resource}."
 SLOTS_TOO = "{node} also sells MPS slots as {resource}. In use: {used}."
+MPS_DOWN = "{node}: no new pod gets an MPS slot, because its MPS daemon does not work: {why}."
 WHOLE_TOO = "{node} also sells its free whole GPUs as {resource}."
 MIXED = "everything is shown in MiB; nodes whose GPU memory unit is GiB: {names}."
 UNHEALTHY = "{node} GPU {gpu} is unhealthy: its {free} free {unit} are not given out."
@@ -200,7 +201,12 @@ def _explained(cluster: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, m
         for node in shown
         if node.facts is not None and node.facts.nvidia_whole
     ]
-    kinds = (pending, unusable, _kept(cluster, shown), _slots(shown), whole)
+    down = [
+        MPS_DOWN.format(node=node.name, why=node.facts.mps_down)
+        for node in shown
+        if node.facts is not None and node.facts.mps_down
+    ]
+    kinds = (pending, unusable, _kept(cluster, shown), _slots(shown), down, whole)
     return [line for kind in kinds for line in _at_most(kind, most)]
 
 

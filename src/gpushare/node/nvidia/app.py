@@ -20,6 +20,7 @@ from gpushare.gpu.health import Health
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.node import observer, part
+from gpushare.node.mps_daemon import MpsDaemon
 from gpushare.node.nvidia import beside, cdi_file, config_source
 from gpushare.node.nvidia.cdi_file import CdiFile
 from gpushare.node.nvidia.config_source import Found, Places
@@ -49,6 +50,7 @@ class Config(NamedTuple):
     places: Places = Places()
     host: str = "127.0.0.1"
     port: int = 12346
+    mps_status: str = ""  # the folder where gpushare mps says how the daemon is
     root: str = "/"  # where this machine's file system begins
     observing: observer.Config = observer.Config()
 
@@ -87,13 +89,14 @@ class Node(part.Part):
         tasks.create_task(await self._lock_kubelets_folder(folder, at_the_end))
         await self._alone()
         cdi = CdiFile(self._root / cdi_file.FOLDER.lstrip("/"), self._root)
-        plugin = self.plugin = Plugin(self.gpus, self._backend, cdi, self._root)
+        daemon = MpsDaemon(self.config.mps_status, self.recorder, self.config.node)
+        plugin = self.plugin = Plugin(self.gpus, self._backend, cdi, self._root, daemon, self.config.mps_status)
         self._log(found, settings)
         sold = await plugin.use(settings)
         publish_config = PublishConfig(self.config.node, "MiB", Pin.NVIDIA, sold=(sold,))
         publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
         self.sight.done = lambda: {"node": publisher.writes}
-        for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher)):
+        for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher), daemon.run()):
             tasks.create_task(work)
 
     @property

@@ -15,6 +15,7 @@ from gpushare.node import endpoint as endpoints
 from gpushare.node import kubelet_folder
 from gpushare.node.endpoint import Endpoint
 from gpushare.node.gpus import Gpus
+from gpushare.node.mps_daemon import MpsDaemon
 from gpushare.node.nvidia import host
 from gpushare.node.nvidia.cdi_file import CdiFile
 from gpushare.node.nvidia.rules import devices, settings
@@ -32,8 +33,10 @@ class Plugin:
     """`use` must have been called before `run`. `backend` tells how the GPUs are connected. `root`: where this
     machine's file system begins."""
 
-    def __init__(self, gpus: Gpus, backend: Backend, cdi: CdiFile, root: Path) -> None:
+    def __init__(self, gpus: Gpus, backend: Backend, cdi: CdiFile, root: Path, daemon: MpsDaemon, mps: str) -> None:
+        """`daemon`: what is known of the MPS daemon; `mps`: the folder that it is known from."""
         self.endpoint: Endpoint | None = None
+        self._daemon, self._mps = daemon, mps
         self._gpus, self._backend, self._cdi, self._root = gpus, backend, cdi, root
         self._links: list[Link] = []
         self._linked: set[str] = set()  # the GPUs that were there when it was asked how they are connected
@@ -43,6 +46,7 @@ class Plugin:
         self._loop = Loop(self._take_over)
         self._numa = host.numa(gpus.devices, root)
         gpus.listeners.append(self._changed)
+        daemon.listeners.append(lambda _: self._sell())
 
     @property
     def registered(self) -> bool:
@@ -53,11 +57,14 @@ class Plugin:
     async def use(self, new: Settings) -> Sold:
         """From now on. Raises UserError if that cannot be served; then nothing has changed."""
         settings.refuse_mig(new, self._gpus.devices)
+        settings.refuse_mps(new, self._gpus.devices, status=self._mps)
         there = self._there()
         devices.check(there, new)
         await self._cdi.keep(new, there)
         await self._connect()
         old, self._settings = self._settings, new
+        self._daemon.replicas = new.replicas if new.mps else 1
+        self._daemon.look()
         if old is not None and old.resource != new.resource:
             self._service = None  # kubelet still asks the old one, until it is stopped
             self._renamed.set()
@@ -91,7 +98,9 @@ class Plugin:
         await self.endpoint.run()
 
     def _there(self) -> tuple[Gpu, ...]:
-        return devices.gpus(self._gpus.devices, self._gpus.unhealthy, self._numa)
+        by_mps = self._settings is not None and self._settings.mps
+        served = not (by_mps and self._daemon.down)
+        return devices.gpus(self._gpus.devices, self._gpus.unhealthy, self._numa, served=served)
 
     def _changed(self) -> None:
         """GPUs have changed. What was withdrawn is withdrawn at once; a new GPU waits for its CDI spec."""

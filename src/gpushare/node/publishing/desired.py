@@ -16,6 +16,7 @@ import msgspec
 from gpushare.core.annotations import node_gpus, pod_gpus
 from gpushare.core.facts import kinds, names, objects, units
 from gpushare.core.facts.model import Data, Gpu, Kind, NodeFacts, Pin, PodFacts, Request, Sold, Unit
+from gpushare.core.facts.mps import clients
 from gpushare.gpu.device import Device
 from gpushare.gpu.health import LOST
 from gpushare.kubelet import status_limit
@@ -27,8 +28,8 @@ LONGEST_WHY = 200  # characters of a reason
 
 
 class PublishConfig(Data, frozen=True):
-    """How a node is published. Fixed at the start, except for the unit, the limit and what is withdrawn (see `unit`,
-    `limit` and `withdrawn`), and the links, which the driver tells later."""
+    """How a node is published. Fixed at the start, except for the unit, the limit, the slots and what is withdrawn: see
+    `unit`, `limit`, `served` and `withdrawn`; for `mps_down`; and for the links, which the driver tells later."""
 
     node: str
     unit: Unit
@@ -37,6 +38,7 @@ class PublishConfig(Data, frozen=True):
     limit: int = 0  # units that one container may ask; 0: no limit
     sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
     slots: int = 0  # MPS slots of each GPU
+    mps_down: str = ""  # why the MPS daemon serves nobody
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     old_slots: int = 0  # sold no longer, but the node object still has their capacity
     old_nvidia: bool = False
@@ -52,7 +54,8 @@ class PublishConfig(Data, frozen=True):
         """The node with what its annotation says. What is withdrawn stays in it until the capacity is gone: only the
         annotation tells our nvidia.com/gpu from that of NVIDIA's plugin."""
         slots, nvidia_whole = self.slots or self.old_slots, self.nvidia_whole or self.old_nvidia
-        return msgspec.structs.replace(self.facts(gpus), slots=slots, nvidia_whole=nvidia_whole)
+        down = self.mps_down if slots else ""
+        return msgspec.structs.replace(self.facts(gpus), slots=slots, mps_down=down, nvidia_whole=nvidia_whole)
 
 
 class Held(NamedTuple):
@@ -106,7 +109,7 @@ def wanted(
     shown = config.shown(gpus)
     annotation = node_gpus.write(
         config.unit, config.pin, gpus, state=state, limit=config.limit, slots=shown.slots,
-        nvidia_whole=shown.nvidia_whole, sold=config.sold,
+        mps_down=shown.mps_down, nvidia_whole=shown.nvidia_whole, sold=config.sold,
     )  # fmt: skip
     capacity = _capacity(config.facts(gpus), shown, on)
     facts = read(config.node, annotation, capacity)
@@ -173,6 +176,12 @@ def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, po
 def limit(pin: Pin, unit: Unit, node: objects.Node) -> int:
     """Units that one container may ask on this node; 0: no limit. Only what a device plugin gives is limited."""
     return status_limit.most_units(node.status.kubelet_version, unit) if pin is Pin.PLUGIN else 0
+
+
+def served(config: PublishConfig, devices: Sequence[Device]) -> PublishConfig:
+    """The configuration with no more MPS slots than each GPU of the node can serve."""
+    most = clients.most([device.capability for device in devices])
+    return msgspec.structs.replace(config, slots=min(config.slots, most))
 
 
 def withdrawn(config: PublishConfig, before: NodeFacts | None, node: objects.Node) -> PublishConfig:

@@ -86,6 +86,11 @@ class Publisher:
         self._config = msgspec.structs.replace(self._config, sold=(sold,))
         self._loop.wake()
 
+    def tell_mps(self, down: str) -> None:
+        """Why the MPS daemon serves nobody; empty: it serves clients."""
+        self._config = msgspec.structs.replace(self._config, mps_down=down)
+        self._loop.wake()
+
     async def run(self) -> None:
         """For ever."""
         await self._loop.run()
@@ -132,7 +137,7 @@ class Publisher:
         limit = desired.limit(self._config.pin, unit, node)
         links = self._links.known if self._links is not None else {}
         config = msgspec.structs.replace(self._config, unit=unit, limit=limit, links=links)
-        config = desired.withdrawn(config, before, node)
+        config = desired.withdrawn(desired.served(config, self._gpus.devices), before, node)
         known = desired.recounted(before, unit) if before else ()
         wants = desired.wanted(config, self._gpus.devices, self._gpus.unhealthy, known, pods, self._state)
         changed = self.wants is None or self.wants.facts != wants.facts

@@ -33,6 +33,7 @@ HINTS = {
     "Reserved": "An admin keeps these nodes free: their annotation reserved says so, and the policy permits it "
     "(docs/policy-configmap.md). kubectl annotate node NODE reserved- ends that.",
     "OtherNode": "No node that shares GPUs has that name: correct the pod's annotation nodeName, or remove it.",
+    "MpsDown": "It is tried again automatically when the daemon works: docs/mps.md",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
     "minutes.",
     "LikeUnderWay": "kubelet cannot tell two identical requests apart. The node is tried again automatically when the "

@@ -14,6 +14,7 @@ from gpushare.node.nvidia.rules.settings import CDI, Settings
 
 MOUNTED_AT: Final = "/var/run/nvidia-container-devices"
 ANNOTATION: Final = "nvidia-device-plugin_"
+MPS_PIPE: Final = "/mps/{resource}/pipe"  # in containers; NVIDIA's path
 REFUSED: Final = 'invalid allocation request for "{resource}": {why}'
 UNKNOWN: Final = "unknown device: {name}"
 TOO_LARGE: Final = "invalid request: maximum request size for shared resources is 1; found {count}"
@@ -48,6 +49,13 @@ def respond(
         answer.annotations[f"{settings.cdi_prefix}{ANNOTATION}{token}"] = ",".join(qualified)
     if "cdi-cri" in ways:
         answer.cdi_devices.extend(CDIDevice(name=name) for name in qualified)
+    if settings.mps:
+        pipe = MPS_PIPE.format(resource=settings.resource)
+        answer.envs[names.MPS_PIPE] = pipe
+        answer.mounts.extend((
+            Mount(host_path=names.MPS_PIPE_FOLDER, container_path=pipe),
+            Mount(host_path=names.SHM_FOLDER, container_path=names.SHM_FOLDER),
+        ))  # fmt: skip
     if settings.pass_device_specs and not set(ways) <= set(CDI):
         answer.devices.extend(
             DeviceSpec(container_path=path, host_path=cdi_spec.on_host(settings, path), permissions="rw")

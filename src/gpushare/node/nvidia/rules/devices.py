@@ -31,9 +31,12 @@ class Gpu(Data, frozen=True):
     healthy: bool = True
 
 
-def gpus(devices: Sequence[Device], unhealthy: Mapping[str, str], numa: Mapping[str, int]) -> tuple[Gpu, ...]:
-    """`unhealthy`: reasons by uuid. A GPU that is gone is not listed: its index and number may belong to another."""
-    return tuple([Gpu(d.uuid, d.index, d.minor, numa.get(d.uuid), d.uuid not in unhealthy) for d in devices])
+def gpus(
+    devices: Sequence[Device], unhealthy: Mapping[str, str], numa: Mapping[str, int], *, served: bool = True
+) -> tuple[Gpu, ...]:
+    """`unhealthy`: reasons by uuid. `served`: False if none of them can be used now. A GPU that is gone is not listed:
+    its index and number may belong to another."""
+    return tuple([Gpu(d.uuid, d.index, d.minor, numa.get(d.uuid), served and d.uuid not in unhealthy) for d in devices])
 
 
 def ids(gpu: Gpu, replicas: int) -> list[str]:

@@ -5,13 +5,14 @@ that nobody believes in a setting that has no effect.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from gpushare.core.facts import names
 from gpushare.core.facts.model import Data, Sold
+from gpushare.core.facts.mps import clients
 from gpushare.gpu.device import Device
 from gpushare.node.nvidia.rules import flags, schema
 from gpushare.node.nvidia.rules.schema import File, Replicated, Shared
@@ -36,8 +37,11 @@ OF_NVIDIA: Final = "nvidia.com/"
 FEWEST: Final = 2  # replicas
 
 BOTH: Final = "config: sharing has timeSlicing and mps"
-NO_MPS: Final = "config: sharing.mps cannot be served yet"
-NO_MPS_WHY: Final = "MPS replicas need gpushare's MPS daemon, which this version does not run"
+NO_STATUS: Final = "config: sharing.mps cannot be served without --mps-status"
+NO_STATUS_WHY: Final = "MPS replicas are sold only while gpushare mps says that its daemon works"
+MPS_AND_MIG: Final = "config: sharing.mps cannot be served: MIG is enabled on {gpus}"
+TOO_MANY_CLIENTS: Final = "config: sharing.mps with {replicas} replicas cannot be served"
+TOO_MANY_WHY: Final = "a GPU here serves at most {most} MPS clients: its compute capability is {capability}"
 MIG_GPUS: Final = "--mig-strategy={strategy} cannot be served: MIG is enabled on {gpus}"
 
 
@@ -59,11 +63,13 @@ class Settings(Data, frozen=True):
     cdi_prefix: str
     nvidia_ctk: str
     kubelet_socket: str  # empty: kubelet is not told
+    mps: bool = False  # replicas share a GPU by MPS, not by time
     notes: tuple[str, ...] = ()
 
     @property
     def sold(self) -> Sold:
-        return Sold(self.resource, self.replicas, "time-slicing" if self.replicas > 1 else "none")
+        sharing = "none" if self.replicas == 1 else "mps" if self.mps else "time-slicing"
+        return Sold(self.resource, self.replicas, sharing)
 
     @property
     def cdi(self) -> bool:
@@ -78,11 +84,12 @@ def settle(data: object, given: Mapping[str, str], environment: Mapping[str, str
     value: dict[str, Any] = flags.values(given, environment, file)
     _check(value)
     shared, notes = _shared(file)
+    mps = file.sharing.mps is not None
     renamed = f"{names.NVIDIA_GPU}.shared" if shared.rename_by_default and shared.resources else names.NVIDIA_GPU
     return Settings(
         resource=renamed,
         replicas=(shared.resources[0].replicas or 1) if shared.resources else 1,
-        most_one=bool(shared.fail_requests_greater_than_one),
+        most_one=mps if shared.fail_requests_greater_than_one is None else shared.fail_requests_greater_than_one,
         strategies=value["device-list-strategy"],
         by_index=value["device-id-strategy"] == "index",
         pass_device_specs=value["pass-device-specs"],
@@ -95,8 +102,26 @@ def settle(data: object, given: Mapping[str, str], environment: Mapping[str, str
         cdi_prefix=value["cdi-annotation-prefix"],
         nvidia_ctk=value["nvidia-cdi-hook-path"],
         kubelet_socket=value["kubelet-socket"],
+        mps=mps and bool(shared.resources),
         notes=notes,
     )
+
+
+def refuse_mps(settings: Settings, devices: Sequence[Device], *, status: str) -> None:
+    """MPS replicas that cannot be served. `status`: the folder where the daemon's state is reported."""
+    if not settings.mps:
+        return
+    if not status:
+        raise UserError(NO_STATUS, NO_STATUS_WHY, "--mps-status=/run/nvidia/mps and gpushare mps: docs/mps.md")
+    with_mig = ", ".join(device.uuid for device in devices if device.mig)
+    if with_mig:
+        way = "disable MIG, or sharing.timeSlicing"
+        raise UserError(MPS_AND_MIG.format(gpus=with_mig), "MPS needs GPUs without it", way)
+    most = clients.most([device.capability for device in devices])
+    if settings.replicas > most:
+        old = next(device.capability for device in devices if clients.most([device.capability]) == most)
+        why = TOO_MANY_WHY.format(most=most, capability=old)
+        raise UserError(TOO_MANY_CLIENTS.format(replicas=settings.replicas), why, f"replicas: {most} or fewer")
 
 
 def refuse_mig(settings: Settings, devices: Iterable[Device]) -> None:
@@ -133,19 +158,19 @@ def _check(value: Mapping[str, Any]) -> None:
 
 def _shared(file: File) -> tuple[Shared, tuple[str, ...]]:
     """How nvidia.com/gpu is shared, without resources if it is not; and what is ignored."""
-    slicing, mps = file.sharing.time_slicing, file.sharing.mps
+    kind, slicing, mps = "timeSlicing", file.sharing.time_slicing, file.sharing.mps
     notes = ["resources: names cannot be changed; ignored"] if file.resources != schema.Resources() else []
     if slicing is not None and mps is not None:
         raise UserError(BOTH, "a GPU is shared in one way only", "remove one of the two")
     if mps is not None:
-        raise UserError(NO_MPS, NO_MPS_WHY, "sharing.timeSlicing, or NVIDIA's plugin on this node")
+        kind, slicing = "mps", mps
     if slicing is None:
         return Shared(), tuple(notes)
     if not slicing.resources:
-        raise UserError("config: sharing.timeSlicing.resources is empty", "no resources specified", "- name: gpu")
+        raise UserError(f"config: sharing.{kind}.resources is empty", "no resources specified", "- name: gpu")
     ours: list[Replicated] = []
     for at, resource in enumerate(slicing.resources):
-        where = f"sharing.timeSlicing.resources[{at}]"
+        where = f"sharing.{kind}.resources[{at}]"
         name = _name(resource, f"config: {where}")
         notes += _ignored(resource, where, slicing.rename_by_default, name)
         if name != names.NVIDIA_GPU:
