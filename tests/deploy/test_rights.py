@@ -237,6 +237,7 @@ async def test_the_node_part_that_sells_gpus_may_do_what_it_does_and_nothing_els
 async def test_mps_may_do_what_it_does_and_nothing_else() -> None:
     asked = await _rights(USED_BY_MPS, _mps)
     assert _granted("mps-ds.yaml") == asked.rights
+    assert not asked.others
 
 
 async def test_ketis_accounts_may_do_what_they_do_and_nothing_else() -> None:
@@ -246,7 +247,8 @@ async def test_ketis_accounts_may_do_what_they_do_and_nothing_else() -> None:
     )
     assert _granted(KETI, "keti-gpu-scheduler") == asked.rights
     asked = await _rights(
-        USED_BY_THE_NODE, lambda api: {**_node(api), "interval": interval.watch(api, interval.Interval(10.0))}
+        (*USED_BY_THE_NODE, *USED_BY_MPS),
+        lambda api: {**_node(api), **_mps(api), "interval": interval.watch(api, interval.Interval(10.0))},
     )
     assert _granted(KETI, "keti-gpu-device-plugin") == asked.rights
     assert not asked.others

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpushare.core.facts import names
 from tests.e2e.harness import binaries, processes
 from tests.e2e.harness.cluster import Failed, NotReady, run, until
 from tests.e2e.harness.processes import Process, Processes
@@ -23,10 +22,7 @@ from tests.e2e.harness.processes import Process, Processes
 OWN = ("/var/lib", "/var/log", "/run", names.MPS_PIPE_FOLDER)
 EMPTY_SECONDS = 10.0
 # The first process of a machine: orphans become its children, and `wait` takes the dead ones away.
-FIRST = (
-    "".join(f'mkdir -p {folder} && mount --bind "$0{folder}" {folder} && ' for folder in OWN)
-    + "{ sleep infinity & wait; }"
-)
+FIRST = "".join(f'mount --bind "$0{folder}" {folder} && ' for folder in OWN) + "{ sleep infinity & wait; }"
 NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
   "type": "host-local", "subnet": "10.88.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}}]}"""
 CONFIGURATION = """
