@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.e2e.harness import shipped
 from tests.e2e.harness.audit import Request
 from tests.e2e.harness.cluster import SCHEDULER
@@ -40,6 +42,7 @@ class Measured(NamedTuple):
     calls: dict[str, float]  # of the API, for each pod
 
 
+@pytest.mark.alone
 async def test_placing_is_about_as_fast_with_us_as_without(world: World, figures: Figures) -> None:
     await world.make_nodes(NODES, gpus=GPUS, pin="direct")
     measured: dict[str, list[Measured]] = {way: [] for way in WAYS}
