@@ -101,7 +101,7 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
     assert collections.Counter(request.object_ref.name for request in bindings) == dict.fromkeys(made, 1)
     assert {(request.user.username, request.response_status.code) for request in bindings} == {(by, 201)}
     measured = Measured(
-        rate=_rate(bindings),
+        rate=rate(bindings),
         cpu=cpu,
         calls={kind: calls / PODS for kind, calls in _by_kind(requests).items()},
     )
@@ -110,7 +110,7 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
     return measured
 
 
-def _rate(bindings: Iterable[Request]) -> float:
+def rate(bindings: Iterable[Request]) -> float:
     """Between the first binding and the last."""
     times = [datetime.fromisoformat(request.request_received_timestamp) for request in bindings]
     return (len(times) - 1) / (max(times) - min(times)).total_seconds()
