@@ -17,6 +17,7 @@ from bench import (
     observing,
     plugin,
     sampling,
+    scored,
     selling,
     sync,
     verbs,
@@ -25,8 +26,8 @@ from bench import (
 from bench.result import Result
 
 BENCHMARKS = {
-    "verbs": verbs.run, "http": http.run, "events": events.run, "sync": sync.run, "ctl": ctl.run, "node": node.run,
-    "plugin": plugin.run, "selling": selling.run, "hard": hard.run, "fair": fair.run,
+    "verbs": verbs.run, "scored": scored.run, "http": http.run, "events": events.run, "sync": sync.run,
+    "ctl": ctl.run, "node": node.run, "plugin": plugin.run, "selling": selling.run, "hard": hard.run, "fair": fair.run,
     "webhook": webhook.run, "sampling": sampling.run, "exporter": exporter.run, "observing": observing.run,
 }  # fmt: skip
 

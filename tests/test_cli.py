@@ -54,10 +54,12 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
         ["--help"],
         ["-h"],
         ["--help", "extender"],
-        *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin", "webhook")),
+        *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin")),
+        *([name, "--help"] for name in ("collector", "webhook")),
         ["node", "--sell=gpus", "--help"],
         ["node", "--help-metrics"],
         ["device-plugin", "--help-metrics"],
+        ["collector", "--help-metrics"],
     ],
 )
 def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
@@ -120,7 +122,7 @@ def test_a_stream_that_was_closed_is_no_stack_trace(tmp_path: Path, words: str, 
 def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert error(capsys, "extendr") == [
         'unknown command "extendr"',
-        "commands: inspect, why, demo, extender, node, device-plugin, webhook",
+        "commands: inspect, why, demo, extender, node, device-plugin, collector, webhook",
         "gpushare extender",
     ]
     assert error(capsys, "frobnicate")[2] == "gpushare --help"
@@ -185,7 +187,7 @@ def test_a_patience_is_seconds_or_says_its_unit(given: str, seconds: int) -> Non
 def test_an_unknown_policy_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert error(capsys, "extender", "--policy", "binpak") == [
         'unknown policy "binpak"',
-        "policies: binpack, spread",
+        "policies: binpack, spread, keti, metric",
         "--policy binpack",
     ]
     assert error(capsys, "extender", "--policy", "sprad")[2] == "--policy spread"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gpushare.core.facts import vitals as facts
+from gpushare.core.ledger.ledger import Ledger
 from gpushare.extender import app
 from gpushare.extender.vitals import GpuNode, Vitals
 from gpushare.kube import client, resources
@@ -38,7 +39,7 @@ def decoded(item: dict[str, Any]) -> GpuNode:
 
 @pytest.fixture
 def kept() -> Vitals:
-    return Vitals(now=lambda: NOW)
+    return Vitals(Ledger(), now=lambda: NOW, clock=lambda: 100.0)
 
 
 def used(kept: Vitals, name: str = "a") -> int | None:

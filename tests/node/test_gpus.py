@@ -3,7 +3,7 @@
 import pytest
 
 from gpushare.gpu import health
-from gpushare.gpu.device import Device, Link, Xid
+from gpushare.gpu.device import Device, Link, NoDriver, Xid
 from gpushare.gpu.sample import Pass
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import gpus, part
@@ -16,6 +16,7 @@ from tests.support import wait
 from tests.support.scripted_api import FakeTime, serve_api
 from tests.support.tasks import beside
 
+ABSENT = NoDriver("libnvidia-ml.so.1 not found", "no driver", "load it", errors.CLUSTER_NOT_ASKED)
 FAILURE = errors.not_asked("the driver does not answer", "timeout", "nvidia-smi on the node")
 
 
@@ -66,6 +67,27 @@ async def test_but_not_for_ever() -> None:
     assert (caught.value.what, caught.value.why, caught.value.way) == (FAILURE.what, FAILURE.why, FAILURE.way)
     assert caught.value.code == 3
     assert 30.0 <= time.now - 1000.0 <= 40.0
+
+
+async def test_a_machine_without_a_driver_is_looked_at_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    time, driver = FakeTime(), Driver(ABSENT, ABSENT, ABSENT, world.devices(8000))
+    seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
+    await seen.wait_for_driver()
+    assert time.slept == [60.0] * 3
+    assert caplog.messages == [gpus.NO_DRIVER]
+    assert (seen.absent, seen.failure, seen.silent_for()) == (False, None, 0.0)
+    await seen.begin(30.0)
+    assert seen.devices
+
+
+async def test_a_driver_that_is_there_and_broken_is_not_absent() -> None:
+    time = FakeTime()
+    seen = Gpus(Driver(ABSENT, FAILURE), clock=time.clock, sleep=time.sleep)
+    await seen.wait_for_driver()
+    assert not seen.absent
+    with pytest.raises(UserError, match=FAILURE.what):
+        await seen.begin(30.0)
 
 
 async def test_one_failure_is_a_busy_moment_and_two_are_an_outage() -> None:

@@ -14,6 +14,7 @@ from gpushare.gpu.device import Backend
 from gpushare.kube.auth import login
 from gpushare.kube.scraping.server import Listening
 from gpushare.node import app, observer
+from gpushare.node.collector import app as collecting
 from gpushare.node.exporter import exporter
 from gpushare.node.nvidia import app as selling
 
@@ -55,6 +56,11 @@ def node_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> app.Config
 def selling_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> selling.Config:
     """The same for `--sell=gpus`."""
     return cast(selling.Config, _config(selling, words, monkeypatch))
+
+
+def collector_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> collecting.Config:
+    """The same for the collector."""
+    return cast(collecting.Config, _config(collecting, words, monkeypatch))
 
 
 def extender_config(words: list[str], monkeypatch: pytest.MonkeyPatch) -> extender.Config:

@@ -21,10 +21,11 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "extender": (help.EXTENDER, components.extender),
     "node": (help.NODE, components.node),
     "device-plugin": (help.DEVICE_PLUGIN, components.device_plugin),
+    "collector": (help.COLLECTOR, components.collector),
     "webhook": (help.WEBHOOK, components.webhook),
 }
 OF_PLUGIN = ("inspect", "why")
-OBSERVES = ("node", "device-plugin")  # what GPUs do
+OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -40,10 +40,16 @@ def why(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("-n", "--namespace", default="")
     parser.add_argument("-f", "--filename", default="")
     parser.add_argument("--extender", default="")
+    parser.add_argument("--policy", default="")
     args = parser.parse(words)
     if bool(args.pod) == bool(args.filename):
         what = "a pod or a file, not both" if args.pod else "no pod is named"
         raise errors.UserError(what, f"{program} explains one pod, or those in a file", f"{program} POD, or -f FILE")
+
+    from gpushare.core.facts import policies
+
+    if args.policy and args.policy not in policies.POLICIES:
+        raise unknown("policy", args.policy, tuple(policies.POLICIES), "--policy {}")
 
     import time
 
@@ -57,6 +63,7 @@ def why(words: list[str], program: str, plugin: bool) -> int:
         filename=args.filename,
         output=args.output,
         extender=args.extender,
+        policy=args.policy,
         program=program.removesuffix(" why"),
     )
     return command.run(options, source, screen, now=time.time(), stdin=sys.stdin.buffer)

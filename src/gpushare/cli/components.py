@@ -1,4 +1,4 @@
-"""What runs in a cluster: the extender, the node part under its two names, and the webhook.
+"""What runs in a cluster: the extender, the node part under its two names, the collector, and the webhook.
 
 As in `commands`, a component is imported when it runs.
 """
@@ -91,6 +91,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--pin", default="auto")
     parser.add_argument("--mps-slots", default="0")
     parser.add_argument("--nvidia-gpu")
+    _add_fail_on_init_error(parser)
     if sells_gpus(words):
         return _sell_gpus(gpus.parse(words, beside=parser))
     args = parser.parse(words, beside=gpus)
@@ -104,7 +105,8 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         raise errors.UserError(f'"{slots:.20}" is not a number of MPS slots', why, "--mps-slots 10")
     if args.nvidia_gpu not in (None, *NVIDIA_GPU):
         raise unknown("--nvidia-gpu value", args.nvidia_gpu, NVIDIA_GPU, "--nvidia-gpu={}")
-    return _run_node(args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None)
+    fails = _fails_on_init_error(args)
+    return _run_node(args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, fails=fails)
 
 
 def device_plugin(words: list[str], program: str, plugin: bool) -> int:
@@ -125,6 +127,20 @@ def device_plugin(words: list[str], program: str, plugin: bool) -> int:
     if args.visible_devices not in VISIBLE:
         raise unknown("GPU notation", args.visible_devices, VISIBLE, "--visible-devices {}")
     return _run_node(args, "plugin", args.visible_devices, args.unhealthy_configmap)
+
+
+def collector(words: list[str], program: str, plugin: bool) -> int:
+    from gpushare.node.collector import app
+
+    parser = Parser(program)
+    _common(parser, port=str(app.PORT))
+    _add_fail_on_init_error(parser)
+    args = parser.parse(words)
+    name, address, port = _identity(args)
+    if args.sample_seconds == "0":
+        raise errors.UserError("--sample-seconds is 0", "a collector does nothing but sample", "--sample-seconds 5")
+    config = app.Config(name, address, port, observing.config(args), _fails_on_init_error(args))
+    return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
 
 def _gpus_parser(program: str) -> Parser:
@@ -223,13 +239,24 @@ def _node_parser(program: str) -> Parser:
     return parser
 
 
-def _common(parser: Parser) -> None:
+def _common(parser: Parser, port: str = "12346") -> None:
     """What every process on a GPU node takes."""
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""))
     parser.add_argument("--listen", default="127.0.0.1")
-    parser.add_argument("--port", default="12346")
+    parser.add_argument("--port", default=port)
     parser.add_argument("--log-level", default="info")
     observing.add(parser)
+
+
+def _add_fail_on_init_error(parser: Parser) -> None:
+    """Spelled as NVIDIA's."""
+    parser.add_argument("--fail-on-init-error", nargs="?", const="true", default="true")
+
+
+def _fails_on_init_error(args: argparse.Namespace) -> bool:
+    from gpushare.node.nvidia.rules import flags
+
+    return flags.yes("--fail-on-init-error", args.fail_on_init_error)
 
 
 def _identity(args: argparse.Namespace) -> tuple[str, str, int]:
@@ -265,6 +292,7 @@ def _run_node(
     *,
     slots: int = 0,
     nvidia_whole: bool = False,
+    fails: bool = True,
 ) -> int:
     from gpushare.node import app
 
@@ -277,7 +305,7 @@ def _run_node(
         raise errors.UserError(f'"{reserve:.20}" is not an amount to reserve', "it is a number of MiB", "--reserve 512")
     config = app.Config(
         name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap, slots=slots,
-        nvidia_whole=nvidia_whole, observing=observing.config(args),
+        nvidia_whole=nvidia_whole, observing=observing.config(args), fail_on_init_error=fails,
     )  # fmt: skip
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 

@@ -21,14 +21,14 @@ OFF: Final = "off"
 ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]*)\]|(?P<host>[^:\[\]\s]*)):(?P<port>[0-9]{1,5})")
 DCGM_NAMES: Final = ("auto", "on", "off")
 HOSTNAME_LABELS: Final = ("Hostname", "hostname")
+NVIDIAS_NAMES: Final = {"dcgm-names": DCGM_NAMES[0], "hostname-label": HOSTNAME_LABELS[0], "counters": ""}  # defaults
 
 
 def add(parser: Parser) -> None:
     """Of a node part."""
     add_listening(parser)
-    parser.add_argument("--dcgm-names", default="auto")
-    parser.add_argument("--hostname-label", default="Hostname")
-    parser.add_argument("--counters", default="")
+    for name, default in NVIDIAS_NAMES.items():
+        parser.add_argument(f"--{name}", default=default)
 
 
 def add_listening(parser: Parser) -> None:

@@ -17,6 +17,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
   node                publishes a node's GPUs, and pins containers to them
   device-plugin       the same, as a replacement for Aliyun's device plugin
+  collector           only measures a node's GPUs, beside gpushare node
   webhook             admission: pins new pods, and refuses what can never run
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
@@ -54,6 +55,8 @@ Says why a pod is Pending, what would make it fit, or where it runs.
   -n, --namespace NS  default: the context's namespace
   -f, --filename FILE ask before submitting: Pod, Deployment, Job...; - is stdin
   -o, --output FORMAT wide: every node and GPU; json, yaml: for programs
+  --policy NAME       the extender's policy, if it is not the default; a pod's
+                      own gpushare.io/policy wins
   --extender URL      ask a running extender instead of computing it here
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
@@ -80,14 +83,12 @@ EXTENDER: Final = f"""\
 usage: gpushare extender [options]
 Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
 calls for pods that ask for GPU memory, whole GPUs or MPS shares.
-  --port N [N ...]      where to listen (default 12345); the variable PORT wins
-  --listen ADDRESS      default 127.0.0.1; with any other address use TLS
+  --port N [N ...], --listen ADDRESS
+                        12345; 127.0.0.1, else use TLS. The variable PORT wins
   --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
 {_POLICIES}
-  --memory-unit UNIT    MiB or GiB: the unit of pods that do not name one
-                        (default: the unit of the node where they run)
-  --patience TIME       GPUs are kept for pods that wait longer (default 10m;
-                        for example 600, 90s, 2h; 0: never)
+  --memory-unit UNIT    MiB or GiB, of pods that name none (default: the node's)
+  --patience TIME       GPUs are kept for pods that wait longer (10m; 0: never)
   --tls-cert FILE --tls-key FILE --client-ca FILE
                         HTTPS, only for clients with a certificate of that CA
   --metrics-listen HOST:PORT, --metrics-tls-cert FILE, --metrics-tls-key FILE,
@@ -96,8 +97,7 @@ calls for pods that ask for GPU memory, whole GPUs or MPS shares.
   --log-level LEVEL     debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
-  gpushare extender --kubeconfig ~/.kube/config
-  gpushare extender --port 12345 32766 --policy spread
+  gpushare extender --port 12345 32766 --policy spread --patience 90s
 Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
 
 NODE: Final = """\
@@ -108,15 +108,15 @@ their GPUs from a device plugin, it serves that plugin, too.
   --sell WHAT         shares of GPUs (default), or gpus: in place of NVIDIA's
                       device plugin (gpushare node --sell=gpus --help)
   --pin HOW           how containers get their GPUs. direct: from the binding
-                      that chose them; plugin: from a device plugin; auto
-                      (default): direct if deploy/admission.yaml (Kubernetes
-                      1.36 or later) or deploy/webhook.yaml is installed
+                      that chose them; plugin: from a device plugin; auto:
+                      direct where admission.yaml or webhook.yaml is installed
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --mps-slots N       sell N MPS shares of each GPU as keti.com/mpsgpu, too
                       (0 to 48, default 0); only with direct pinning
   --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too (default: do not);
                       only with direct pinning
+  --fail-on-init-error=false   a node without a driver is no error: wait for one
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
@@ -153,7 +153,7 @@ Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 NODE_METRICS: Final = """\
 usage: {program} [options]          what GPUs do, and who is told
 Samples the GPUs of this node, and says which container uses how much.
-  --sample-seconds N  between two looks at what they do (default 5)
+  --sample-seconds N  between two looks at what they do (default 5; 0: none)
   --proc FOLDER       the node's /proc, if the pod has no hostPID: true
   --overuse-tolerance 5%,256MiB
                       allowed above what a container asked for: the larger one
@@ -196,6 +196,22 @@ These flags of Aliyun's plugin are accepted and have no effect:
 Examples
   gpushare device-plugin -logtostderr --v=5 --memory-unit=MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
+
+COLLECTOR: Final = """\
+usage: gpushare collector [options]        metrics and over-use: --help-metrics
+Measures what the GPUs of this node do, and tells everybody: the GPUNode,
+Prometheus, InfluxDB, events about over-use. It sells nothing. It runs beside
+gpushare node --sample-seconds=0, which says on the node object what is sold.
+  --node-name NAME    the node it runs on; default NODE_NAME
+  --fail-on-init-error=false   a node without a driver is no error: wait for one
+  --listen ADDRESS, --port N
+                      for /healthz, /readyz, /metrics (127.0.0.1, 12350)
+  --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+All other options: gpushare collector --help-metrics
+Examples
+  gpushare collector --node-name gpu-a --sample-seconds 10
+Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver or cluster"""
 
 WEBHOOK: Final = """\
 usage: gpushare webhook [options]

@@ -27,24 +27,34 @@ TOLERANCE: Final = re.compile(
 MIB_IN: Final = {"MiB": 1, "GiB": 1024}
 
 
+DEFAULTS: Final = {  # of the options that say what becomes of samples
+    "proc": "",
+    "overuse-tolerance": "5%,256MiB",
+    "overuse-grace": "60",
+    "on-overuse": "warn",
+    "influx": "",
+    "influx-interval": "10",
+}
+
+
 def add(parser: Parser) -> None:
     parser.add_argument("--sample-seconds", default="5")
-    parser.add_argument("--proc", default="")
-    parser.add_argument("--overuse-tolerance", default="5%,256MiB")
-    parser.add_argument("--overuse-grace", default="60")
-    parser.add_argument("--on-overuse", default="warn")
+    for name, default in DEFAULTS.items():
+        parser.add_argument(f"--{name}", default=default)
     exporting.add(parser)
-    parser.add_argument("--influx", default="")
-    parser.add_argument("--influx-interval", default="10")
 
 
 def config(args: argparse.Namespace) -> "Config":
+    """`--sample-seconds 0`: nothing is sampled."""
     from gpushare.node.observer import Config
 
     if args.on_overuse not in ON_OVERUSE:
         raise unknown("action", args.on_overuse, ON_OVERUSE, "--on-overuse {}")
+    samples = args.sample_seconds != "0"
+    if not samples:
+        _refuse_without_samples(args)
     return Config(
-        sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5", LEAST_SAMPLE_SECONDS),
+        sample_seconds=_seconds(args.sample_seconds, "--sample-seconds 5", LEAST_SAMPLE_SECONDS) if samples else 0.0,
         proc=_proc(args.proc),
         tolerance=_tolerance(args.overuse_tolerance),
         grace=_seconds(args.overuse_grace, "--overuse-grace 60"),
@@ -53,6 +63,14 @@ def config(args: argparse.Namespace) -> "Config":
         influx=_influx(args.influx),
         influx_seconds=_seconds(args.influx_interval, "--influx-interval 10"),
     )
+
+
+def _refuse_without_samples(args: argparse.Namespace) -> None:
+    defaults = DEFAULTS | exporting.NVIDIAS_NAMES
+    given = [f"--{name}" for name, default in defaults.items() if getattr(args, name.replace("-", "_")) != default]
+    if given:
+        why = "with --sample-seconds 0 nobody looks at what GPUs do"
+        raise errors.UserError(f"{', '.join(given)} without samples", why, "leave it out, or --sample-seconds 5")
 
 
 def _proc(folder: str) -> str:

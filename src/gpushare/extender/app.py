@@ -72,7 +72,10 @@ class Extender:
         self.announcer = Announcer(self.recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=unit, clock=clock)
         self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to)
-        self.life = Life(self.ledger, policy=config.policy, patience=config.patience, reach=self.reach)
+        self.life = Life(
+            self.ledger, policy=config.policy, patience=config.patience, reach=self.reach,
+            node_points=self.nodes.by_rules.points,
+        )  # fmt: skip
         self.pods = watches.Pods(
             self.life, self.announcer, self.metrics, unit=unit, identity=self.identity, clock=clock
         )
@@ -84,8 +87,8 @@ class Extender:
             ),
             "pods": Reflector(api, resources.PODS, objects.Pod, self.pods, key=lambda p: p.metadata.uid),
         }  # fmt: skip
-        # Not one of the watches that answers depend on: a cluster may have no GPUNodes, and nothing is decided by them.
-        self.vitals = Vitals(now=time.time)
+        # Not one of the watches that answers depend on: a cluster may have no GPUNodes. Then what GPUs do is unknown.
+        self.vitals = Vitals(self.ledger, now=time.time, clock=clock)
         self.vitals_watch: Reflector[Any] = Reflector(
             api, resources.GPU_NODES, GpuNode, self.vitals, key=lambda node: node.metadata.name, optional=True
         )
@@ -97,7 +100,9 @@ class Extender:
             self.life, unit=unit, clock=clock, cannot_answer=self.cannot_answer, count_refusal=self.metrics.refused,
             doing=self.vitals.fresh,
         )  # fmt: skip
-        self.housekeeping = Housekeeping(api, self.life, self.nodes, self.pods, self.announcer, self.metrics)
+        self.housekeeping = Housekeeping(
+            api, self.life, self.nodes, self.pods, self.announcer, self.metrics, self.vitals
+        )
         self.figures = ClusterFigures(self.life)
         self.metrics.look(lambda: self.figures.last)
         self.metrics.watch(

@@ -17,6 +17,7 @@ from gpushare.extender import watches
 from gpushare.extender.events import Announcer
 from gpushare.extender.kept_annotation import GONE, KeptAnnotation
 from gpushare.extender.metrics import Metrics
+from gpushare.extender.vitals import Vitals
 from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
@@ -34,10 +35,17 @@ logger = log.get(__name__)
 
 class Housekeeping:
     def __init__(
-        self, api: Api, life: Life, nodes: watches.Nodes, pods: watches.Pods, announcer: Announcer, metrics: Metrics
+        self,
+        api: Api,
+        life: Life,
+        nodes: watches.Nodes,
+        pods: watches.Pods,
+        announcer: Announcer,
+        metrics: Metrics,
+        vitals: Vitals,
     ) -> None:
         self._api, self._life, self._nodes, self._pods = api, life, nodes, pods
-        self._announcer, self._metrics = announcer, metrics
+        self._announcer, self._metrics, self._vitals = announcer, metrics, vitals
         self._kept = KeptAnnotation(api, life.patience.turns)
         self._wake_ups, self._reads = asyncio.Semaphore(WAKE_UPS), asyncio.Semaphore(READS)
         self._patience_due = self._units_due = 0.0
@@ -57,6 +65,7 @@ class Housekeeping:
         self._life.ledger.study(Budget(CALL_LOOKS))
         if now >= self._patience_due:  # before others are woken for what is kept from now on
             self._patience_due = now + PATIENCE_TICK
+            self._vitals.expire()
             for pod in self._take_turns(time.time()):
                 tasks.create_task(self._kept.write(pod))
         for pod in self._life.due(now):

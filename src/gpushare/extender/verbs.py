@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpushare.core.explain import inspected, report, verdict
 from gpushare.core.explain.report import Explanation
-from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal, Unit
 from gpushare.core.facts.vitals import Status
 from gpushare.core.ledger.node_state import NodeState
@@ -57,7 +56,7 @@ class Verbs:
             sent, offer = wire.read_args(body)
         except BadRequest as error:
             return _error(str(error))
-        pod = request.facts(sent, self._unit)
+        pod = self._life.facts(sent, self._unit)
         problem = self._problem(pod.uid)
         if problem:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
@@ -76,7 +75,7 @@ class Verbs:
             sent, offer = wire.read_args(body)
         except BadRequest:
             return b"[]"
-        pod = request.facts(sent, self._unit)
+        pod = self._life.facts(sent, self._unit)
         scores = self._life.prioritize(pod, offer.names, self._clock()) if not self._problem(pod.uid) else []
         return wire.encode([HostPriority(node, points) for node, points in scores])
 
@@ -86,7 +85,7 @@ class Verbs:
         except BadRequest:
             return b"{}"
         assert args.pod is not None
-        pod, victims = request.facts(args.pod, self._unit), args.victims()
+        pod, victims = self._life.facts(args.pod, self._unit), args.victims()
         if isinstance(pod.request, Refusal) or self._cannot_answer(pod.uid):
             return b"{}"
         chosen = {node: [victim.uid for victim in one.pods or ()] for node, one in victims.items()}
@@ -121,7 +120,7 @@ class Verbs:
         env of the admission policy goes to no node that pins directly, whatever the policy would make of it: send what
         a dry run answers, as `gpushare why -f --extender` does."""
         try:
-            pod = request.facts(wire.read_pod(body), self._unit)
+            pod = self._life.facts(wire.read_pod(body), self._unit)
         except BadRequest as error:
             return 200, wire.encode({"version": report.VERSION, "error": str(error)})
         return 200, wire.encode((yield from self._explain(pod)))
@@ -129,7 +128,14 @@ class Verbs:
     def _explain(self, pod: PodFacts) -> Steps[Explanation]:
         allowed = self._life.reach.allowed(pod)
         barred = () if allowed is None else self._ledger.node_names() - allowed
-        return verdict.explaining(self._ledger, pod, barred=barred, policy=self._life.policy, looks=CALL_LOOKS)
+        return verdict.explaining(
+            self._ledger,
+            pod,
+            barred=barred,
+            policy=self._life.policy,
+            node_points=self._life.node_points,
+            looks=CALL_LOOKS,
+        )
 
     def _problem(self, uid: str) -> str:
         """Why a pod cannot be answered now. A scheduler that has not seen a binding yet asks about a bound pod."""

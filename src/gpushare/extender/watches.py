@@ -48,7 +48,7 @@ class Pods:
         self.unsure: list[PodFacts] = []  # not in a list, or not as we know them: to be asked for one by one
 
     def upsert(self, item: objects.Pod) -> None:
-        facts = request.facts(item, self._unit)
+        facts = self._life.facts(item, self._unit)
         if facts.request is None:
             return
         pod = self._slim(facts)
@@ -88,7 +88,7 @@ class Pods:
         bound = before is not None and before.state is State.BOUND and not before.seen
         if bound and before is self._ledger.holding(pod.uid) and not current.spec.node_name:
             # Read after its binding was made, and nothing has shown that since: the cluster was restored.
-            self._waits_again(self._slim(request.facts(current, self._unit)))
+            self._waits_again(self._slim(self._life.facts(current, self._unit)))
 
     def _observe(self, pod: PodFacts) -> None:
         if self._life.observe(pod, self._clock()):

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from gpushare.gpu.sample import Pass
+from gpushare.obs.errors import UserError
 
 
 class Device(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +42,10 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     level: int | None = None  # NVML's nearest common part of PCIe: 0 is the same board, 50 another CPU; None: unknown
 
 
+class NoDriver(UserError):
+    """This machine, or this container, has no driver at all. A driver that is broken is another error."""
+
+
 class Backend(Protocol):
     """Answers questions about the GPUs of this node. Every call ends within its time limit.
 
@@ -53,7 +58,7 @@ class Backend(Protocol):
         ...
 
     async def devices(self) -> list[Device]:
-        """All GPUs there are now, by index. Raises UserError, also if there is none."""
+        """All GPUs there are now, by index. Raises UserError, also if there is none; NoDriver if there is no driver."""
         ...
 
     async def links(self) -> list[Link]:

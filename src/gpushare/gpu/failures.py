@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pynvml  # type: ignore[import-untyped]
 from pynvml import NVMLError
 
+from gpushare.gpu.device import NoDriver
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 
@@ -37,10 +38,11 @@ KNOWN = {
 
 def failed(error: NVMLError, function: str) -> UserError:
     if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return errors.not_asked(
+        return NoDriver(
             "libnvidia-ml.so.1 not found",
             "no NVIDIA driver in this container, or it does not run with the nvidia runtime",
             "on the node: nvidia-smi; then runtimeClassName: nvidia in the DaemonSet, or nvidia as default runtime",
+            errors.CLUSTER_NOT_ASKED,
         )
     what, way = KNOWN.get(error.value, ("the NVIDIA driver fails", ASK_THE_DRIVER))
     return errors.not_asked(what, f"{function}: {error}", way)

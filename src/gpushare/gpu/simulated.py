@@ -37,10 +37,12 @@ def device(index: int, uuid: str, memory_mib: int) -> Device:
 class Simulated:
     """GPUs kept in memory. A `gpu.device.Backend`. They are idle until `workload` says what runs on them."""
 
-    def __init__(self, devices: Iterable[Device], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, devices: Iterable[Device], clock: Callable[[], float] = time.monotonic, links: Iterable[Link] = ()
+    ) -> None:
         self.notes: tuple[str, ...] = ()
         self.workload: Workload = dict
-        self._clock = clock
+        self._clock, self._links = clock, tuple(links)
         self._sampled_at = clock()
         self._energy: dict[str, int] = {}  # in mJ, by uuid
         self._devices = {device.uuid: device for device in devices}
@@ -68,9 +70,8 @@ class Simulated:
         return sorted(self._devices.values(), key=lambda device: device.index)
 
     async def links(self) -> list[Link]:
-        """None is known."""
         self._check()
-        return []
+        return list(self._links)
 
     async def sample(self) -> Pass:
         """Figures that are made up. Nothing was measured."""

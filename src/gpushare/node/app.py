@@ -21,9 +21,11 @@ from gpushare.node.audit.auditor import Auditor
 from gpushare.node.pinning import Choice
 from gpushare.node.publishing.assigned import Assigner
 from gpushare.node.publishing.desired import PublishConfig
+from gpushare.node.publishing.links import Links
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.publishing.unhealthy_configmap import UnhealthyConfigMap
 from gpushare.node.usage.sampler import Owners
+from gpushare.obs.beside import beside
 
 if TYPE_CHECKING:
     from gpushare.node.deviceplugin.environment import Visible
@@ -45,13 +47,15 @@ class Config(NamedTuple):
     slots: int = 0  # MPS slots of each GPU
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     observing: observer.Config = observer.Config()
+    fail_on_init_error: bool = True  # else a node without a driver is no error
 
 
 class Node(part.Part):
     """All parts. The publisher and the parts that depend on it are made once it is decided how this node pins."""
 
     def __init__(self, config: Config, api: client.Api, backend: Backend, owners: Owners | None = None) -> None:
-        super().__init__(config.node, api, backend, observing=config.observing, owners=owners)
+        idles = not config.fail_on_init_error
+        super().__init__(config.node, api, backend, observing=config.observing, owners=owners, idles=idles)
         self.config = config
         self.plugin: Plugin | None = None  # only if this node pins by device plugin
         self._last_wait = "the admission policy"
@@ -69,7 +73,8 @@ class Node(part.Part):
         publish_config = PublishConfig(
             self.config.node, self.config.unit, pin, self.config.reserve_mib, slots=slots, nvidia_whole=nvidia_whole
         )
-        publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node)
+        links = Links(self._backend, self.gpus)
+        publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node, links)
         assigner = Assigner(self.api, self.pods)
         auditor = Auditor(self.recorder, self.pods, self.this_node, unit=self.config.unit)
         publisher.listeners.append(auditor.see)
@@ -83,6 +88,7 @@ class Node(part.Part):
             tasks.create_task(config_map.run())
         for work in (publisher, assigner, auditor):
             tasks.create_task(work.run())
+        tasks.create_task(beside(links.run))
 
     def _is_registered(self) -> bool:
         return self.plugin is None or all(endpoint.registered for endpoint in self.plugin.endpoints)

@@ -11,13 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from gpushare.gpu.device import Backend, Device
+from gpushare.gpu.device import Backend, Device, NoDriver
 from gpushare.gpu.health import Health
 from gpushare.obs import log
 from gpushare.obs.errors import UserError
 
 LOOK_SECONDS = 5.0
 FAILURES = 2  # in a row, until all GPUs count as unhealthy; one failure may be a busy moment
+ABSENT_SECONDS = 60.0  # between two looks whether there is a driver now
+NO_DRIVER = "no NVIDIA driver on this node: nothing to do"
 LISTEN_SECONDS = 1.0  # between two waits for errors, at least: some drivers return at once
 
 logger = log.get(__name__)
@@ -25,7 +27,8 @@ logger = log.get(__name__)
 
 class Gpus:
     """`devices`: those the driver shows now. `unhealthy`: reasons by uuid, also of GPUs that are gone. `xids`: how
-    often the driver reported an error, by uuid and code. Listeners are called after each change."""
+    often the driver reported an error, by uuid and code. `absent`: this node has no driver, and that is no error.
+    Listeners are called after each change."""
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Gpus:
     ) -> None:
         self.devices: list[Device] = []
         self.unhealthy: dict[str, str] = {}
+        self.absent = False
         self.failure: UserError | None = None  # of the last question to the driver
         self.listeners: list[Callable[[], None]] = []
         self.xids: Counter[tuple[str, int]] = Counter()
@@ -50,6 +54,15 @@ class Gpus:
     def silent_for(self) -> float:
         """Seconds since the driver last answered."""
         return self._clock() - self._answered
+
+    async def wait_for_driver(self) -> None:
+        """As long as there is none at all. One that is there and broken is left to `begin`."""
+        while (missing := await self._missing_driver()) is not None:
+            if not self.absent:
+                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS, what=missing.what, **missing.fields())
+            self.absent, self._answered = True, self._clock()
+            await self._sleep(ABSENT_SECONDS)
+        self.absent, self._answered = False, self._clock()
 
     async def begin(self, limit: float) -> None:
         """Asks for the first time. Waits for a driver that is still loading, up to `limit` seconds."""
@@ -86,6 +99,13 @@ class Gpus:
             self._judge(self.devices)
             if not reports:
                 await self._sleep(max(LISTEN_SECONDS - (self._clock() - begun), 0.0))
+
+    async def _missing_driver(self) -> NoDriver | None:
+        try:
+            await self._backend.devices()
+        except UserError as error:
+            return error if isinstance(error, NoDriver) else None
+        return None
 
     async def _look(self) -> None:
         try:

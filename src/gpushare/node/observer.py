@@ -5,7 +5,8 @@ the node sells.
 """
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from gpushare.gpu.device import Backend
 from gpushare.kube.client import Api
@@ -15,7 +16,7 @@ from gpushare.node.gpus import Gpus
 from gpushare.node.influx.feed import Feed
 from gpushare.node.influx.interval import DEFAULT as INFLUX_SECONDS
 from gpushare.node.pods import NodePods
-from gpushare.node.publishing.publisher import Publisher
+from gpushare.node.publishing.desired import Offered
 from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import overuse, processes, sampler
 from gpushare.node.usage.eviction import Evictor
@@ -26,12 +27,14 @@ from gpushare.node.usage.processes import Processes
 from gpushare.node.usage.sampler import Sampler
 from gpushare.obs.beside import beside
 
+SAMPLED_TWICE: Final = "GPUsSampledTwice"  # reason of an event
+
 
 class Config(NamedTuple):
     """`proc`: where the node's processes are seen; empty: in our own /proc, if it shows them. `influx`: the address of
     InfluxDB; empty: nothing goes there."""
 
-    sample_seconds: float = sampler.SECONDS
+    sample_seconds: float = sampler.SECONDS  # 0: there is no observer
     proc: str = ""
     tolerance: Tolerance = Tolerance()
     grace: float = overuse.GRACE_SECONDS
@@ -42,7 +45,7 @@ class Config(NamedTuple):
 
 
 class Observer:
-    """Made once it is decided what this node publishes."""
+    """Made once it is decided what this node publishes. `offered`: what that is now; None: nothing yet."""
 
     def __init__(
         self,
@@ -53,13 +56,13 @@ class Observer:
         gpus: Gpus,
         pods: NodePods,
         this_node: ThisNode,
-        publisher: Publisher,
+        offered: Callable[[], Offered | None],
         recorder: Recorder,
         owners: sampler.Owners | None = None,
     ) -> None:
         owners = owners or Processes(config.proc)
         self.sampler = Sampler(
-            node, backend, lambda: publisher.wants, pods, owners, seconds=config.sample_seconds,
+            node, backend, offered, pods, owners, seconds=config.sample_seconds,
             buses=lambda: {device.uuid: device.bus for device in gpus.devices},
         )  # fmt: skip
 
@@ -68,7 +71,9 @@ class Observer:
         self.evictor = Evictor(node, api, pods, self.overuse) if config.evicts else None
         if self.evictor is not None:
             self.sampler.listeners.append(self.evictor.look)
-        self.gpunode = GpuNodeWriter(api, this_node, config.sample_seconds, lambda: self.overuse.current)
+        self.gpunode = GpuNodeWriter(
+            api, this_node, config.sample_seconds, lambda: self.overuse.current, lambda why: _warn(recorder, node, why)
+        )
         self.sampler.listeners.append(self.gpunode.take)
         self.influx: Feed | None = None
         if config.influx:
@@ -81,3 +86,9 @@ class Observer:
             for one in (self.sampler, self.evictor, self.gpunode, self.influx):
                 if one is not None:
                     tasks.create_task(beside(one.run))
+
+
+def _warn(recorder: Recorder, node: str, why: str) -> None:
+    recorder.record(
+        kind="Node", namespace="", name=node, uid=node, type="Warning", reason=SAMPLED_TWICE, message=why
+    )  # fmt: skip

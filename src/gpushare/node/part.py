@@ -1,6 +1,7 @@
 """What every process on a GPU node has, whatever it sells: the GPUs, the watches, events, probes, and an orderly end.
 
-`app` sells shares of GPUs, `nvidia/app` whole GPUs and replicas. Both say what they do in `_run`.
+`app` sells shares of GPUs, `nvidia/app` whole GPUs and replicas, and `collector/app` nothing: it only measures. Each
+says what it does in `_run`.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from gpushare.node.gpus import Gpus
 from gpushare.node.metrics import Metrics, Sight
 from gpushare.node.observer import Config as ObserverConfig
 from gpushare.node.observer import Observer
+from gpushare.node.publishing.desired import Offered
 from gpushare.node.publishing.publisher import Publisher
 from gpushare.node.usage.model import Usage
 from gpushare.node.usage.sampler import Owners
@@ -44,7 +46,7 @@ logger = log.get(__name__)
 
 class Part:
     """`publisher` and `observer` are None until it is decided what this node publishes. `owners`: who says whose a
-    process is; None: the host's /proc."""
+    process is; None: the host's /proc. `idles`: a node without a driver is no error, and nothing is done there."""
 
     def __init__(
         self,
@@ -55,8 +57,9 @@ class Part:
         *,
         observing: ObserverConfig | None = None,
         owners: Owners | None = None,
+        idles: bool = False,
     ) -> None:
-        self.node, self.api = node, api
+        self.node, self.api, self._idles = node, api, idles
         self.observer: Observer | None = None
         self._backend, self._observing, self._owners = backend, observing or ObserverConfig(), owners
         self.gpus = Gpus(backend, health)
@@ -66,9 +69,7 @@ class Part:
         self.publisher: Publisher | None = None
         self._last_wait = ""  # what is waited for after the node and its pods are known
         self.sight = Sight()
-        self.sight.ages = lambda: {
-            **{name: watch.age() for name, watch in self.watches.reflectors.items()}, "driver": self.gpus.silent_for()
-        }  # fmt: skip
+        self.sight.ages = self._ages
         self.sight.events = lambda: {
             "sent": self.recorder.sent, "dropped": self.recorder.dropped, "failed": self.recorder.failed
         }  # fmt: skip
@@ -86,27 +87,33 @@ class Part:
 
     def not_ready(self) -> str:
         """What is missing; empty if nothing is."""
+        if self.gpus.absent:
+            return ""
+        return self._missing() or (self.gpus.failure.what if self.gpus.failure is not None else "")
+
+    def _missing(self) -> str:
+        """Besides the driver, once it has answered."""
         if self.publisher is None:
             return STARTING.format(what=self._waits_for())
         if not self.publisher.done:
             failure = self.publisher.failure
             return NOT_UPDATED.format(why=f": {failure}" if failure else "")
-        if not self._is_registered():
-            return NOT_REGISTERED
-        return self.gpus.failure.what if self.gpus.failure is not None else ""
+        return "" if self._is_registered() else NOT_REGISTERED
 
     async def run(self) -> None:
         """Until cancelled, or something fails."""
         with contextlib.ExitStack() as at_the_end:
             async with asyncio.TaskGroup() as tasks:
+                if self.server is not None:
+                    tasks.create_task(self.server.run())
+                if self._idles:
+                    await self.gpus.wait_for_driver()
                 for watch in self.watches.reflectors.values():
                     tasks.create_task(watch.run())
                 tasks.create_task(self.recorder.run())
-                if self.server is not None:
-                    tasks.create_task(self.server.run())
                 await self._run(tasks, at_the_end)
-                if self.publisher is not None:
-                    self.observer = self._made_observer(self.publisher)
+                if self._observing.sample_seconds:
+                    self.observer = self._made_observer()
                     tasks.create_task(self.observer.run())
                 tasks.create_task(self.gpus.look())
                 tasks.create_task(self.gpus.listen())
@@ -127,10 +134,14 @@ class Part:
         """Whether kubelet knows everything that is served."""
         raise NotImplementedError
 
-    def _made_observer(self, publisher: Publisher) -> Observer:
+    def _offered(self) -> Offered | None:
+        """What this node offers now, for the observer."""
+        return self.publisher.wants if self.publisher is not None else None
+
+    def _made_observer(self) -> Observer:
         """And its counts are on the metrics page."""
         observer = Observer(
-            self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node, publisher,
+            self._observing, self.node, self.api, self._backend, self.gpus, self.pods, self.this_node, self._offered,
             self.recorder, self._owners,
         )  # fmt: skip
         done = self.sight.done
@@ -138,6 +149,13 @@ class Part:
         if (influx := observer.influx) is not None:
             self.sight.influx, self.sight.influx_waiting = influx.outcomes, lambda: influx.writer.waiting
         return observer
+
+    def _ages(self) -> dict[str, float]:
+        """Nobody is asked anything on a node without a driver."""
+        if self.gpus.absent:
+            return {}
+        watches = {name: watch.age() for name, watch in self.watches.reflectors.items()}
+        return {**watches, "driver": self.gpus.silent_for()}
 
     def _usage(self) -> Usage | None:
         return self.observer.sampler.usage if self.observer is not None else None

@@ -172,14 +172,14 @@ class NodePods:
         self._notify(uid)
 
     def _upsert_sold(self, uid: str, pod: Pod) -> None:
-        ended = pod.status.phase in request.FINISHED
+        ended = pod.status.phase in objects.FINISHED
         if containers := () if ended else tuple(pod.asking_device_plugins()):
             self.sold[uid] = containers
         else:
             self.sold.pop(uid, None)
 
     def _upsert_uncounted(self, uid: str, node_pod: NodePod) -> None:
-        if node_pod.pod.status.phase in request.FINISHED or not node_pod.pod.names_gpus():
+        if node_pod.pod.status.phase in objects.FINISHED or not node_pod.pod.names_gpus():
             self._forget_uncounted(uid)
             return
         self.uncounted[uid] = node_pod

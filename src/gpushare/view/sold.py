@@ -11,7 +11,7 @@ import msgspec
 
 from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import NodeFacts
-from gpushare.core.facts.request import FINISHED
+from gpushare.core.facts.objects import FINISHED
 from gpushare.view.snapshot import Snapshot
 
 # Labels of NVIDIA's gpu-feature-discovery, where it runs.

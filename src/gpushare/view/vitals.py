@@ -6,12 +6,15 @@ cluster: through kubectl each request starts a program.
 """
 
 import threading
+from collections.abc import Mapping
 from urllib.parse import quote
 
 import msgspec
 
 from gpushare.core.facts import objects, vitals
-from gpushare.core.facts.vitals import FullStatus
+from gpushare.core.facts.vitals import FullStatus, GpuVitals, Status
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.loads import Measured
 from gpushare.obs.errors import UserError
 from gpushare.view.source import Source
 
@@ -50,6 +53,15 @@ class Reading:
         except (UserError, msgspec.MsgspecError, UnicodeDecodeError):
             return
         self._found = {name: status for name, status in map(_decoded, listed) if name}
+
+
+def measure(ledger: Ledger, found: Mapping[str, Status], now: float) -> None:
+    """Tells a ledger what is fresh. Its time is `now`."""
+    for node, status in found.items():
+        age = vitals.age(status, now)
+        if age is not None and vitals.is_fresh(status, now):
+            gpus: dict[str, GpuVitals] = {gpu.uuid: gpu for gpu in status.gpus or ()}
+            ledger.measure(node, Measured(now - max(age, 0.0), gpus))
 
 
 def _decoded(item: msgspec.Raw) -> tuple[str, FullStatus]:

@@ -82,7 +82,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "BothLimits": (world(), pod(containers=[container("a", 4, whole=1)]),
                    "aliyun.com/gpu-mem and aliyun.com/gpu-count on one container"),
     "NotBytes": (world(), pod(mps=1, slot_memory="abc"), "GPUrequest is not a number of bytes up to 1Ti"),
-    "UnknownPolicy": (world(), pod(4, policy="x"), "gpushare.io/policy is not binpack or spread"),
+    "UnknownPolicy": (world(), pod(4, policy="x"), "gpushare.io/policy is not binpack or spread or keti or metric"),
     "UnknownUnit": (world(), pod(4, unit="x"), "gpushare.io/memory-unit is not MiB or GiB"),
 }  # fmt: skip
 
@@ -382,7 +382,7 @@ def test_our_words_are_found_in_kube_schedulers(code: str) -> None:
         "node(s) with a like request under way",
         "no single GPU has 4 MiB free beside what is kept for a pod whose turn it is",
         "aliyun.com/gpu-mem and aliyun.com/gpu-count on one container",
-        "gpushare.io/policy is not binpack or spread",
+        "gpushare.io/policy is not binpack or spread or keti or metric",
     ],
 )
 def test_the_words_of_an_older_extender_are_found_too(message: str) -> None:

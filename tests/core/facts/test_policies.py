@@ -59,7 +59,7 @@ def test_a_pod_may_name_a_policy_of_the_table(toy: str) -> None:
 def test_the_refusal_names_the_policies_of_the_table(toy: str) -> None:
     refusal = pod(4, policy="tyo").request
     assert isinstance(refusal, Refusal)
-    assert refusal.message == "gpushare.io/policy is not binpack or spread or toy"
+    assert refusal.message == "gpushare.io/policy is not binpack or spread or keti or metric or toy"
 
 
 def test_the_gpu_order_of_the_table_chooses_the_gpu(toy: str) -> None:
@@ -82,7 +82,7 @@ def test_the_node_keys_of_the_table_rank_nodes_for_one_share_and_for_more(toy: s
 
 def test_the_command_line_knows_the_policies_of_the_table(capsys: pytest.CaptureFixture[str], toy: str) -> None:
     assert cli.main(["extender", "--policy", "tyo"]) == 2
-    assert "policies: binpack, spread, toy" in capsys.readouterr().err
+    assert "policies: binpack, spread, keti, metric, toy" in capsys.readouterr().err
     assert cli.main(["extender", "--help"]) == 0
     shown = capsys.readouterr().out
     assert all(f"{name}: {policies.POLICIES[name].help}" in shown for name in ("binpack", "spread"))

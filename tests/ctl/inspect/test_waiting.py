@@ -123,7 +123,10 @@ def test_a_monstrous_amount_is_cut() -> None:
 
 def test_what_a_tenant_wrote_cannot_move_the_cursor() -> None:
     one = pod("p", 1000, notes={"gpushare.io/policy": "\x1b[2J\nroot#"})
-    assert said([node("a", 16276)], one) == 'gpushare.io/policy is not binpack or spread; it says "?[2J?root#"'
+    assert (
+        said([node("a", 16276)], one)
+        == 'gpushare.io/policy is not binpack or spread or keti or metric; it says "?[2J?root#"'
+    )
 
 
 def test_a_long_list_says_how_many_it_leaves_out() -> None:

@@ -128,7 +128,7 @@ class World:
     # Pods
 
     def active(self) -> list[str]:
-        return [uid for uid, pod in self.server.pods.items() if pod["status"]["phase"] not in request.FINISHED]
+        return [uid for uid, pod in self.server.pods.items() if pod["status"]["phase"] not in objects.FINISHED]
 
     def seen(self, uid: str) -> PodFacts:
         return request.facts(msgspec.convert(self.server.pods[uid], objects.Pod), self.facts.unit)

@@ -208,6 +208,27 @@ def test_pods_of_a_device_plugin_find_their_gpu_again_when_the_driver_numbers_an
     assert wants.held == {"GPU-n-1": desired.Held(2000, 0, frozenset({kinds.MEMORY}))}
 
 
+LINKED = msgspec.structs.replace(DIRECT, links={"GPU-n-0": {"GPU-n-1": 4}, "GPU-n-1": {"GPU-n-0": 4}})
+
+
+def test_gpus_say_which_others_they_are_connected_with() -> None:
+    wants = desired.wanted(LINKED, TWO, {}, (), [], "ready")
+    assert [gpu.links for gpu in wants.facts.gpus] == [(("GPU-n-1", 4),), (("GPU-n-0", 4),)]
+    assert [gpu["links"] for gpu in msgspec.json.decode(wants.annotation)["gpus"]] == [{"GPU-n-1": 4}, {"GPU-n-0": 4}]
+
+
+def test_until_the_driver_has_told_its_links_what_was_published_stays() -> None:
+    before = desired.wanted(LINKED, TWO, {}, (), [], "ready")
+    assert desired.wanted(DIRECT, TWO, {}, before.facts.gpus, [], "ready") == before
+    none = msgspec.structs.replace(DIRECT, links={"GPU-n-0": {}, "GPU-n-1": {}})
+    assert all(not gpu.links for gpu in desired.wanted(none, TWO, {}, before.facts.gpus, [], "ready").facts.gpus)
+
+
+def test_nothing_is_connected_with_a_gpu_that_is_not_there() -> None:
+    wants = desired.wanted(LINKED, TWO[:1], {}, (), [], "ready")
+    assert [gpu.links for gpu in wants.facts.gpus] == [()]
+
+
 def test_draining_changes_the_state_and_nothing_else() -> None:
     ready = desired.wanted(DIRECT, TWO, {}, (), [], "ready")
     draining = desired.wanted(DIRECT, TWO, {}, (), [], "draining")

@@ -10,7 +10,7 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, Pin, Request
 from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.node.pods import STATIC, NodePods, Pod
-from gpushare.node.publishing.desired import Held, Wanted
+from gpushare.node.publishing.desired import Held, Offered
 from gpushare.node.usage import attribution
 from gpushare.node.usage.model import ContainerUse, GpuUse, Owner
 from tests.support import builders
@@ -69,8 +69,8 @@ def _joined(
         for uuid, processes in (on or {}).items()
     ]
     sampled = Pass("580", tuple(samples)) if on is not None else None
-    wants = Wanted(facts, "", {}, {FIRST: Held(5000, 0)})
-    gpus = attribution.joined(wants, here, sampled, owners, {FIRST: "00000000:3B:00.0"}, attribution.Given())
+    offered = Offered(facts, {FIRST: Held(5000, 0)})
+    gpus = attribution.joined(offered, here, sampled, owners, {FIRST: "00000000:3B:00.0"}, attribution.Given())
     return {gpu.uuid: gpu for gpu in gpus}
 
 

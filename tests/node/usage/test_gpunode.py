@@ -38,8 +38,8 @@ def conditions(of: FullStatus) -> dict[str, tuple[str, str | None, str | None]]:
     return {one.type: (one.status, one.reason, one.message) for one in of.conditions or ()}
 
 
-def over_use(pod: str = "train") -> OverUse:
-    return OverUse(Key("uid-1", "main", "GPU-0"), "team", pod, 0, 20 * GIB, 30 * GIB, AT, AT)
+def over_use(pod: str = "train", uid: str = "uid-1", on: int = 0, used: int = 30 * GIB) -> OverUse:
+    return OverUse(Key(uid, "main", f"GPU-{on}"), "team", pod, on, 20 * GIB, used, AT, AT)
 
 
 # What it says
@@ -125,6 +125,12 @@ def test_containers_that_use_too_much_are_named_in_one_sentence_and_marked() -> 
     many = status(over=tuple(over_use(f"p{i:02}") for i in range(12)))
     message = conditions(many)["OverUse"][2] or ""
     assert message.endswith(", team/p09 (main, GPU 0), 2 more")
+
+
+def test_pods_that_use_too_much_are_named_on_their_gpu_by_uid() -> None:
+    over = (over_use("b", "uid-2"), over_use(), over_use("c", "uid-3", on=1), over_use("b", "uid-2", on=1))
+    shown = status(gpu(0), gpu(1), gpu(2), over=over)
+    assert [one.over_users for one in shown.gpus or ()] == [("uid-1", "uid-2"), ("uid-2", "uid-3"), ()]
 
 
 @pytest.mark.parametrize("why", ["failure", "containers_unknown"])
@@ -228,6 +234,12 @@ def test_over_use_is_written_when_it_begins_and_when_another_pod_joins() -> None
     assert not gpunode.changed_enough(one, one)
 
 
+def test_a_pod_that_uses_even_more_of_its_gpu_is_no_news() -> None:
+    assert not gpunode.changed_enough(status(over=(over_use(),)), status(over=(over_use(used=60 * GIB),)))
+    namesake = status(gpu(containers=()), over=(over_use(uid="uid-2"),))
+    assert gpunode.changed_enough(status(gpu(containers=()), over=(over_use(),)), namesake)
+
+
 def test_another_gpu_is_written() -> None:
     assert gpunode.changed_enough(status(gpu(0)), status(gpu(0), gpu(1)))
     assert gpunode.changed_enough(None, status())
@@ -239,7 +251,8 @@ def test_however_many_containers_there_are_an_api_server_takes_it() -> None:
         for number in range(250)
     )
     last = OverUse(Key("uid-249", "c" * 63, "GPU-7"), "n" * 63, "x", 7, GIB, 2 * GIB, AT, AT)
-    shown = status(*[gpu(index, containers=uses) for index in range(64)], over=(last,))
+    all_of_first = [over_use(uid=f"{number:036}", on=0) for number in range(250)]
+    shown = status(*[gpu(index, containers=uses) for index in range(64)], over=(last, *all_of_first))
     assert len(msgspec.json.encode(gpunode.written(shown))) < 600_000
     assert shown.gpus is not None
     assert {one.shares for one in shown.gpus} == {250}

@@ -79,13 +79,14 @@ class World:
     clock: float = 0.0
     slept: list[float] = field(default_factory=list)
     sample_seconds: float = 5.0
+    warned: list[str] = field(default_factory=list)
     writer: GpuNodeWriter = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_node("uid-1")
         self.writer = GpuNodeWriter(
-            self.server, self.node, self.sample_seconds, clock=lambda: self.clock, now=lambda: self.clock,
-            chance=lambda: 0.5, sleep=self.sleep,
+            self.server, self.node, self.sample_seconds, warn=self.warned.append, clock=lambda: self.clock,
+            now=lambda: self.clock, chance=lambda: 0.5, sleep=self.sleep,
         )  # fmt: skip
 
     def is_node(self, uid: str) -> None:
@@ -256,6 +257,42 @@ async def test_a_process_that_starts_again_keeps_the_times_of_conditions(world: 
     assert await again._update()
     assert again.writes == 1
     assert world.server.kept["status"]["conditions"] == before
+
+
+def sampled(of: World) -> Callable[[], Usage]:
+    return lambda: Usage("gpu-a", (gpu(),), sampled_at=of.clock)
+
+
+def other_writes(of: World, at: str) -> None:
+    """Another process writes what it sampled then."""
+    assert of.server.kept is not None
+    of.server.kept["status"]["sampledAt"] = at
+    of.server.changed()
+
+
+async def test_another_process_that_keeps_writing_it_is_told_and_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.passes(10, sampled(world))
+    for number in range(10):
+        other_writes(world, f"2026-11-17T10:00:{number:02}Z")
+        await world.passes(70, sampled(world))
+    assert set(world.warned) == {gpunode_writer.TWICE}
+    assert len(world.warned) >= 8  # of ten writes the first may be that of a predecessor
+    assert caplog.messages == [gpunode_writer.TWICE]
+    assert world.writer.writes >= 10  # it goes on
+
+
+async def test_one_write_of_a_predecessor_and_a_change_by_hand_are_not_another_process(world: World) -> None:
+    await world.passes(10, sampled(world))
+    other_writes(world, "2026-11-17T10:00:00Z")
+    await world.passes(70, sampled(world))
+    for _ in range(5):
+        world.server.changed()  # its labels, say
+        await world.passes(70, sampled(world))
+    other_writes(world, "2026-11-17T11:00:00Z")
+    await world.passes(70, sampled(world))
+    assert world.warned == []
 
 
 def test_what_the_log_says_names_the_way_out() -> None:

@@ -9,7 +9,7 @@ from gpushare.core.facts.model import Gpu, NodeFacts, Pin
 from gpushare.gpu.device import Device, Link, Xid
 from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.node.pods import NodePods
-from gpushare.node.publishing.desired import Wanted
+from gpushare.node.publishing.desired import Offered
 from gpushare.node.usage.model import Owner, Usage
 from gpushare.node.usage.sampler import OUR_FAULT, Owners, Sampler
 from gpushare.obs import errors
@@ -18,7 +18,7 @@ from tests.support.wait import eventually
 
 SECONDS = 0.01  # an interval, on the clock of the event loop; ages are on the clock of the test
 FAILURE = errors.not_asked("the NVIDIA driver fails", "a test says so", "wait")
-WANTS = Wanted(NodeFacts("gpu-a", "MiB", Pin.DIRECT, (Gpu(0, "GPU-0", 16276), Gpu(1, "GPU-1", 16276))), "", {}, {})
+OFFERED = Offered(NodeFacts("gpu-a", "MiB", Pin.DIRECT, (Gpu(0, "GPU-0", 16276), Gpu(1, "GPU-1", 16276))), {})
 
 
 class Clock:
@@ -96,12 +96,12 @@ class Reused(Nobody):
 class Watched:
     """A sampler, its driver, and all that it has published."""
 
-    def __init__(self, wants: Callable[[], Wanted | None] = lambda: WANTS, owners: Owners | None = None) -> None:
+    def __init__(self, offered: Callable[[], Offered | None] = lambda: OFFERED, owners: Owners | None = None) -> None:
         self.clock, self.driver = Clock(), Driver()
         self.sampler = Sampler(
             "gpu-a",
             self.driver,
-            wants,
+            offered,
             NodePods(),
             owners or Nobody(),
             seconds=SECONDS,
@@ -231,12 +231,12 @@ async def test_an_answer_that_took_too_long_is_as_old_as_its_question() -> None:
 
 
 async def test_nothing_is_published_before_the_node_has_said_what_it_has() -> None:
-    wants: list[Wanted] = []
-    watched = Watched(lambda: wants[0] if wants else None)
+    offered: list[Offered] = []
+    watched = Watched(lambda: offered[0] if offered else None)
     async with beside(watched.sampler.run()):
         await eventually(lambda: watched.driver.asked > 2)
         assert watched.sampler.usage is None
-        wants.append(WANTS)
+        offered.append(OFFERED)
         assert temperatures(await watched.next()) == [50]
 
 

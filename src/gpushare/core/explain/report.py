@@ -124,6 +124,34 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str | None = None  # heal: why the GPU is unhealthy
 
 
+class GpuScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    gpu: int
+    points: int
+    terms: dict[str, int]  # what they consist of
+    chosen: bool = False  # the pod would get this one
+
+
+class NodeScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a node scores by a policy with points: `gpu_weight` times the points of its GPUs, `node_weight` times the
+    sum of `node`, and `extra`."""
+
+    name: str
+    score: int
+    points: int  # of the chosen GPUs together
+    gpus: list[GpuScore]
+    gpu_weight: float = 1.0
+    node_weight: float = 0.0
+    node: dict[str, int] = {}  # the points of the node itself
+    extra: int = 0  # because it has several GPUs
+
+
+class PolicyView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """By what a place is chosen."""
+
+    name: str
+    settings: dict[str, str] = {}  # of the policy ConfigMaps, with their keys
+
+
 class KeptView(msgspec.Struct, frozen=True, omit_defaults=True):
     """GPUs that are kept for a pod which has waited long, and how much must still come free there."""
 
@@ -229,3 +257,5 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     replicas: Replicas | None = None
     admission: str | None = None  # of a pod in a file that asks for GPU memory: one of ADMISSIONS
     otherwise: Otherwise | None = None  # if admission is unknown: the answer for the other pod, which is no worse
+    policy: PolicyView | None = None  # of a pod that waits, like the next
+    scores: list[NodeScore] = []  # of the best nodes, if the policy gives points

@@ -9,10 +9,11 @@ decided here is GPU memory. `barred` are the nodes that kube-scheduler would not
 
 from collections.abc import Collection, Sequence
 
-from gpushare.core.explain import kept_view, placed, report, survey, views, ways_out
-from gpushare.core.explain.report import Explanation, NodeView, Outcome, Way
+from gpushare.core.explain import kept_view, placed, report, scores, survey, views, ways_out
+from gpushare.core.explain.report import Explanation, NodeView, Outcome, PolicyView, Way
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -31,6 +32,7 @@ def explain(
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
     policy: str = policies.DEFAULT,
+    node_points: NodePoints | None = None,
 ) -> Explanation:
     """gpushare's part of the explanation of a pod.
 
@@ -38,8 +40,9 @@ def explain(
     take the pod. So before a pod exists, pass the pod as it will be admitted.
 
     `among`: the only nodes that are asked. `policy`: by which a node is chosen for a pod that names none.
+    `node_points`: the points of nodes themselves, where these count.
     """
-    return finish(explaining(ledger, pod, barred=barred, among=among, policy=policy))
+    return finish(explaining(ledger, pod, barred=barred, among=among, policy=policy, node_points=node_points))
 
 
 def explaining(
@@ -49,6 +52,7 @@ def explaining(
     barred: Collection[str] = (),
     among: Collection[str] | None = None,
     policy: str = policies.DEFAULT,
+    node_points: NodePoints | None = None,
     looks: int = cost.UNHURRIED_LOOKS,
 ) -> Steps[Explanation]:
     """The same in short steps, for a process with other work to do. `looks`: what one step may cost."""
@@ -75,8 +79,17 @@ def explaining(
     if not open_to_it:
         fitting = [node for node in nodes if node.fits]
         return views.gpushare_part(pod, kept_off(fitting, one_gpu=pod.request.one_share), nodes=nodes)
-    where = _where(ledger, pod, pod.request, open_to_it, policy, Budget(looks))
-    return views.gpushare_part(pod, FITS, nodes=nodes, ways=[where])
+    policy = pod.request.policy or policy
+    ranked = ranking.best(ledger, pod.request, pod, open_to_it, policy, Budget(looks), node_points)
+    best = [node for node, _ in ranked] or open_to_it[:1]
+    return views.gpushare_part(
+        pod,
+        FITS,
+        nodes=nodes,
+        ways=[_where(ledger, pod, pod.request, best[0], policy)],
+        policy=PolicyView(policy),
+        scores=scores.scores(ledger, pod, pod.request, best, policy, node_points),
+    )
 
 
 def kept_off(fitting: Sequence[NodeView], *, one_gpu: bool) -> Outcome:
@@ -91,14 +104,12 @@ def _refused(verdict: str, refusal: Refusal) -> Outcome:
     return Outcome(verdict, report.GPUSHARE, refusal.code, refusal.message, refusal.detail)
 
 
-def _where(ledger: Ledger, pod: PodFacts, request: Request, nodes: Sequence[str], policy: str, budget: Budget) -> Way:
-    """The node and the GPUs to which the extender would send the pod."""
-    policy = request.policy or policy
-    best = ranking.best(ledger, request, pod, nodes, policy, budget)
-    node = best[0][0] if best else nodes[0]
+def _where(ledger: Ledger, pod: PodFacts, request: Request, node: str, policy: str) -> Way:
+    """The GPUs that the extender would give the pod there."""
     state = ledger.node(node)
     room = state.room_for(pod) if state is not None else None
-    places = gpu_choice.plan(request, room, policy) if room is not None else None
+    order = ledger.order(node, request, policy)
+    places = gpu_choice.plan(request, room, policy, order=order) if room is not None else None
     if room is None or places is None:
         return Way("wait", node=node)
     gpus = room.facts.gpus

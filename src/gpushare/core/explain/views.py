@@ -11,9 +11,11 @@ from gpushare.core.explain.report import (
     GpuView,
     Holder,
     KeptView,
+    NodeScore,
     NodeView,
     Outcome,
     PodView,
+    PolicyView,
     Reason,
     RequestView,
     ShareView,
@@ -36,6 +38,8 @@ def gpushare_part(
     beside: Sequence[Holder] = (),
     kept: KeptView | None = None,
     before: Sequence[str] = (),
+    policy: PolicyView | None = None,
+    scores: Sequence[NodeScore] = (),
 ) -> Explanation:
     """What gpushare alone says about a pod: kube-scheduler's and kubelet's part is not in it."""
     request = None
@@ -57,6 +61,8 @@ def gpushare_part(
         beside=list(beside),
         kept=kept,
         before=list(before),
+        policy=policy,
+        scores=list(scores),
     )
 
 

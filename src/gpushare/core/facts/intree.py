@@ -15,7 +15,6 @@ import msgspec
 from gpushare.core.facts import affinity, objects, units
 from gpushare.core.facts.model import Data, Rules
 from gpushare.core.facts.objects import Taint, Term, Toleration
-from gpushare.core.facts.request import FINISHED
 
 CORDONED = "Cordoned"
 TAINT = "Taint"
@@ -60,6 +59,8 @@ class NodeRules(Data, frozen=True):
     labels: dict[str, str]
     taints: tuple[Taint, ...]  # that keep pods off
     unschedulable: bool
+    soft_taints: tuple[Taint, ...] = ()  # that only lower its score
+    supply: tuple[int, int, int] = (0, 0, 0)  # CPU, memory, storage for all pods, in the units of `needs`
 
 
 class Obstacle(Data, frozen=True):
@@ -87,7 +88,11 @@ def obstacles(pod: Pod, node: Node, taken: Mapping[str, int]) -> list[Obstacle]:
 
 def node_rules(node: Node) -> NodeRules:
     taints = tuple(taint for taint in node.spec.taints or () if taint.effect in _KEEPS_OFF)
-    return NodeRules(node.metadata.name, node.metadata.labels or {}, taints, node.spec.unschedulable)
+    soft = tuple(taint for taint in node.spec.taints or () if taint.effect not in _KEEPS_OFF)
+    has = node.status.allocatable or {}
+    cpu, memory, storage = (_whole(name, has.get(name, 0)) for name in (CPU, MEMORY, STORAGE))
+    labels = node.metadata.labels or {}
+    return NodeRules(node.metadata.name, labels, taints, node.spec.unschedulable, soft, (cpu, memory, storage))
 
 
 def admits(rules: Rules | None, node: NodeRules) -> bool:
@@ -133,7 +138,7 @@ def totals(pods: Iterable[objects.Pod]) -> dict[str, int]:
     """What the pods of a node take together, and their number under `pods`. Pods that have ended take nothing."""
     taken = {PODS: 0}
     for pod in pods:
-        if pod.status.phase not in FINISHED:
+        if pod.status.phase not in objects.FINISHED:
             _add(taken, needs(pod))
             taken[PODS] += 1
     return taken

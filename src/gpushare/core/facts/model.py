@@ -171,6 +171,11 @@ class Request(Data, frozen=True):
         return len(self.shares) == 1 and self.shares[0].gpus == 1 and not self.shares[0].kind.counts_gpus
 
     @property
+    def one_gpu(self) -> bool:
+        """Its containers ask for one GPU in all."""
+        return len(self.shares) == 1 and self.shares[0].gpus == 1
+
+    @property
     def shape(self) -> "Shape":
         """Everything that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
         return (self.pin, self.unit, tuple([(s.role, s.kind, s.units or s.slot_bytes, s.gpus) for s in self.shares]))
@@ -207,6 +212,14 @@ class Rules(Data, frozen=True):
     tolerations: tuple[objects.Toleration, ...] = ()
 
 
+class Needs(Data, frozen=True):
+    """What a pod says that counts for the points of a node (`scoring.node_score`). Equal needs get equal points."""
+
+    amounts: tuple[int, int, int] = (0, 0, 0)  # CPU, memory and storage that it asks for
+    preferred: tuple[objects.PreferredTerm, ...] = ()
+    tolerations: tuple[objects.Toleration, ...] = ()
+
+
 class PodFacts(Data, frozen=True):
     """A pod as the API server shows it, reduced to what counts. `request` is a refusal if the request is invalid, and
     None if the pod asks for no GPU."""
@@ -232,6 +245,7 @@ class PodFacts(Data, frozen=True):
     pinned: bool = False  # every container that asks for GPUs learns them from an annotation of ours
     annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
     rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules
+    needs: Needs | None = None  # what counts for the points of a node, if any do, while it is not bound
 
     @property
     def running(self) -> bool:

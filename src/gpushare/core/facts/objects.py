@@ -8,6 +8,7 @@ Decoded by msgspec straight from the API server's bytes: what is not named here 
 import msgspec
 
 Quantity = str | int | float  # the API server writes strings; hand-written JSON may not
+FINISHED = ("Succeeded", "Failed")  # phases of pods whose containers have ended
 
 
 class Struct(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
@@ -101,8 +102,16 @@ class NodeSelector(Struct):
     node_selector_terms: tuple[Term, ...] | None = None
 
 
+class PreferredTerm(Frozen, frozen=True):
+    weight: int = 0
+    preference: Term = Term()
+
+
 class NodeAffinity(Struct):
     required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: tuple[PreferredTerm, ...] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
 
 
 class Affinity(Struct):
@@ -128,6 +137,11 @@ class PodSpec(Struct):
         if affinity is None or affinity.required is None:
             return None
         return affinity.required.node_selector_terms or ()
+
+    @property
+    def preferred_terms(self) -> tuple[PreferredTerm, ...]:
+        affinity = self.affinity.node_affinity if self.affinity else None
+        return (affinity.preferred or ()) if affinity is not None else ()
 
 
 class Condition(Struct):

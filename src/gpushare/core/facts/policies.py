@@ -3,17 +3,32 @@
 A policy is one entry of `POLICIES`. Request parsing, the command line, its help, the choice of GPUs and the ranking of
 nodes all read this table: to add a policy, add an entry and its tests.
 
-Ranking compares thousands of nodes, so a node is a tuple of numbers here: one per healthy GPU in rising order, then
-`IMPOSSIBLE`. The high bits of a number are the GPU's free units, the low bits the node's.
+Some go by what is free. Ranking compares thousands of nodes, so a node is a tuple of numbers here: one per healthy GPU
+in rising order, then `IMPOSSIBLE`. The high bits of a number are the GPU's free units, the low bits the node's.
+
+Others give points to each GPU by what it does (`scoring`). The score of a node is that of its GPUs and its own, with a
+weight for each.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from gpushare.core.facts.scoring import keti, metric
+from gpushare.core.facts.scoring.load import GpuLoad, Terms
+
 IMPOSSIBLE = 1 << 62  # the key of a node without room: larger than any other
 
 NodeKeys = Callable[[Iterable[tuple[int, ...]], int], list[int]]
+
+
+class Score(NamedTuple):
+    """How points are given. Both functions also get the memory of the largest GPU of the cluster, in MiB."""
+
+    points: Callable[[GpuLoad, int], int]
+    terms: Callable[[GpuLoad, int], Terms]  # what the points consist of, for people
+    node_weight: float
+    gpu_weight: float
 
 
 class Policy(NamedTuple):
@@ -23,6 +38,7 @@ class Policy(NamedTuple):
     help: str  # what it prefers, for --help
     emptiest_first: bool  # the order of GPUs with room: the emptiest first, or the fullest first
     node_keys: NodeKeys  # one key per node, given the least number of a GPU with room: the smallest is best
+    score: Score | None = None  # by points; then the two above decide only where points do not
 
 
 def _fullest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
@@ -37,6 +53,13 @@ def _emptiest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
 
 BINPACK = Policy("binpack", "the fullest GPU and node that have room", False, _fullest)
 SPREAD = Policy("spread", "the emptiest GPU and node", True, _emptiest)
+KETI = Policy(
+    "keti", "by the points of KETI's GPU-Scheduler", True, _emptiest, Score(keti.points, keti.terms, 0.3, 0.7)
+)
+METRIC = Policy(
+    "metric", "the GPU that does least, as it was measured", True, _emptiest,
+    Score(metric.points, metric.terms, 0.0, 1.0),
+)  # fmt: skip
 
 DEFAULT = BINPACK.name
-POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD)}
+POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC)}

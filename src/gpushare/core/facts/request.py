@@ -16,7 +16,6 @@ from gpushare.core.facts.options import Options
 NOT_DIVISIBLE = "{units} {unit} cannot be split evenly over {gpus} GPUs"
 BOTH_LIMITS = "{resources} on one container"
 
-FINISHED = ("Succeeded", "Failed")
 Asked = Sequence[tuple[str, Kind, objects.Quantity]]  # resource, its kind, and the limit that is written
 
 _allocation = msgspec.json.Decoder(dict[str, dict[str, int]])
@@ -42,7 +41,7 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         node=spec.node_name or "",
         priority=spec.priority or 0,
         created=meta.creation_timestamp or "",
-        finished=status.phase in FINISHED,
+        finished=status.phase in objects.FINISHED,
         terminating=meta.deletion_timestamp is not None,
         nominated=status.nominated_node_name or "",
         unschedulable=(condition.message or "Unschedulable") if condition is not None and waits else "",
@@ -66,7 +65,9 @@ def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     if isinstance(request, Request):
         shares = tuple([msgspec.structs.replace(s, slot_bytes=0) if s.slot_bytes else s for s in request.shares])
         request = Request(shares, request.pin)
-    return msgspec.structs.replace(pod, node=node, annotations=tuple(merged.items()), request=request, rules=None)
+    return msgspec.structs.replace(
+        pod, node=node, annotations=tuple(merged.items()), request=request, rules=None, needs=None
+    )
 
 
 def sharing(pod: PodFacts, request: Request | Refusal | None, rules: Rules | None, strings: dict[str, str]) -> PodFacts:

@@ -107,8 +107,13 @@ def age(status: Status, now: float) -> float | None:
     return now - (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
+def counts_for(status: Status) -> float:
+    """So many seconds after they were read its figures count."""
+    return HEARTBEAT_SECONDS + 2 * min(max(status.sample_seconds, 0.0), LONGEST_SAMPLE_SECONDS) + SLACK_SECONDS
+
+
 def is_fresh(status: Status, now: float) -> bool:
     """Whether its figures still count. Else all of them are unknown, whatever it says: also if one of two clocks is so
     wrong that nobody can tell how old they are."""
-    seconds, between = age(status, now), min(max(status.sample_seconds, 0.0), LONGEST_SAMPLE_SECONDS)
-    return seconds is not None and -AHEAD_SECONDS <= seconds <= HEARTBEAT_SECONDS + 2 * between + SLACK_SECONDS
+    seconds = age(status, now)
+    return seconds is not None and -AHEAD_SECONDS <= seconds <= counts_for(status)

@@ -9,8 +9,10 @@ while a pod waits for the answer. Owned by the ledger.
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Any
 
 from gpushare.core.facts.model import NodeFacts, Pin, Refusal, Request, Shape, Unit
+from gpushare.core.facts.scoring.adjusted import Scoring
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
@@ -31,11 +33,32 @@ class Answers:
         self.refusals: dict[str, Refusal | None] = {}
         self.ranks: dict[str, dict[str, int | None]] = {}  # by policy; filled when asked
         self.pictured_ranks: dict[str, dict[tuple[int, ...], int | None]] = {}  # the same by what a node looks like
+        self._worths: dict[str, tuple[Scoring, dict[str, Any]]] = {}  # by policy; filled by `core.scheduling.scored`
         self.open: dict[str, None] = {}
         self.wanted = False  # a pod was refused while nodes were open
         self.seen = -1
         self._closed: dict[tuple[Pin, Unit, int, int, bool], Refusal | None] = {}
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
+
+    def worths(self, policy: str, scoring: Scoring) -> dict[str, Any]:
+        """By node, what its GPUs are worth by points. Kept until something changes there, or for all."""
+        known = self._worths.get(policy)
+        if known is None or known[0] is not scoring:
+            known = self._worths[policy] = scoring, {}
+        return known[1]
+
+    def forget(self, node: str) -> None:
+        """A node changed."""
+        self.refusals.pop(node, None)
+        for ranks in self.ranks.values():
+            ranks.pop(node, None)
+        for _, worths in self._worths.values():
+            worths.pop(node, None)
+
+    def forget_all(self) -> None:
+        self.refusals.clear()
+        self.ranks.clear()
+        self._worths.clear()
 
     def judge(self, room: Room, budget: Budget) -> Refusal | None:
         """The answer of a node in this state. Nodes that look the same share one. Check `is_open` on a refusal."""
@@ -89,18 +112,15 @@ class Shapes:
 
     def renew(self, answers: Answers, nodes: Mapping[str, object]) -> Answers:
         if answers.seen < self._forgotten:
-            answers.refusals.clear()
-            answers.ranks.clear()
+            answers.forget_all()
             answers.open = dict.fromkeys(nodes)
         else:
             for node in self._changes[answers.seen - self._forgotten :]:
-                answers.refusals.pop(node, None)
+                answers.forget(node)
                 if node in nodes:
                     answers.open[node] = None
                 else:
                     answers.open.pop(node, None)
-                for ranks in answers.ranks.values():
-                    ranks.pop(node, None)
         answers.seen = self._forgotten + len(self._changes)
         return answers
 

@@ -6,10 +6,15 @@ that nothing leaks, and what is free on the node is worked out again. `questions
 
 from collections.abc import Iterator, KeysView, Sequence, ValuesView
 
-from gpushare.core.facts.model import NodeFacts, PodFacts
+from gpushare.core.facts import units
+from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.scoring.adjusted import Scoring
+from gpushare.core.facts.scoring.order import Order
+from gpushare.core.facts.scoring.settings import Settings
 from gpushare.core.ledger.answers import Shapes
 from gpushare.core.ledger.holding import Holding, Kept, State
 from gpushare.core.ledger.index import Index
+from gpushare.core.ledger.loads import Measured
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.room import Room
@@ -24,6 +29,9 @@ class Entries:
         self._assumed: dict[str, Holding] = {}  # these end by time
         self._timed: set[str] = set()  # nodes with something else that ends by time
         self._grown: set[str] = set()
+        self._measured: dict[str, Measured] = {}  # by node, also of nodes that share no GPU
+        self.scoring = Scoring()  # what all points depend on
+        self._now = 0.0  # the last time that was told
         self._index = Index()
         self._shapes = Shapes()
 
@@ -76,10 +84,41 @@ class Entries:
         """Whether something is nominated to or kept for this pod."""
         return uid in self._nominations or uid in self._kept
 
+    def order(self, node: str, request: Request, policy: str) -> Order | None:
+        """The points of each GPU of a node for such a request; None if the policy gives none."""
+        state = self._nodes.get(node)
+        return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
+
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""
         grown, self._grown = self._grown, set()
         return grown
+
+    # What points depend on
+
+    def measure(self, node: str, measured: Measured | None) -> None:
+        """A node said what its GPUs do. None: that is unknown, or too old to count."""
+        if measured is not None:
+            self._measured[node] = measured
+        elif self._measured.pop(node, None) is None:
+            return
+        record = self._nodes.get(node)
+        if record is not None:
+            record.measured = measured
+            record.forget_points()
+            self._shapes.touch(node, len(self._nodes))
+
+    def apply(self, settings: Settings) -> None:
+        """What an admin says about points."""
+        if settings != self.scoring.settings:
+            self.scoring = Scoring(settings, self.scoring.largest)
+
+    def _see_sizes(self, facts: NodeFacts) -> None:
+        """The largest GPU ever seen is what others are compared with."""
+        mib = units.BYTES_IN[facts.unit] >> 20
+        largest = max([gpu.total * mib for gpu in facts.gpus], default=0)
+        if largest > self.scoring.largest:
+            self.scoring = Scoring(self.scoring.settings, largest)
 
     # How an entry is put and taken
 
@@ -141,6 +180,7 @@ class Entries:
         record = self._nodes.get(name)
         if record is None:
             record = self._nodes[name] = NodeRecord(name)
+            record.measured = self._measured.get(name)
         return record
 
     def _refresh(self, record: NodeRecord, *, changed: bool = False) -> None:

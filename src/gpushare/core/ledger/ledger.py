@@ -49,8 +49,9 @@ class Ledger(Observed):
         self.release(pod.uid)
         places = self._plan(pod, node, policy)
         if not isinstance(places, Refusal):
+            self._now = now
             holding = self._decide(pod, node, places, State.ASSUMED)
-            holding.since, holding.until = now, now + assume_seconds(pod, node)
+            holding.until = now + assume_seconds(pod, node)
         return places
 
     def release(self, uid: str) -> None:
@@ -84,7 +85,9 @@ class Ledger(Observed):
             self.keep_no_longer(pod.uid)
             record = self._nodes[holding.node]
             self._take(record, holding)
-            self._put(record, bound_holding(pod, record))
+            bound = bound_holding(pod, record)
+            bound.since = holding.since
+            self._put(record, bound)
             self._refresh(record)
 
     def unconfirm(self, uid: str) -> None:
@@ -109,6 +112,7 @@ class Ledger(Observed):
 
     def expire(self, now: float) -> None:
         """End what ends by time: assumptions, old places of moved pods, cool-downs."""
+        self._now = now
         for uid in [uid for uid, holding in self._assumed.items() if holding.until <= now]:
             self._remove(uid)
         for record in [self._nodes[name] for name in self._timed if name in self._nodes]:
@@ -128,8 +132,10 @@ class Ledger(Observed):
         room = self._nodes[node].room_for(pod)
         if room is None:
             return NO_SHARED_GPU
+        order = self.order(node, pod.request, policy)
         # A long search may give up in one order and not in the other; that there is room was found by binpack.
-        places = gpu_choice.plan(pod.request, room, policy) or gpu_choice.plan(pod.request, room, policies.DEFAULT)
+        places = gpu_choice.plan(pod.request, room, policy, order=order)
+        places = places or gpu_choice.plan(pod.request, room, policies.DEFAULT)
         return question.too_hard if places is None else places
 
     def _is_decided(self, uid: str) -> bool:
@@ -163,6 +169,7 @@ class Ledger(Observed):
         assert isinstance(pod.request, Request)
         held = gpu_choice.charges(pod.request.shares, record.facts, places)
         holding = Holding(pod, node, to, held, record.facts)
+        holding.since = self._now
         holding.keys = tuple([tuple([record.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
         self._put(record, holding)
         self._refresh(record)

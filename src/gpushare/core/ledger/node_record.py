@@ -31,6 +31,12 @@ class NodeRecord(NodeState):
         self._taken_by_asker.clear()
         self._rooms.clear()
         self._starting = None
+        self.forget_points()
+
+    def forget_points(self) -> None:
+        """Something changed that points depend on."""
+        self._loads = None
+        self._orders.clear()
 
     def begin_anew(self, facts: NodeFacts | None) -> list[Holding]:
         """The node changed: nothing is charged but old places, and what it refused it may take now. Returns what was

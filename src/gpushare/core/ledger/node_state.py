@@ -7,8 +7,15 @@ from collections.abc import Collection, Iterator, Sequence, ValuesView
 
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, PodFacts, Refusal, Request
+from gpushare.core.facts.scoring import adjusted
+from gpushare.core.facts.scoring import order as orders
+from gpushare.core.facts.scoring.adjusted import Scoring
+from gpushare.core.facts.scoring.load import GpuLoad
+from gpushare.core.facts.scoring.order import Order
+from gpushare.core.ledger import loads
 from gpushare.core.ledger.cool_down import CoolDowns
 from gpushare.core.ledger.holding import Holding, Kept, OldPlace
+from gpushare.core.ledger.loads import Measured
 from gpushare.core.ledger.starting import Starting, init_amounts
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -28,8 +35,10 @@ class NodeState:
         "_cool_downs",
         "_holdings",
         "_kept",
+        "_loads",
         "_nominated",
         "_old_places",
+        "_orders",
         "_rooms",
         "_split",
         "_starting",
@@ -37,6 +46,7 @@ class NodeState:
         "_unlocated",
         "_used",
         "facts",
+        "measured",
         "name",
         "promised",
         "room",
@@ -46,6 +56,7 @@ class NodeState:
         self.name = name
         self.facts: NodeFacts | None = None
         self.room: Room | None = None
+        self.measured: Measured | None = None  # what its GPUs do, if that is known and not too old
         self.promised = False  # something is kept or nominated here: what is free depends on who asks
         self._holdings: dict[str, Holding] = {}
         self._old_places: dict[str, OldPlace] = {}
@@ -58,6 +69,8 @@ class NodeState:
         self._taken_by_asker: dict[Asker, Taken] = {}  # until something changes
         self._rooms: dict[Asker, Room] = {}  # what that leaves
         self._starting: Starting | None = None
+        self._loads: tuple[GpuLoad, ...] | None = None  # until something changes, like the next
+        self._orders: dict[tuple[str, bool], tuple[Scoring, Order]] = {}  # by policy, and whether one GPU is asked for
 
     def holding(self, uid: str) -> Holding | None:
         return self._holdings.get(uid)
@@ -101,6 +114,31 @@ class NodeState:
             used.add(holding.charges or (), -1)
         return used
 
+    def loads(self) -> tuple[GpuLoad, ...]:
+        """What is known of each GPU when points are given."""
+        if self._loads is None:
+            facts = self.facts
+            self._loads = loads.loads(facts, self._holdings.values(), self.measured) if facts is not None else ()
+        return self._loads
+
+    def has_order(self, policy: str, scoring: Scoring, *, single: bool) -> bool:
+        """Whether it is worked out already."""
+        known = self._orders.get((policy, single))
+        return known is not None and known[0] is scoring
+
+    def order(self, policy: str, scoring: Scoring, *, single: bool) -> Order | None:
+        """The points of each GPU; None if the policy gives none. `single`: for a pod that asks for one GPU."""
+        score = policies.POLICIES[policy].score
+        if score is None or self.facts is None:
+            return None
+        if self.has_order(policy, scoring, single=single):
+            return self._orders[policy, single][1]
+        points = tuple([adjusted.points(score, load, scoring, single=single) for load in self.loads()])
+        percent = scoring.settings.nvlink_percent
+        made = Order(points, orders.links(self.facts.gpus) if percent and not single else (), percent)
+        self._orders[policy, single] = scoring, made
+        return made
+
     def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
         """What is free for this pod once the pods `gone` are: without what is nominated to others of at least its
         priority and, unless `kept` is False, without what is kept for others of at least its priority."""
@@ -120,6 +158,7 @@ class NodeState:
         """A copy of this node with the same GPUs in another state: to ask what would be free then."""
         other = self._copy()
         other.facts, other._taken_by_asker, other._rooms = facts, {}, {}
+        other._loads, other._orders = None, {}
         taken = other.effective()
         other.room = Room.of(facts, taken.units, taken.slots)
         return other

@@ -24,6 +24,7 @@ class Observed(Questions):
         """A node appeared or changed. All that is held there is read again: indices and sizes may have shifted."""
         record = self._record(facts.name)
         if record.facts != facts:
+            self._see_sizes(facts)
             self._reread(record, facts)
 
     def remove_node(self, name: str) -> None:
@@ -139,7 +140,7 @@ class Observed(Questions):
             old.seen = True
             return
         holding = bound_holding(pod, record)
-        holding.seen = True
+        holding.seen, holding.since = True, old.since if old is not None else 0.0
         others_may_go = record.ends_refusals(old.pod if old is not None else None, pod)
         if old is not None:
             self._take(self._nodes[old.node], old)

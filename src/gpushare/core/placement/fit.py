@@ -9,6 +9,7 @@ event.
 
 from gpushare.core.facts.model import NodeFacts, Pin, Places, Refusal, Request, Role, Share, Unit
 from gpushare.core.facts.policies import POLICIES
+from gpushare.core.facts.scoring.order import Order
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
@@ -99,10 +100,11 @@ class Question:
         """The search for a place was given up."""
         return self._say("TooHard", TOO_HARD, "MiB", forever=len(self.request.shares) > gpu_choice.MOST_SHARES)
 
-    def places(self, room: Room, policy: str, budget: Budget) -> Places | None:
-        """The GPUs it would get there; None if it does not fit, or if the search was given up."""
+    def places(self, room: Room, policy: str, budget: Budget, order: Order | None = None) -> Places | None:
+        """The GPUs it would get there; None if it does not fit, or if the search was given up. `order`: the points of
+        the GPUs, if the policy gives some."""
         try:
-            return gpu_choice.search(self.request, room, policy, budget, self._task(room.facts))
+            return gpu_choice.search(self.request, room, policy, budget, self._task(room.facts), order=order)
         except TooHard:
             return None
 

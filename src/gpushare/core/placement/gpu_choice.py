@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gpushare.core.facts import kinds
 from gpushare.core.facts.model import Charge, Charges, Kind, NodeFacts, Pin, Places, Request, Role, Share, Unit
 from gpushare.core.facts.policies import POLICIES
+from gpushare.core.facts.scoring.order import Order
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room
@@ -27,17 +28,28 @@ def fits(task: Task, room: Room, budget: Budget) -> bool:
     return Search(task, room, budget, emptiest_first=False).run() is not None
 
 
-def plan(request: Request, room: Room, policy: str, budget: Budget | None = None) -> Places | None:
-    """The GPUs of each share, or None if no plan was found."""
+def plan(
+    request: Request, room: Room, policy: str, budget: Budget | None = None, *, order: Order | None = None
+) -> Places | None:
+    """The GPUs of each share, or None if no plan was found. `order`: the points of the GPUs, if the policy gives
+    some."""
     try:
-        return search(request, room, policy, budget or Budget(cost.SEARCH_LOOKS))
+        return search(request, room, policy, budget or Budget(cost.SEARCH_LOOKS), order=order)
     except TooHard:
         return None
 
 
-def search(request: Request, room: Room, policy: str, budget: Budget, task: Task | None = None) -> Places | None:
+def search(
+    request: Request,
+    room: Room,
+    policy: str,
+    budget: Budget,
+    task: Task | None = None,
+    *,
+    order: Order | None = None,
+) -> Places | None:
     """The GPUs of each share, or None if there is no plan. Raises TooHard if that takes too long to find out."""
-    if request.one_share:
+    if request.one_share and order is None:
         best = _best_gpu(request.shares[0].units, room, policy)
         return None if best is None else ((best,),)
     if len(request.shares) > MOST_SHARES:
@@ -45,7 +57,7 @@ def search(request: Request, room: Room, policy: str, budget: Budget, task: Task
     task = task or task_of(request, room.facts.pin, room.facts.unit)
     if task is None or task.cannot_fit(room, budget):
         return None
-    return Search(task, room, budget, emptiest_first=POLICIES[policy].emptiest_first).run()
+    return Search(task, room, budget, emptiest_first=POLICIES[policy].emptiest_first, order=order).run()
 
 
 def task_of(request: Request, pin: Pin, unit: Unit) -> Task | None:

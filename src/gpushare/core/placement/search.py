@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from gpushare.core.facts.model import Charge, Places, Role, Share
+from gpushare.core.facts.scoring.order import Order
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget, TooHard
 from gpushare.core.placement.room import Room, Taken
@@ -20,8 +21,11 @@ class Search:
     """One depth-first search. `left`: the units that remain of each GPU on the way down, -1 of an unhealthy one.
     `slots`: the same for MPS slots."""
 
-    def __init__(self, task: Task, room: Room, budget: Budget, *, emptiest_first: bool) -> None:
+    def __init__(
+        self, task: Task, room: Room, budget: Budget, *, emptiest_first: bool, order: Order | None = None
+    ) -> None:
         self.task = task
+        self.order = order
         self.shares, self.pieces = task.shares, task.pieces
         self.facts, self.gpus = room.facts, room.facts.gpus
         self.empty = room.empty
@@ -121,6 +125,8 @@ class Search:
         if piece.gpus == 1:
             yield from self._singles(able)
             return
+        if self.order is not None and self.order.links and len(able) >= piece.gpus:
+            yield self.order.first(able, piece.gpus)
         for gpus in combinations(able, piece.gpus):
             self._look(self.weight * piece.gpus)
             yield gpus
@@ -152,7 +158,11 @@ class Search:
         own = [((left[gpu] == before[gpu]) is not emptiest_first) << GPU_BITS for gpu in able]
         keys = [(abs(most - left[gpu]) << (GPU_BITS + 2)) + ties[gpu] + tie for gpu, tie in zip(able, own, strict=True)]
         keys.sort()
-        return [key & ((1 << GPU_BITS) - 1) for key in keys]
+        able = [key & ((1 << GPU_BITS) - 1) for key in keys]
+        if self.order is not None:  # of GPUs with equal points, as before
+            points = self.order.points
+            able.sort(key=lambda gpu: -points[gpu])
+        return able
 
     def _assign(self, piece: Piece, gpus: tuple[int, ...]) -> None:
         pool = list(gpus)

@@ -20,9 +20,15 @@ the condition, and `extender/events.py` writes an event.
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
+import msgspec
+
 from gpushare.core.annotations import pod_gpus
+from gpushare.core.facts import objects
 from gpushare.core.facts import request as requests
-from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
+from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
+from gpushare.core.facts.policies import POLICIES
+from gpushare.core.facts.scoring import adjusted, node_score
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
@@ -58,8 +64,17 @@ class Reservation(NamedTuple):
 class Life:
     """All pods together. `policy` is for pods that name none; with a `patience` of 0 seconds no GPUs are ever kept."""
 
-    def __init__(self, ledger: Ledger, *, policy: str, patience: float = 0.0, reach: Reach = ANYWHERE) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        policy: str,
+        patience: float = 0.0,
+        reach: Reach = ANYWHERE,
+        node_points: NodePoints | None = None,
+    ) -> None:
         self.ledger, self.policy, self.reach = ledger, policy, reach
+        self.node_points = node_points
         self.pending = PendingPods()
         self.wakeups = WakeUps(reach.open_to)
         self.patience = Patience(patience)
@@ -68,6 +83,17 @@ class Life:
     def apply(self, settings: Settings) -> None:
         """From now on an admin wants it so."""
         self.settings = settings
+        self.ledger.apply(settings)
+
+    def facts(self, pod: objects.Pod, unit: Unit | None) -> PodFacts:
+        """What is known about a pod, with what counts for the points of nodes, if any do."""
+        facts = requests.facts(pod, unit)
+        if not isinstance(facts.request, Request) or facts.node:
+            return facts
+        score = POLICIES[self._policy(facts.request)].score
+        if score is None or not adjusted.weights(score, self.settings)[0]:
+            return facts
+        return msgspec.structs.replace(facts, needs=node_score.needs(pod))
 
     # 1. Asked: which nodes fit?
 
@@ -107,7 +133,7 @@ class Life:
         return facts is not None and facts.nvidia_whole
 
     def _best(self, request: Request, pod: PodFacts, offered: Sequence[str], budget: Budget) -> list[str]:
-        best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget)
+        best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget, self.node_points)
         # A long search may give up in the order of a policy although there is room: then all that fit are answered.
         return [best] if best is not None else self.ledger.fitting(request, pod, offered, budget)
 
@@ -131,7 +157,7 @@ class Life:
             return []
         self.ledger.release(pod.uid)
         policy = self._policy(pod.request)
-        scores = ranking.best(self.ledger, pod.request, pod, offered, policy, Budget(CALL_LOOKS))
+        scores = ranking.best(self.ledger, pod.request, pod, offered, policy, Budget(CALL_LOOKS), self.node_points)
         if scores:
             self._remember(pod)
             self._assume(pod, pod.request, scores[0][0], now)

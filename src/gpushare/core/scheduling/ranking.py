@@ -2,6 +2,7 @@
 
 Pure. `facts.policies` has the policies. `binpack` prefers the node where the chosen GPU keeps the least free, then the
 node with the least free: small requests go where they fit tightly, and whole GPUs stay whole. `spread` is the opposite.
+Policies that give points are ranked by `scored`.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from itertools import repeat
 
 from gpushare.core.facts.model import PodFacts, Request, Role
 from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES
+from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.ledger.answers import PICTURES, Answers
 from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
@@ -17,24 +19,32 @@ from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
+from gpushare.core.scheduling import scored
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 NOWHERE = (-1, IMPOSSIBLE)
 
 
 def best(
-    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget | None = None
+    ledger: Ledger,
+    request: Request,
+    pod: PodFacts,
+    among: Sequence[str],
+    policy: str,
+    budget: Budget | None = None,
+    node_points: NodePoints | None = None,
 ) -> list[tuple[str, int]]:
     """The best of the named nodes that fit with their scores, the best first.
 
     Exactly one node gets the top score: the pod will be assumed there, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
-    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS))
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_points)
     scores, rank, before = [], BEST, None
-    for position, i in enumerate(nsmallest(BEST, range(len(keys)), key=keys.__getitem__)):
-        if keys[i] == IMPOSSIBLE:
-            break
+    order = [i for i in nsmallest(BEST, range(len(keys)), key=keys.__getitem__) if keys[i] != IMPOSSIBLE]
+    if _takes_second(ledger, policy):
+        order[:2] = reversed(order[:2])
+    for position, i in enumerate(order):
         if position == 1 or (position > 1 and keys[i] != before):
             rank -= 1
         scores.append((among[i], rank))
@@ -43,18 +53,41 @@ def best(
 
 
 def first(
-    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget | None = None
+    ledger: Ledger,
+    request: Request,
+    pod: PodFacts,
+    among: Sequence[str],
+    policy: str,
+    budget: Budget | None = None,
+    node_points: NodePoints | None = None,
 ) -> str | None:
     """The node that `best` would name first, or None."""
-    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS))
+    among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_points)
+    if _takes_second(ledger, policy) and len(keys) > 1:
+        one, two = nsmallest(2, range(len(keys)), key=keys.__getitem__)
+        return among[two] if keys[two] != IMPOSSIBLE else among[one] if keys[one] != IMPOSSIBLE else None
     least = min(keys, default=IMPOSSIBLE)
     return None if least == IMPOSSIBLE else among[keys.index(least)]
 
 
+def _takes_second(ledger: Ledger, policy: str) -> bool:
+    """Whether an admin wants the node after the best."""
+    return ledger.scoring.settings.second_best and POLICIES[policy].score is not None
+
+
 def _keys(
-    ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], policy: str, budget: Budget
+    ledger: Ledger,
+    request: Request,
+    pod: PodFacts,
+    among: Sequence[str],
+    policy: str,
+    budget: Budget,
+    node_points: NodePoints | None,
 ) -> tuple[Sequence[str], list[int]]:
     """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
+    if POLICIES[policy].score is not None:
+        among = ledger.fitting(request, pod, among, budget)
+        return among, scored.keys(ledger, request, pod, among, policy, budget, node_points)
     plain = request.one_share and request.shares[0].role is Role.APP
     if not plain or ledger.has_special_nodes():
         among = ledger.fitting(request, pod, among, budget)

@@ -4,16 +4,19 @@ kube-scheduler checks the same before it asks, and offers no other nodes. It is 
 GPUs and explanations are not answers to a question of kube-scheduler.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from gpushare.core.facts import intree
 from gpushare.core.facts.intree import NodeRules
-from gpushare.core.facts.model import PodFacts, Rules
+from gpushare.core.facts.model import Needs, PodFacts, Rules
+from gpushare.core.facts.scoring import node_score
+from gpushare.core.facts.scoring.load import Terms
+from gpushare.core.facts.scoring.node_score import NodePoints
 
-MOST_ALLOWED = 64  # rules of pods for which the nodes are remembered
+MOST_ALLOWED = 64  # rules of pods for which the nodes are remembered, and needs of pods for which their points are
 MOST_TEXTS = 100_000  # labels kept once; then sharing begins anew, so that what is gone is let go
 
 
@@ -34,6 +37,7 @@ class NodesByRules:
         self._rules: dict[str, NodeRules] = {}
         self._allowed: dict[Rules | None, frozenset[str] | None] = {}
         self._texts: dict[str, str] = {}
+        self._scores: dict[Needs, dict[str, int]] = {}
 
     def set_node(self, name: str, rules: NodeRules) -> None:
         if self._rules.get(name) == rules:
@@ -44,11 +48,16 @@ class NodesByRules:
         once = self._texts.setdefault
         labels = {once(key, key): once(value, value) for key, value in rules.labels.items()}
         self._rules[name] = msgspec.structs.replace(rules, labels=labels)
-        self._allowed.clear()
+        self._changed(name)
 
     def remove_node(self, name: str) -> None:
         if self._rules.pop(name, None) is not None:
-            self._allowed.clear()
+            self._changed(name)
+
+    def _changed(self, name: str) -> None:
+        self._allowed.clear()
+        for scores in self._scores.values():
+            scores.pop(name, None)
 
     def open_to(self, pod: PodFacts, node: str) -> bool:
         """Whether a pod may go to a node, by its rules and the node's. No pod may go to an unknown node."""
@@ -63,3 +72,24 @@ class NodesByRules:
             nodes = frozenset(name for name, rules in self._rules.items() if intree.admits(pod.rules, rules))
             self._allowed[pod.rules] = nodes if len(nodes) < len(self._rules) else None
         return self._allowed[pod.rules]
+
+    @property
+    def points(self) -> NodePoints:
+        """The points of nodes themselves, GPUs aside."""
+        return NodePoints(self._points_of_all, self._terms)
+
+    def _points_of_all(self, needs: Needs) -> Mapping[str, int]:
+        scores = self._scores.get(needs)
+        if scores is None:
+            if len(self._scores) >= MOST_ALLOWED:
+                del self._scores[next(iter(self._scores))]
+            scores = self._scores[needs] = {}
+        if len(scores) < len(self._rules):
+            for name in self._rules.keys() - scores.keys():
+                scores[name] = sum([points for _, points in node_score.terms(needs, self._rules[name])])
+        return scores
+
+    def _terms(self, needs: Needs, node: str) -> Terms:
+        """Nothing if the node is unknown."""
+        rules = self._rules.get(node)
+        return node_score.terms(needs, rules) if rules is not None else ()

@@ -13,7 +13,7 @@ from gpushare.core.explain import event_texts, kept_view, survey
 from gpushare.core.explain.report import KeptView
 from gpushare.core.facts import intree, kinds, names, objects, units
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Unit
-from gpushare.core.facts.request import FINISHED
+from gpushare.core.facts.objects import FINISHED
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import fit

@@ -10,7 +10,7 @@ import msgspec
 
 from gpushare.core.explain import placed, report, verdict, views
 from gpushare.core.explain.report import AskView, Explanation, Holder, NodeView, Outcome, Reason, SoldView, Way
-from gpushare.core.facts import names, request, units
+from gpushare.core.facts import names, objects, request, units
 from gpushare.core.facts.intree import Obstacle
 from gpushare.core.placement import fit
 from gpushare.ctl import by_count
@@ -29,7 +29,7 @@ def gather(
 ) -> Evidence:
     """`among`: the only nodes that count."""
     asks, offers = sold.asked(pod), by_count.offers(checks.sold)
-    if pod.spec.node_name or pod.status.phase in request.FINISHED:
+    if pod.spec.node_name or pod.status.phase in objects.FINISHED:
         return Evidence(pod, has_node(pod, offers.get(pod.spec.node_name or "")))
     if among is not None:
         offers = {name: offers.get(name, {}) for name in among}
@@ -56,7 +56,7 @@ def gather(
 def has_node(pod: pod_details.Pod, offer: Offer | None) -> Explanation:
     """A pod that has its node, or has ended. `offer`: what that node sells, if it is known."""
     phase, node = pod.status.phase or "Pending", pod.spec.node_name or ""
-    if phase in request.FINISHED:
+    if phase in objects.FINISHED:
         return _part(pod, Outcome("runs", report.KUBELET, report.ENDED, placed.HAS_ENDED.format(phase=phase)))
     part = _part(pod, Outcome("runs", report.SCHEDULER, report.BOUND, f"has {node}"))
     return msgspec.structs.replace(part, nodes=[_view(node, sold.asked(pod), offer, [])]) if offer else part

@@ -16,7 +16,7 @@ from gpushare.core.facts.vitals import FullStatus
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import formats, wording
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.why import by_count, evidence, explanation, limited_rights, pod_details
+from gpushare.ctl.why import by_count, evidence, explanation, limited_rights, placing, pod_details
 from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.scheduler_checks import SchedulerChecks
 from gpushare.ctl.why.text import page
@@ -40,6 +40,7 @@ class Options(msgspec.Struct, frozen=True):
     filename: str = ""  # instead of a pod; "-" is stdin
     output: str = ""  # one of formats.FORMATS, or empty for people
     extender: str = ""  # its address; empty: it is worked out here
+    policy: str = ""  # that of the extender; empty: the default
     program: str = "gpushare"  # the name it was called by
 
 
@@ -60,7 +61,7 @@ def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin
         file = from_file.read(options.filename, options.namespace or options.default_namespace, stdin)
         for note in file.notes:
             screen.note(note)
-        explanations = from_file.explain(file, source, extender, now, screen.note)
+        explanations = from_file.explain(file, source, extender, now, screen.note, options.policy)
         _show(explanations, options, screen, Style(now, file=file.name), several=True)
         return _exit_code(explanations)
     answer = _of_pod(options, source, extender, now)
@@ -97,7 +98,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     except NotFound:
         raise _no_such_pod(source, namespace, name, options.program) from None
     facts = request.facts(pod, None)
-    waits = not pod.spec.node_name and pod.status.phase not in request.FINISHED
+    waits = not pod.spec.node_name and pod.status.phase not in objects.FINISHED
     events = pod_details.events(source, pod) if waits else []
     quote = pod_details.quote(pod, events)
     by_number = facts.request is None and bool(sold.asked(pod))
@@ -105,6 +106,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
         # Whatever the cluster is like, the answer is the same.
         return Answer(explanation.build(Evidence(pod, verdict.explain(Ledger(), facts), quote=quote, now=now)))
     reading = vitals.Reading(source, pod.spec.node_name) if pod.spec.node_name else None
+    all_gpus = placing.begin(source, facts, options.policy) if waits and extender is None else None
     part = extender.explain(namespace, name) if extender is not None and not by_number else None
     try:
         cluster = snapshot.read(source, now)
@@ -124,7 +126,8 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
         known = evidence.from_extender(cluster, pod, facts, part)
     else:
         unhealthy.mark(cluster, source)
-        known = evidence.gather(cluster, SchedulerChecks(cluster), pod, facts)
+        by = placing.prepared(cluster, all_gpus, options.policy)
+        known = evidence.gather(cluster, SchedulerChecks(cluster), pod, placing.with_needs(by, facts, pod), by)
     known = msgspec.structs.replace(known, quote=quote, doing=_doing(reading, pod), now=now)
     return Answer(explanation.build(known))
 

@@ -15,6 +15,7 @@ from gpushare.core.explain.report import Explanation, NodeView, Otherwise, Quote
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.facts.vitals import FullStatus
 from gpushare.ctl.why import pod_details, scheduler_checks
+from gpushare.ctl.why.placing import BY_DEFAULT, Placing
 from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
 from gpushare.view.snapshot import Snapshot
 
@@ -51,6 +52,7 @@ def gather(
     checks: SchedulerChecks,
     pod: pod_details.Pod,
     facts: PodFacts,
+    by: Placing = BY_DEFAULT,
     *,
     among: Collection[str] | None = None,
 ) -> Evidence:
@@ -58,7 +60,9 @@ def gather(
     if not isinstance(facts.request, Request) or facts.node or facts.finished:
         return Evidence(pod, verdict.explain(snapshot.ledger, facts))
     obstacles = checks.obstacles(pod, facts)
-    part = verdict.explain(snapshot.ledger, facts, barred=_barred(obstacles), among=among)
+    part = verdict.explain(
+        snapshot.ledger, facts, barred=_barred(obstacles), among=among, policy=by.policy, node_points=by.points
+    )
     return Evidence(pod, part, _scheduler_part(snapshot, part, obstacles, among))
 
 

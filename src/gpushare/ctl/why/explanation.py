@@ -9,7 +9,7 @@ import msgspec
 from gpushare.core.explain import measured, report, verdict
 from gpushare.core.explain.report import Check, Explanation, NodeView, Outcome, PodView, RequestView, UseView, Way
 from gpushare.core.facts import names, vitals
-from gpushare.core.facts.request import FINISHED
+from gpushare.core.facts.objects import FINISHED
 from gpushare.core.placement import fit
 from gpushare.ctl.why import pod_details, scheduler_checks, stuck
 from gpushare.ctl.why.evidence import Evidence, SchedulerPart
@@ -54,6 +54,8 @@ def build(evidence: Evidence) -> Explanation:
         replicas=evidence.replicas,
         admission=evidence.admission,
         otherwise=evidence.otherwise,
+        policy=part.policy,
+        scores=part.scores,
     )
 
 

@@ -6,7 +6,7 @@ The queue also learns of every change, because it knows which pods the change co
 from collections.abc import Callable, Collection, Set
 
 from gpushare.core.facts.intree import Node, Pod
-from gpushare.core.facts.request import FINISHED
+from gpushare.core.facts.objects import FINISHED
 from gpushare.devcluster.scheduler import hints
 from gpushare.devcluster.scheduler.cache import Cache
 from gpushare.devcluster.scheduler.hints import Change

@@ -10,7 +10,7 @@ from typing import Final
 from gpushare.core.admission.unasked import SYSTEM
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.explain import event_texts, inspected
-from gpushare.core.facts import names, objects, request, units
+from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request, Share
 from gpushare.node.audit.finding import UNASKED_GPU, WRONG_GPU, Finding
 from gpushare.node.pods import NO_GPU, Container, ContainerStatus, NodePod
@@ -68,7 +68,7 @@ def unasked(node: objects.Node, pods: Iterable[NodePod]) -> list[Finding]:
     named = (
         (node_pod, _unasked(node_pod, counted))
         for node_pod in pods
-        if node_pod.facts.namespace not in SYSTEM and node_pod.pod.status.phase not in request.FINISHED
+        if node_pod.facts.namespace not in SYSTEM and node_pod.pod.status.phase not in objects.FINISHED
     )
     return [Finding(UNASKED_GPU, event_texts.cut(message), node_pod.facts) for node_pod, message in named if message]
 

@@ -27,8 +27,8 @@ LONGEST_WHY = 200  # characters of a reason
 
 
 class PublishConfig(Data, frozen=True):
-    """How a node is published. Fixed at the start, except for the unit, the limit and what is withdrawn: see `unit`,
-    `limit` and `withdrawn`."""
+    """How a node is published. Fixed at the start, except for the unit, the limit and what is withdrawn (see `unit`,
+    `limit` and `withdrawn`), and the links, which the driver tells later."""
 
     node: str
     unit: Unit
@@ -40,6 +40,7 @@ class PublishConfig(Data, frozen=True):
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     old_slots: int = 0  # sold no longer, but the node object still has their capacity
     old_nvidia: bool = False
+    links: Mapping[str, Mapping[str, int]] = {}  # NVLinks to other GPUs, by uuid; of others: as published before
 
     def facts(self, gpus: tuple[Gpu, ...]) -> NodeFacts:
         """The node with what it sells now."""
@@ -66,14 +67,19 @@ class Held(NamedTuple):
         return self.slots if kind.slots else int(self.units > 0) if kind.exclusive else self.units
 
 
-class Wanted(Data, frozen=True):
+class Offered(Data, frozen=True):
+    """What the node offers, and what pods hold of it."""
+
+    facts: NodeFacts  # the annotation as the extender reads it
+    held: dict[str, Held]  # by uuid
+
+
+class Wanted(Offered, frozen=True):
     """What the node object has to say. `capacity` is empty on plugin nodes, where kubelet reports it. A node that sells
     whole GPUs has none of ours, also if it sold shares before."""
 
-    facts: NodeFacts  # the annotation as the extender reads it
     annotation: str
     capacity: dict[str, int]
-    held: dict[str, Held]  # by uuid
 
 
 class Changes(Data, frozen=True):
@@ -106,9 +112,9 @@ def wanted(
     facts = read(config.node, annotation, capacity)
     return Wanted(
         facts or NodeFacts(config.node, config.unit, config.pin, ()),
+        on,
         annotation,
         {Pin.DIRECT: capacity, Pin.NVIDIA: dict.fromkeys(names.PINNED, 0)}.get(config.pin, {}),
-        on,
     )
 
 
@@ -139,6 +145,12 @@ def published(node: objects.Node) -> NodeFacts | None:
     """What was published here before this process started. Tells about GPUs that are lost by now."""
     facts = node_gpus.read(node, frozenset())
     return facts if facts is not None and facts.pin is not Pin.ALIYUN else None
+
+
+def offered(node: objects.Node, pods: Iterable[PodFacts]) -> Offered | None:
+    """As the node object says it, for a process that publishes nothing there. None: nothing is published."""
+    facts = published(node)
+    return Offered(facts, held(facts, pods)) if facts is not None else None
 
 
 def unit(config: PublishConfig, devices: Sequence[Device], last: Unit | None, pods: Iterable[PodFacts]) -> Unit:
@@ -208,10 +220,16 @@ def _listed(
     known = [(gpu.uuid, gpu.index) for gpu in before]
     # Pods' annotations may name GPUs by index: while there are such pods, a GPU keeps the index it was published with.
     index = _indices(known + there if sticky else there + known)
+    linked = {gpu.uuid: dict(gpu.links) for gpu in before} | dict(config.links)
+    links = {
+        uuid: tuple(sorted((other, count) for other, count in linked.get(uuid, {}).items() if other in index))
+        for uuid in index
+    }
     gpus = [
-        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), unhealthy.get(d.uuid, ""), d.name) for d in devices
+        _gpu(index[d.uuid], d.uuid, total(d.memory_mib, config), unhealthy.get(d.uuid, ""), d.name, links[d.uuid])
+        for d in devices
     ] + [
-        _gpu(index[g.uuid], g.uuid, g.total, unhealthy.get(g.uuid, LOST), g.model)
+        _gpu(index[g.uuid], g.uuid, g.total, unhealthy.get(g.uuid, LOST), g.model, links[g.uuid])
         for g in before
         if all(g.uuid != device.uuid for device in devices)
     ]  # fmt: skip
@@ -228,9 +246,9 @@ def _indices(wishes: Iterable[tuple[str, int]]) -> dict[str, int]:
     return given
 
 
-def _gpu(index: int, uuid: str, size: int, why: str, model: str) -> Gpu:
+def _gpu(index: int, uuid: str, size: int, why: str, model: str, links: tuple[tuple[str, int], ...]) -> Gpu:
     why = why or ("" if size else NOTHING)
-    return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model)
+    return Gpu(index, uuid, size, not why, why[:LONGEST_WHY], model, links)
 
 
 def _capacity(sold: NodeFacts, shown: NodeFacts, on: Mapping[str, Held]) -> dict[str, int]:

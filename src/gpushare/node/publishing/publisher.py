@@ -23,6 +23,7 @@ from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing import desired
 from gpushare.node.publishing.desired import PublishConfig, Wanted
+from gpushare.node.publishing.links import Links
 from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
@@ -45,7 +46,8 @@ async def set_capacity(api: Api, node: str, capacity: Mapping[str, int]) -> obje
 
 
 class Publisher:
-    """Listeners get the node's facts after each change. `wants` is None until there is a node object."""
+    """Listeners get the node's facts after each change. `wants` is None until there is a node object. `links`: None
+    where nobody places pods by them."""
 
     def __init__(
         self,
@@ -54,12 +56,14 @@ class Publisher:
         gpus: Gpus,
         pods: NodePods,
         this_node: ThisNode,
+        links: Links | None = None,
     ) -> None:
         self.wants: Wanted | None = None
         self.writes = 0
         self.failure: KubeError | None = None  # of the last write
         self.listeners: list[Callable[[NodeFacts], None]] = []
         self._api, self._config, self._gpus, self._pods, self._this_node = api, config, gpus, pods, this_node
+        self._links = links
         self._state: State = "ready"
         self._before: NodeFacts | None = None  # what was published last, also by an earlier process
         self._loop = Loop(self._update)
@@ -68,6 +72,8 @@ class Publisher:
         gpus.listeners.append(self._loop.wake)
         this_node.listeners.append(self._loop.wake)
         pods.listeners.append(lambda uid: self._loop.wake())
+        if links is not None:
+            links.listeners.append(self._loop.wake)
 
     @property
     def done(self) -> bool:
@@ -124,7 +130,8 @@ class Publisher:
         unit = desired.unit(self._config, self._gpus.devices, before.unit if before else None, pods)
         self._log_unit(unit)
         limit = desired.limit(self._config.pin, unit, node)
-        config = msgspec.structs.replace(self._config, unit=unit, limit=limit)
+        links = self._links.known if self._links is not None else {}
+        config = msgspec.structs.replace(self._config, unit=unit, limit=limit, links=links)
         config = desired.withdrawn(config, before, node)
         known = desired.recounted(before, unit) if before else ()
         wants = desired.wanted(config, self._gpus.devices, self._gpus.unhealthy, known, pods, self._state)

@@ -14,7 +14,7 @@ from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, Role
 from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.node.pods import NodePod, NodePods
-from gpushare.node.publishing.desired import Held, Wanted
+from gpushare.node.publishing.desired import Held, Offered
 from gpushare.node.usage.model import ContainerUse, GpuUse, Owner
 
 
@@ -33,7 +33,7 @@ class Index(NamedTuple):
 
 
 def joined(
-    wants: Wanted,
+    offered: Offered,
     pods: NodePods,
     sampled: Pass | None,
     owners: Mapping[int, Owner] | None,
@@ -42,13 +42,13 @@ def joined(
 ) -> tuple[GpuUse, ...]:
     """All GPUs that this node publishes. `sampled` is None if there are no figures, or old ones; `owners`, if nobody
     can say whose a process is. `kept`: from the pass before."""
-    facts, size = wants.facts, units.BYTES_IN[wants.facts.unit]
+    facts, size = offered.facts, units.BYTES_IN[offered.facts.unit]
     samples = {sample.uuid: sample for sample in sampled.gpus} if sampled is not None else {}
     given = kept.on(pods, facts)
     index = _index(pods, kept.containers)
     gpus = []
     for at, gpu in enumerate(facts.gpus):
-        held, sample = wants.held.get(gpu.uuid, Held()), samples.get(gpu.uuid)
+        held, sample = offered.held.get(gpu.uuid, Held()), samples.get(gpu.uuid)
         use_of_gpu = GpuUse(
             gpu.index, gpu.uuid, gpu.model, gpu.total * size, None if facts.sold else held.units * size, facts.slots,
             held.slots, gpu.healthy, gpu.why, buses.get(gpu.uuid, ""), sample, tuple(given.get(at, {}).values()),

@@ -81,7 +81,7 @@ def timestamp(seconds: float) -> str:
 
 
 def _gpu(gpu: GpuUse, over: Collection[Key], most: int) -> GpuAndContainers:
-    """`most`: so many containers are named; `shares` counts all."""
+    """`most`: so many containers, and so many pods that use too much, are named; `shares` counts all."""
     sample = gpu.sample
     known = None
     if sample is not None and gpu.unknown_processes is not None:
@@ -104,6 +104,7 @@ def _gpu(gpu: GpuUse, over: Collection[Key], most: int) -> GpuAndContainers:
         power_limit_watts=_rounded(sample.power_limit, 1000) if sample else None,
         known_processes=known,
         unknown_processes=gpu.unknown_processes if sample else None,
+        over_users=tuple(sorted({key.pod_uid for key in over if key.uuid == gpu.uuid})[:most]),
         containers=tuple(
             _container(one, is_over, known=sample is not None) for is_over, one in _named(gpu, over, most)
         ),
@@ -160,7 +161,7 @@ def _fixed(of: FullStatus) -> object:
     gpus = [
         (gpu.index, gpu.uuid, gpu.model, gpu.healthy, gpu.why, gpu.shares, gpu.total_mib, gpu.granted_mib,
          gpu.temperature_limit, gpu.power_limit_watts, gpu.known_processes, gpu.unknown_processes,
-         [(one.uid, one.container, one.granted_mib, one.over_use) for one in gpu.containers])
+         gpu.over_users, [(one.uid, one.container, one.granted_mib, one.over_use) for one in gpu.containers])
         for gpu in of.gpus or ()
     ]  # fmt: skip
     return of.sample_seconds, of.driver, of.containers_unknown, conditions, gpus

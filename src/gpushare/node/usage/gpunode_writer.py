@@ -28,6 +28,11 @@ FIRST_WITHIN: Final = 5.0  # seconds after the start, by chance
 SPREAD: Final = 0.1  # the longest time between two writes is longer by up to this part, by chance
 REST: Final = 60.0  # seconds, after an answer that only people can change
 NOT_INSTALLED: Final = "there are no GPUNodes in this cluster: kubectl apply -f deploy/crds/"
+TWICE: Final = (
+    "two processes sample the GPUs of this node and write its GPUNode: only one may, "
+    "so give gpushare node --sample-seconds=0 beside gpushare collector"
+)
+TWICE_SECONDS: Final = 300.0  # within them another process wrote it twice; once may be a predecessor that is ending
 NO_RIGHT: Final = "not allowed to write the GPUNode: apply the manifests in deploy/ again"
 
 logger = log.get(__name__)
@@ -54,7 +59,8 @@ class _Owned(objects.Struct):
 
 
 class GpuNodeWriter:
-    """`take` is a listener of the sampler. `over_uses` says who uses too much now."""
+    """`take` is a listener of the sampler. `over_uses` says who uses too much now. `warn` is called with a sentence if
+    another process writes it, too."""
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class GpuNodeWriter:
         this_node: ThisNode,
         sample_seconds: float,
         over_uses: Callable[[], Sequence[OverUse]] = tuple,
+        warn: Callable[[str], None] = lambda _: None,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -81,6 +88,9 @@ class GpuNodeWriter:
         self._not_before = clock() + (FIRST_WITHIN * chance() if sample_seconds <= REST else 0.0)
         self._not_after = self._not_before
         self._failure = ""  # that was logged last
+        self._warn = warn
+        self._other_wrote = -TWICE_SECONDS  # when it was seen that another process had written it
+        self._twice = False  # and that was logged
 
     def take(self, usage: Usage) -> None:
         """What the GPUs do now."""
@@ -139,8 +149,21 @@ class GpuNodeWriter:
             if error.status not in (404, 409):
                 raise
             await self._make_sure(node)  # somebody deleted it, or changed it
+            self._look_for_another()
             await self._replace(node.metadata.name, dated)
         return dated
+
+    def _look_for_another(self) -> None:
+        """Whether what was found has figures that this process has not written."""
+        ours, found, now = self._written, self._found, self._clock()
+        if ours is None or found is None or found.sampled_at == ours.sampled_at:
+            return
+        lately, self._other_wrote = now - self._other_wrote < TWICE_SECONDS, now
+        if lately:
+            self._warn(TWICE)
+            if not self._twice:
+                logger.warn(TWICE)
+        self._twice = lately
 
     async def _replace(self, name: str, status: FullStatus) -> None:
         body = {

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from gpushare.gpu.device import Backend
 from gpushare.gpu.sample import Pass
 from gpushare.node.pods import NodePods
-from gpushare.node.publishing.desired import Wanted
+from gpushare.node.publishing.desired import Offered
 from gpushare.node.usage import attribution
 from gpushare.node.usage.model import Owner, Usage
 from gpushare.obs import log
@@ -48,7 +48,7 @@ class Sampler:
         self,
         node: str,
         backend: Backend,
-        wants: Callable[[], Wanted | None],
+        offered: Callable[[], Offered | None],
         pods: NodePods,
         owners: Owners,
         *,
@@ -60,7 +60,7 @@ class Sampler:
         self.usage: Usage | None = None
         self.seconds = seconds
         self.listeners: list[Callable[[Usage], None]] = []
-        self._node, self._backend, self._wants, self._pods, self._owners = node, backend, wants, pods, owners
+        self._node, self._backend, self._offered, self._pods, self._owners = node, backend, offered, pods, owners
         self._buses, self._clock, self._now = buses, clock, now
         self._pass: Pass | None = None  # the last one
         self._at = clock()  # when that began, or the start
@@ -104,8 +104,8 @@ class Sampler:
             self._failure, self._at, self._sampled_at = "", began, sampled_at
 
     def _publish(self) -> None:
-        wants, self.usage = self._wants(), None
-        if wants is None:
+        offered, self.usage = self._offered(), None
+        if offered is None:
             return
         silent = self._clock() - self._at
         fresh = self._pass if silent <= FRESH_INTERVALS * self.seconds else None
@@ -113,7 +113,7 @@ class Sampler:
             self._looked_up = fresh, self._whose(fresh)
         self.usage = Usage(
             self._node,
-            attribution.joined(wants, self._pods, fresh, self._looked_up[1], self._buses(), self._given),
+            attribution.joined(offered, self._pods, fresh, self._looked_up[1], self._buses(), self._given),
             sampled_at=self._sampled_at,
             driver=self._pass.driver if self._pass is not None else "",
             failure="" if fresh else self._failure or NO_ANSWER.format(seconds=silent),

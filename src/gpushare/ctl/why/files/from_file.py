@@ -17,7 +17,7 @@ from gpushare.core.explain.report import Explanation, Otherwise, Outcome
 from gpushare.core.facts import request
 from gpushare.core.facts.model import Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.why import by_count, evidence, explanation, pod_details
+from gpushare.ctl.why import by_count, evidence, explanation, placing, pod_details
 from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.files import manifests
 from gpushare.ctl.why.files.admitted import Admission, Admitted
@@ -27,7 +27,7 @@ from gpushare.ctl.why.scheduler_checks import SchedulerChecks
 from gpushare.ctl.why.text import page
 from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import UserError
-from gpushare.view import snapshot, sold, unhealthy
+from gpushare.view import snapshot, sold, unhealthy, vitals
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting
 
@@ -51,7 +51,7 @@ class File(msgspec.Struct, frozen=True):
     namespaces: dict[str, dict[str, str]]  # that the file itself makes, and their labels
 
 
-class Placing(Protocol):
+class Trying(Protocol):
     """Gathers the evidence about an item whose pods are admitted so, and can forget the last item."""
 
     def place(self, item: Item, admitted: pod_details.Pod) -> Evidence: ...
@@ -92,18 +92,27 @@ def _start(filename: str, stdin: BinaryIO) -> bytes:
 
 
 def explain(
-    file: File, source: Drafting, extender: "Extender | None", now: float, note: Callable[[str], None]
+    file: File,
+    source: Drafting,
+    extender: "Extender | None",
+    now: float,
+    note: Callable[[str], None],
+    policy: str = "",
 ) -> list[Explanation]:
     """The explanation of each item, in the order of the file."""
     if not any(map(_asks, file.items)):
         return [_explain_alone(item) for item in file.items]  # the same whatever the cluster is like
     if extender is not None and not _is_one_pod(file):
         raise extender.cannot_place(file.name)
+    asked = [] if extender is not None else [request.facts(item.pod, None) for item in file.items]
+    by_points = any(placing.gives_points(facts, policy) for facts in asked)
+    reading = vitals.Reading(source) if by_points else None
     cluster = snapshot.read(source, now)
+    by = placing.prepared(cluster, reading, policy)
     admission = Admission(source, cluster.ledger, file.namespaces, note)
     if extender is None:
         unhealthy.mark(cluster, source)
-    placing: Placing = Trial(cluster) if extender is None else _ByExtender(extender, cluster)
+    trial: Trying = Trial(cluster, by) if extender is None else _ByExtender(extender, cluster)
 
     def tell_both(this: str, that: str, other: Explanation) -> None:
         line = page.text(other, Style(now, file=file.name)).partition("\n")[0]
@@ -111,7 +120,7 @@ def explain(
         note(TWO_ANSWERS.format(name=other.pod.name, this=this, that=that, other=line, way=way))
 
     return [
-        _explain(item, admission.of(item), placing, tell_both) if _asks(item) else _explain_alone(item)
+        _explain(item, admission.of(item), trial, tell_both) if _asks(item) else _explain_alone(item)
         for item in file.items
     ]
 
@@ -131,28 +140,28 @@ def _explain_alone(item: Item) -> Explanation:
     return explanation.build(Evidence(item.pod, part, kind=item.shown_kind))
 
 
-def _explain(item: Item, admitted: Admitted, placing: Placing, tell_both: TellBoth) -> Explanation:
-    known = _not_created(item, admitted) if admitted.refused else placing.place(item, admitted.pod)
+def _explain(item: Item, admitted: Admitted, trial: Trying, tell_both: TellBoth) -> Explanation:
+    known = _not_created(item, admitted) if admitted.refused else trial.place(item, admitted.pod)
     otherwise = None
     if admitted.other is not None:
-        placing.take_back()
-        known, otherwise = _worse(item, admitted.pod, admitted.other, known, placing, tell_both)
+        trial.take_back()
+        known, otherwise = _worse(item, admitted.pod, admitted.other, known, trial, tell_both)
     return explanation.build(msgspec.structs.replace(known, admission=admitted.how, otherwise=otherwise))
 
 
 def _worse(
-    item: Item, pod: pod_details.Pod, other: pod_details.Pod, known: Evidence, placing: Placing, tell_both: TellBoth
+    item: Item, pod: pod_details.Pod, other: pod_details.Pod, known: Evidence, trial: Trying, tell_both: TellBoth
 ) -> tuple[Evidence, Otherwise]:
     """Two pods are possible, and neither is more likely: the worse answer counts, because it promises nothing that may
     not come true, and the user reads both. `known`: about the first, which is not placed any more."""
-    known_of_other = placing.place(item, other)
+    known_of_other = trial.place(item, other)
     first, second = explanation.build(known), explanation.build(known_of_other)
     if _badness(second) > _badness(first):
         tell_both(IF_SO, IF_NOT, first)
         return known_of_other, _otherwise(first)
     tell_both(IF_NOT, IF_SO, second)
-    placing.take_back()
-    return placing.place(item, pod), _otherwise(second)
+    trial.take_back()
+    return trial.place(item, pod), _otherwise(second)
 
 
 def _otherwise(other: Explanation) -> Otherwise:

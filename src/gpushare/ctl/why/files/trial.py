@@ -10,13 +10,14 @@ from collections.abc import Collection
 import msgspec
 
 from gpushare.core.explain.report import Replicas, Way
-from gpushare.core.facts import intree, policies, request
+from gpushare.core.facts import intree, request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.facts.objects import Toleration
 from gpushare.core.scheduling import ranking
-from gpushare.ctl.why import by_count, evidence, pod_details
+from gpushare.ctl.why import by_count, evidence, placing, pod_details
 from gpushare.ctl.why.evidence import Evidence
 from gpushare.ctl.why.files.manifests import Item
+from gpushare.ctl.why.placing import BY_DEFAULT, Placing
 from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
 from gpushare.view import sold
 from gpushare.view.snapshot import Snapshot
@@ -32,8 +33,8 @@ Place = tuple[str, int | None]  # node, and GPU if it is a single one
 
 
 class Trial:
-    def __init__(self, cluster: Snapshot) -> None:
-        self._cluster, self._checks = cluster, SchedulerChecks(cluster)
+    def __init__(self, cluster: Snapshot, by: Placing = BY_DEFAULT) -> None:
+        self._cluster, self._checks, self._by = cluster, SchedulerChecks(cluster), by
         self._placed: list[tuple[str, pod_details.Pod, str]] = []  # uid, pod and node, in the order they were placed
         self._before = 0  # how many were placed before the last item
 
@@ -42,7 +43,7 @@ class Trial:
         all do, about the first."""
         self._before = len(self._placed)
         pod = _of_every_node(admitted) if item.every_node else admitted
-        facts = request.facts(pod, None)
+        facts = placing.with_needs(self._by, request.facts(pod, None), pod)
         first = self._gather(pod, facts, None)
         known = self._place_all(item, pod, facts, first) if first.gpushare.request or first.gpushare.asks else first
         return msgspec.structs.replace(known, kind=item.shown_kind)
@@ -57,7 +58,7 @@ class Trial:
     def _gather(self, pod: pod_details.Pod, facts: PodFacts, among: Collection[str] | None) -> Evidence:
         if facts.request is None and sold.asked(pod):
             return by_count.gather(self._cluster, self._checks, pod, among=among)
-        return evidence.gather(self._cluster, self._checks, pod, facts, among=among)
+        return evidence.gather(self._cluster, self._checks, pod, facts, self._by, among=among)
 
     def _place_all(self, item: Item, pod: pod_details.Pod, facts: PodFacts, first: Evidence) -> Evidence:
         if facts.request is None:
@@ -94,9 +95,9 @@ class Trial:
         ledger = self._cluster.ledger
         candidates = [name for name in (ledger.node_names() if among is None else among) if not obstacles.get(name)]
         assert isinstance(facts.request, Request)
-        policy = facts.request.policy or policies.DEFAULT
+        policy = self._by.named(facts.request)
         fits = ledger.fitting(facts.request, facts, candidates)
-        best = ranking.best(ledger, facts.request, facts, fits, policy)
+        best = ranking.best(ledger, facts.request, facts, fits, policy, node_points=self._by.points)
         if not best:
             return None
         node = best[0][0]

@@ -12,7 +12,7 @@ from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot, one_share
 from gpushare.core.facts import kinds, units
 from gpushare.ctl import wording
-from gpushare.ctl.why.text import by_count, node_table, runs, short, uses, ways
+from gpushare.ctl.why.text import by_count, node_table, runs, scores, short, uses, ways
 from gpushare.ctl.why.text.phrases import NODES, shares_of, unit_of
 
 DAEMON = "DaemonSet"  # its replicas have one node each
@@ -56,7 +56,8 @@ def _lines(explanation: Explanation, style: Style) -> list[str]:
         lines = by_count.runs(explanation, who, style.now) if explanation.asks else runs.lines(explanation, who)
         return _wrapped([*lines, *uses.lines(explanation, style.now)], style)
     if explanation.verdict == "fits":
-        return _wrapped(_fits(explanation, style, who), style) + (_evidence(explanation, style) if style.wide else [])
+        lines = [*_fits(explanation, style, who), *scores.lines(explanation, wide=style.wide)]
+        return _wrapped(lines, style) + (_evidence(explanation, style) if style.wide else [])
     return _refused(explanation, style, who)
 
 

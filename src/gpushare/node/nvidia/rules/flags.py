@@ -91,14 +91,19 @@ def _said(flag: Flag, given: Mapping[str, str], environment: Mapping[str, str], 
     yield flag.default
 
 
+def yes(name: str, text: str) -> bool:
+    """`name`: of the flag or variable, for the error."""
+    if text.lower() not in TRUE + FALSE:
+        raise UserError(NOT_BOOL.format(name=name, value=text), "it is a yes or no", f"{name}=true, or false")
+    return text.lower() in TRUE
+
+
 def _value(flag: Flag, name: str, text: str) -> Value:
     if isinstance(flag.default, tuple):
         return _listed(text)
     if not isinstance(flag.default, bool):
         return text
-    if text.lower() not in TRUE + FALSE:
-        raise UserError(NOT_BOOL.format(name=name, value=text), "it is a yes or no", f"{name}=true, or false")
-    return text.lower() in TRUE
+    return yes(name, text)
 
 
 def _listed(written: str | list[str] | list[int]) -> tuple[str, ...]:

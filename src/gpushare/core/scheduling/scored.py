@@ -1,0 +1,108 @@
+"""Nodes ranked by points, for policies that give some: one key per node, the smaller the better.
+
+What the GPUs of a node are worth to a shape is kept until the node changes, or what is measured there. Only what
+depends on the pod itself, the points of the node, is added at each call.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gpushare.core.facts.model import PodFacts, Request, Role, Share
+from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES, Score
+from gpushare.core.facts.scoring import adjusted
+from gpushare.core.facts.scoring.node_score import NodePoints
+from gpushare.core.facts.scoring.order import Order
+from gpushare.core.facts.scoring.settings import Settings
+from gpushare.core.ledger.answers import Answers
+from gpushare.core.ledger.index import SUM_BITS
+from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.room import Room
+
+TOP = 1 << 20  # more than any score
+MOST_FREE = (1 << SUM_BITS) - 1
+POINTS_LOOKS = 4  # what it costs to work out the points of a GPU, in GPUs looked at
+
+
+class Worth(NamedTuple):
+    """What a node offers to a shape."""
+
+    points: int  # of the GPUs that the pod would get
+    many: bool  # it has several GPUs
+    tie: int  # between equal scores: the smaller is better
+
+
+def keys(
+    ledger: Ledger,
+    request: Request,
+    pod: PodFacts,
+    among: Sequence[str],
+    policy: str,
+    budget: Budget,
+    node_points: NodePoints | None,
+) -> list[int]:
+    """Of nodes that fit. A node that the budget does not reach counts as impossible: there are others to choose."""
+    answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
+    assert score is not None
+    worths = answers.worths(policy, ledger.scoring)
+    found = []
+    for node in among:
+        worth = worths.get(node)
+        if worth is None and node not in worths and budget.left > 0:
+            worth = _worth(ledger, answers, node, policy, budget)
+            if worth is not None or budget.left > 0:
+                worths[node] = worth
+        found.append(worth)
+    own = node_points.of_all(pod.needs) if pod.needs is not None and node_points is not None else {}
+    return _by_score(score, ledger.scoring.settings, among, found, own)
+
+
+def _by_score(
+    score: Score, settings: Settings, among: Sequence[str], found: Sequence[Worth | None], own: Mapping[str, int]
+) -> list[int]:
+    """`own`: the points of each node itself. The sums are those of `adjusted.total`, for thousands of nodes."""
+    of_node, of_gpu = adjusted.weights(score, settings)
+    extra, sign = adjusted.MANY_GPUS * settings.prefers_many_gpus, 1 if settings.lowest_first else -1
+    if not of_node or not own:
+        return [
+            IMPOSSIBLE if worth is None
+            else (TOP + sign * (int(worth.points * of_gpu + 0.5) + extra * worth.many) << SUM_BITS) + worth.tie
+            for worth in found
+        ]  # fmt: skip
+    points = own.get
+    return [
+        IMPOSSIBLE if worth is None
+        else (TOP + sign * (int(points(node, 0) * of_node + worth.points * of_gpu + 0.5) + extra * worth.many)
+              << SUM_BITS) + worth.tie
+        for node, worth in zip(among, found, strict=True)
+    ]  # fmt: skip
+
+
+def _worth(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budget) -> Worth | None:
+    state, request = ledger.node(node), answers.request
+    if state is None or state.room is None:
+        return None
+    room, known = state.room, state.has_order(policy, ledger.scoring, single=request.one_gpu)
+    order = state.order(policy, ledger.scoring, single=request.one_gpu)
+    assert order is not None
+    budget.left -= len(room.free) * (1 if known else POINTS_LOOKS)
+    if request.one_gpu and request.shares[0].role is Role.APP and not request.shares[0].kind.exclusive:
+        points = _best(request.shares[0], room, order)
+    else:
+        places = answers.question.places(room, policy, budget, order)
+        points = None if places is None else order.worth(gpu for at in places for gpu in at)
+    if points is None:
+        return None
+    tie = room.sum_free if ledger.scoring.settings.prefer == "binpack" else MOST_FREE - room.sum_free
+    return Worth(points, len(room.rising) > 1, tie)
+
+
+def _best(share: Share, room: Room, order: Order) -> int | None:
+    """The points of the best GPU that has room for one share: what a search would find, found faster."""
+    facts, best = room.facts, -1
+    each, slots = share.each_in(facts.unit), share.kind.slots
+    for position, gpu in enumerate(facts.gpus):
+        points, with_slot = order.points[position], room.free_slots[position] >= slots
+        if points > best and gpu.healthy and with_slot and room.free[position] >= (each or share.on(gpu, facts)):
+            best = points
+    return best if best >= 0 else None
