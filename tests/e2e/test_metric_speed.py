@@ -53,7 +53,7 @@ async def test_placing_by_what_gpus_do_is_about_as_fast_as_by_what_is_free(world
     nodes = await world.make_nodes(NODES, gpus=[TOTAL] * GPUS, pin="direct", slots=SLOTS)
     measured: dict[str, list[Measured]] = {way: [] for way in WAYS}
     async with gpunodes.installed(world.cluster), world.cluster.extender():
-        written = WrittenGpuNodes(world, nodes, [TOTAL] * GPUS, 1, doing)
+        written = WrittenGpuNodes(world, nodes, [TOTAL] * GPUS, 0, doing)
         await written.make()
         for turn in range(ROUNDS):
             for number, way in enumerate(WAYS):
