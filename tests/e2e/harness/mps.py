@@ -7,6 +7,7 @@ stand-ins: there is no GPU and no MPS server.
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 from gpushare.core.facts import names
 from gpushare.core.facts.mps import status
@@ -23,6 +24,22 @@ FLAGS = ("--mps-slots=10", f"--mps-status={names.MPS_STATUS_FOLDER}")
 FOLDER = "mps"  # of the stand-in, below that of the stand-in for the driver
 
 
+def install_program(folder: Path) -> None:
+    """`folder`: that of the stand-in for the driver."""
+    (folder / FOLDER).mkdir(parents=True)
+    program = folder / SOURCE.name
+    program.write_bytes(SOURCE.read_bytes())
+    program.chmod(0o755)
+
+
+def give_program(container: Object) -> None:
+    """To a container that has the stand-in for the driver already."""
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "mock")
+    del mount["readOnly"]  # compute modes are kept there
+    path = f"{shipped.MOCK}:/usr/local/bin:/usr/bin:/bin"
+    container["env"] += [{"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}]
+
+
 class WithMps(Installation):
     def __init__(self, node: Node) -> None:
         super().__init__(node, ("node-ds.yaml",), (PIN, GUARD, OWN_NODE), "MiB", FLAGS, SWITCHED_ON)
@@ -30,10 +47,7 @@ class WithMps(Installation):
         self.program = StandIn(self._folder / FOLDER)
 
     async def start(self, gpus: Sequence[int]) -> None:
-        (self._folder / FOLDER).mkdir(parents=True)
-        program = self._folder / SOURCE.name
-        program.write_bytes(SOURCE.read_bytes())
-        program.chmod(0o755)
+        install_program(self._folder)
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}=true")
         await super().start(gpus)
         await self._apply([self._for_this_machine(document) for document in shipped.documents(MPS)])
@@ -49,12 +63,7 @@ class WithMps(Installation):
         changed = shipped.for_test_machine(document, self._folder)
         if changed["kind"] == "DaemonSet":
             (container,) = changed["spec"]["template"]["spec"]["containers"]
-            (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "mock")
-            del mount["readOnly"]  # compute modes are kept there
-            path = f"{shipped.MOCK}:/usr/local/bin:/usr/bin:/bin"
-            container["env"] += [
-                {"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}
-            ]  # fmt: skip
+            give_program(container)
         return changed
 
     def reported(self) -> Object:
