@@ -155,7 +155,7 @@ class Keti:
 
     async def stop(self) -> None:
         """As people remove it; what then is left is data."""
-        self.node.keep_logs()
+        self.node.keep_logs("gpu")
         await self.run("./5.delete-gpu-scheduler.sh")
         await self.run("kubectl delete namespace gpu userpod --ignore-not-found")
         await self.run("kubectl delete pv keti-influxdb --ignore-not-found")
