@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, Self
+
+from tools import pytest_output
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests", "bench", "tools")
@@ -271,33 +273,20 @@ def tests(root: Path) -> None:
         processes = ("-n", str(cores + (cores + 1) // 2), "--dist=worksteal")
         pytest = (program(root, "python"), "-m", "pytest", "-q", "--color=no", *processes)
         code, text = step.run(*pytest)
-        closing = last(r"^=* ?\d+ .* in [\d.]+s.*$", text).strip("= ")
+        closing = pytest_output.closing(text)
         if code:
-            raise failed_tests(text, closing)
+            raise failed_tests([text], closing)
     print(closing)
 
 
-def failed_tests(text: str, closing: str, target: str = "test") -> StepFailed:
-    summary = text.rpartition("short test summary info")[2]
-    names = re.findall(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", summary, re.MULTILINE)
+def failed_tests(outputs: Sequence[str], closing: str, target: str = "test") -> StepFailed:
+    """`outputs`: of the runs of pytest that failed. `closing`: the closing line of all runs."""
+    names = pytest_output.failed(*outputs)
     if not names:
-        return StepFailed(closing or last(r"^.*\S.*$", text), f"make {target} ARGS=-v")
-    counts = re.findall(r"(\d+) (?:passed|failed|errors?|skipped|xfailed)", closing)
-    total = sum(map(int, counts))
+        return StepFailed(pytest_output.closing(*outputs) or last(r"^.*\S.*$", outputs[0]), f"make {target} ARGS=-v")
     more = ", ..." if names[1:] else ""
-    return StepFailed(f"{len(names)} of {total}: {names[0]}{more}", f'make {target} ARGS="{selection(names[0])}"')
-
-
-def selection(test: str) -> str:
-    """The shortest -k that still says something: two words or more, nine letters or more."""
-    path, _, name = test.rpartition("::")
-    if not path:
-        return test  # a file that could not even be read
-    words = name.split("[")[0].removeprefix("test_").split("_")
-    for count in range(2, len(words)):
-        if len("_".join(words[:count])) >= 9:
-            return f"-k {'_'.join(words[:count])}"
-    return f"-k {'_'.join(words) if words[1:] else name.split('[')[0]}"
+    note = f"{len(names)} of {pytest_output.total(closing)}: {names[0]}{more}"
+    return StepFailed(note, f'make {target} ARGS="{pytest_output.selection(names[0])}"')
 
 
 # --- tests on a real cluster
@@ -306,6 +295,10 @@ E2E = {  # by target, what pytest is told
     "e2e": ("tests/e2e",),
     "e2e-versions": ("tests/e2e/test_versions.py", "--schedulers=others"),
 }
+# Most tests wait most of the time: two clusters side by side, each takes the next file when it has done one. The order
+# of files is that of tests/e2e/conftest.py. What measures is left for the end, when nothing else runs.
+LANES = ("-m", "not alone", "-n", "2", "--dist=loadfile", "--no-loadscope-reorder")
+RUNS = {"e2e": (LANES, ("-m", "alone"))}  # by target, what is added for each run of pytest
 
 
 def programs(root: Path, target: str) -> int:
@@ -323,14 +316,17 @@ def programs(root: Path, target: str) -> int:
 
 
 def e2e(root: Path, target: str) -> None:
-    figures = root / ".build" / "log" / "e2e" / "figures.txt"
+    pytest = (program(root, "python"), "-m", "pytest", "-q", "--color=no", "--durations=20", *E2E[target])
     with Step(root, "cluster tests", target) as step:
-        code, text = step.run(program(root, "python"), "-m", "pytest", "-q", "--color=no", *E2E[target])
-        closing = last(r"^=* ?\d+ .* in [\d.]+s.*$", text).strip("= ")
-        if code:
-            raise failed_tests(text, closing, target)
-    print(figures.read_text() if figures.exists() else "", end="")
-    print(closing)
+        results = [step.run(*pytest, *words) for words in RUNS.get(target, ((),))]
+        texts = [text for _, text in results]
+        closing = pytest_output.closing(*texts)
+        if any(code for code, _ in results):
+            raise failed_tests([text for code, text in results if code], closing, target)
+    figures, kept = pytest_output.measured(*texts), root / ".build" / "log" / "e2e" / "figures.txt"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(figures)
+    print(f"{figures}{closing}")
 
 
 # --- shared

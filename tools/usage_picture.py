@@ -1,8 +1,8 @@
 """Draws the picture in docs/metrics.md: docs/usage.svg, from what a real Prometheus scraped from a real node part.
 
 The test of Prometheus in `tests/e2e` keeps the answers to its range queries with the logs. Run it after that test:
-`.venv/bin/python -m tools.usage_picture .build/log/e2e/usage.json`. Each container has a row: what it used, over time,
-what it asked for, and its peak. What was not known is left out.
+`make e2e ARGS="-k prometheus"`, then `.venv/bin/python -m tools.usage_picture .build/log/e2e/usage.json`. Each
+container has a row: what it used, over time, what it asked for, and its peak. What was not known is left out.
 """
 
 import html

@@ -1,11 +1,14 @@
 """Fixtures of the tests on a real control plane: `cluster` runs once for all, `node` once per file that wants a
 kubelet, `world` is one test's part of it.
 
-`make e2e` runs them; `make test` does not look into this folder. What is measured is told with `figures`.
+`make e2e` runs them; `make test` does not look into this folder. What is measured is told with `figures`. There may be
+several lanes, each a process of pytest-xdist with a cluster of its own: they share nothing but the programs.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,7 @@ from tests.support import api_client
 
 FIGURES = pytest.StashKey[figures.Figures]()
 CLUSTER = pytest.StashKey[Cluster]()
+LANE = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")  # 0, 1; empty where there is one cluster only
 TAIL = 30  # lines of each log that a failed test shows
 
 
@@ -31,6 +35,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = figures.Figures()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with a kubelet take minutes each. They come first, so that lanes end at about the same time."""
+    long = {item.path for item in items if _has_kubelet(item)}
+    items.sort(key=lambda item: item.path not in long)
+
+
+def _has_kubelet(item: pytest.Item) -> bool:
+    return "node" in getattr(item, "fixturenames", ())
+
+
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     kinds = (getattr(item, "callspec", None) for item in request.session.items)
@@ -40,9 +54,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         binaries.ensure_all(say, older)
     except UserError as error:
         pytest.exit(error.render(), error.code)
-    if any("node" in getattr(item, "fixturenames", ()) for item in request.session.items):
+    if any(map(_has_kubelet, request.session.items)):
         images.product()  # while there is a network to fetch packages from
-    running = Cluster()
+    running = Cluster(lane=LANE)
     request.config.stash[CLUSTER] = running
     with asyncio.Runner() as runner:
         try:
@@ -94,13 +108,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report  # type: ignore[return-value]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if LANE:
+        session.config.workeroutput["figures"] = session.config.stash[FIGURES].lines  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A lane has ended; one that died has told nothing."""
+    node.config.stash[FIGURES].lines += getattr(node, "workeroutput", {}).get("figures", [])
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    measured, running = config.stash[FIGURES], config.stash.get(CLUSTER, None)
-    if running is None:
-        return
-    measured.write(running.logs / "figures.txt")
-    if measured.lines:
+    measured = config.stash[FIGURES].lines
+    if measured:
         terminalreporter.section("measured")
-        terminalreporter.write("".join(f"{line}\n" for line in measured.lines))
-    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
-        terminalreporter.write(f"logs: {running.logs}\n")
+        terminalreporter.write("".join(f"{line}\n" for line in measured))

@@ -15,7 +15,7 @@ from tests.e2e.harness.cluster import Cluster
 
 
 @pytest.fixture(scope="module", autouse=True)
-def node(cluster: Cluster) -> Iterator[None]:
+def node_1(cluster: Cluster) -> Iterator[None]:
     """What these tests bind pods to: were it not there, the cluster would take such pods away in the middle."""
     asyncio.run(cluster.call("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}}))
     yield

@@ -13,6 +13,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import pytest
+
 from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy
 from tests.e2e.harness import audit, shipped
@@ -156,6 +158,7 @@ async def _kill_now_and_then(extender: Extender, count: Count, dice: random.Rand
         await extender.start()
 
 
+@pytest.mark.alone
 async def test_nothing_is_given_out_twice_or_lost_whatever_fails(world: World, figures: Figures) -> None:
     await world.make_nodes(NODES, gpus=GPUS, pin="direct")
     pods = mixed_pods(PODS, direct=True)

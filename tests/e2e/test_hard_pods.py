@@ -28,6 +28,7 @@ HARD: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", HARD)
 async def test_other_pods_do_not_wait_for_one_that_is_hard_to_place(world: World, figures: Figures, name: str) -> None:
     pin, hard = HARD[name]

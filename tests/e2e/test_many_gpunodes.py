@@ -7,32 +7,25 @@ told; that the extender has all of it, and stays ready, is asserted.
 
 import asyncio
 import time
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gpushare.core.facts import vitals
-from gpushare.gpu.sample import Sample
-from gpushare.node.usage import gpunode
-from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
 from tests.e2e.harness import command_line, gpunodes, shipped, timed
 from tests.e2e.harness.cluster import ADMIN
 from tests.e2e.harness.figures import Figures, distribution
 from tests.e2e.harness.gpunodes import PATH
 from tests.e2e.harness.world import World
+from tests.e2e.harness.written_gpunodes import Doing, WrittenGpuNodes
 from tests.support import wait
 from tests.support.objects import Object
 
 NODES, GPUS, CONTAINERS = 1000, 8, 10  # containers on each GPU
 TOTAL = 16000  # MiB
-SAMPLE_SECONDS = 5.0
 SECONDS = 10.0  # of each measurement
 PHASES = {"no writes": 0.0, "idle": NODES / 60, "all GPUs changing": NODES / 10}  # writes a second
 QUESTIONS = 100  # of a scheduler, in each measurement
 QUIET_SECONDS = 5.0
 CHOOSE_MS = 3.0  # the extender's own time for a thousand nodes, on a machine whose cores all of this shares
-KIND = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND}
-VERSIONS: dict[str, str] = {}  # resource version of each GPUNode, as it was last seen
 WATCHED = ("kube-apiserver", "etcd", "extender")
 
 
@@ -49,8 +42,9 @@ class Measured(NamedTuple):
 async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(world: World, figures: Figures) -> None:
     names = await world.make_nodes(NODES, gpus=[TOTAL] * GPUS, pin="direct")
     async with gpunodes.installed(world.cluster), world.cluster.extender():
-        await _make(world, names)
-        measured = {phase: await _measure(world, names, rate) for phase, rate in PHASES.items()}
+        nodes = WrittenGpuNodes(world, names, [TOTAL] * GPUS, CONTAINERS, _doing)
+        await nodes.make()
+        measured = {phase: await _measure(world, nodes, rate) for phase, rate in PHASES.items()}
         await _all_are_known(world)
         quiet = await _quiet(world)
         looked = {
@@ -82,64 +76,15 @@ async def test_a_thousand_gpunodes_are_written_and_the_extender_answers_as_ever(
     )  # fmt: skip
 
 
-async def _make(world: World, names: list[str]) -> None:
-    listed = (await world.api.get("/api/v1/nodes")).body["items"]
-    uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
-    owners = {name: {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uids[name]} for name in names}
-
-    async def create(name: str) -> None:
-        body = {**KIND, "metadata": {"name": name, "ownerReferences": [owners[name]]}}
-        VERSIONS[name] = (await world.api.create(PATH, body))["metadata"]["resourceVersion"]
-
-    await world._all(partial(create, name) for name in names)
-    await world._all(partial(_write, world, name, number, 0) for number, name in enumerate(names))
+def _doing(number: int, gpu: int, turn: int) -> Doing:
+    """With each turn every GPU does something else."""
+    return Doing(12000 + turn % 7 * 200, (number + gpu + turn * 20) % 100, 50 + turn % 5 * 4, 200 + turn % 3 * 30)
 
 
-async def _write(world: World, name: str, number: int, turn: int) -> float:
-    """As the node part does: the whole status, for the resource version that is known."""
-    begun = time.monotonic()
-    body = {
-        **KIND,
-        "metadata": {"name": name, "resourceVersion": VERSIONS[name]},
-        "status": _status(name, number, turn),
-    }
-    answer = await world.api.call("PUT", f"{PATH}/{name}/status", body)
-    assert answer.code == 200, answer.body
-    VERSIONS[name] = answer.body["metadata"]["resourceVersion"]
-    return time.monotonic() - begun
-
-
-def _status(name: str, number: int, turn: int) -> Object:
-    """What the node part writes; with each turn every GPU does something else."""
-    now = time.time()
-    usage = Usage(name, tuple(_gpu(name, number, gpu, turn) for gpu in range(GPUS)), now, "580.65.06")
-    return gpunode.written(gpunode.dated(gpunode.status(usage, (), SAMPLE_SECONDS), None, now))
-
-
-def _gpu(name: str, number: int, gpu: int, turn: int) -> GpuUse:
-    uuid = f"GPU-{name}-{gpu}"  # as the node says it
-    containers = tuple(
-        ContainerUse(
-            "team", f"run-{number}-{gpu}-{i}", f"{number:08}-{gpu:04}-{i:012}", "main",
-            granted=1500 << 20, used=(1000 + i) << 20, sm=0.03, pids=(1,),
-        )
-        for i in range(CONTAINERS)
-    )  # fmt: skip
-    sample = Sample(
-        uuid, gpu, memory_total=TOTAL << 20, memory_used=(12000 + turn % 7 * 200) << 20,
-        gpu_util=(number + gpu + turn * 20) % 100, temperature=50 + turn % 5 * 4, temperature_limit=93,
-        power=200_000 + turn % 3 * 30_000, power_limit=400_000,
-    )  # fmt: skip
-    return GpuUse(
-        gpu, uuid, "NVIDIA A16", TOTAL << 20, (1500 * CONTAINERS) << 20, sample=sample, containers=containers,
-        unattributed=412 << 20, unknown_processes=0,
-    )  # fmt: skip
-
-
-async def _measure(world: World, names: list[str], rate: float) -> Measured:
+async def _measure(world: World, nodes: WrittenGpuNodes, rate: float) -> Measured:
     writes = round(rate * SECONDS)
     before, begun, spent = await world.metrics(), time.monotonic(), _cpu_seconds(world)
-    waited, written = await asyncio.gather(_ask(world, names), _keep_writing(world, names, writes, rate))
+    waited, written = await asyncio.gather(_ask(world, list(nodes.nodes)), nodes.keep_writing(writes, rate))
     seconds = time.monotonic() - begun
     cpu = {name: (now - spent[name]) * 1000 for name, now in _cpu_seconds(world).items()}
     after = await world.metrics()
@@ -163,16 +108,6 @@ def _more(name: str, none: Measured, most: Measured, quiet: float) -> float:
     """What the writes cost a program. As many questions are asked in both; what it does anyway goes on for as long as
     it takes."""
     return most.cpu[name] - none.cpu[name] - quiet * (most.seconds - none.seconds)
-
-
-async def _keep_writing(world: World, names: list[str], writes: int, rate: float) -> list[float]:
-    """So many writes, evenly: as the chance of a thousand nodes spreads them."""
-    begun, tasks = time.monotonic(), []
-    for number in range(writes):
-        await asyncio.sleep(max(begun + number / rate - time.monotonic(), 0))
-        at = number % NODES
-        tasks.append(asyncio.create_task(_write(world, names[at], at, 1 + number // NODES)))
-    return await asyncio.gather(*tasks)
 
 
 async def _ask(world: World, names: list[str]) -> list[float]:

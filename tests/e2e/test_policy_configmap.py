@@ -14,7 +14,7 @@ from gpushare.core.scheduling import reschedule
 from tests.e2e.harness import objects, shipped
 from tests.e2e.harness.events import about, until_event
 from tests.e2e.harness.figures import Figures
-from tests.e2e.harness.world import World
+from tests.e2e.harness.world import World, gpus_of
 from tests.support import pod_watch, wait
 from tests.support.objects import Object
 
@@ -76,13 +76,29 @@ async def test_an_edit_acts_live_and_a_bad_one_changes_nothing(world: World, fig
         taken = world.watch.bound_at["waits"] - begun
         await until_in_force(world, "gpu-allocate-prefer", "binpack")
         applied = await until_event(world, NAME, "PolicyApplied", "gpu-allocate-prefer=binpack")
-        # From here on GPUs in use come before idle ones.
 
         await write(world, gpu_allocate_prefer="spread", multi_node_allocation_permit="true")
         await until_event(world, NAME, "PolicyNotPossible", "a pod runs on one node")
     figures.say("from an edit of the policy to the binding of the pod that waited for it", f"{taken * 1000:.0f} ms")
     figures.say("the event of a good edit", applied)
     figures.say("the event of a bad edit", refused)
+
+
+async def test_an_edit_flips_spread_and_binpack_for_the_next_pod(world: World) -> None:
+    await world.make_nodes(1, gpus=[8000, 8000, 8000])
+    gpus: list[int] = []
+    async with extender(world, "--policy=metric"), world.cluster.scheduler(), world.kubelets():
+        for prefer, pods in (("spread", 2), ("binpack", 2), ("spread", 1)):
+            await write(world, gpu_allocate_prefer=prefer)
+            await until_in_force(world, "gpu-allocate-prefer", prefer)
+            for _ in range(pods):
+                (name,) = await world.make_pods({"name": f"pod-{len(gpus)}", "containers": {"main": 1000}})
+                await world.watch.until_bound(name)
+                gpus += gpus_of(world.watch.pods[name])
+    first, second, third, fourth, fifth = gpus
+    assert len({first, second, fifth}) == 3  # each on an idle GPU
+    assert third in (first, second)
+    assert fourth == third  # the GPU that most pods use
 
 
 async def test_pods_of_gpu_scheduler_go_where_their_annotation_or_the_policy_says(world: World) -> None:

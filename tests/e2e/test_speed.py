@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.e2e.harness import shipped
 from tests.e2e.harness.audit import Request
 from tests.e2e.harness.cluster import SCHEDULER
@@ -40,6 +42,7 @@ class Measured(NamedTuple):
     calls: dict[str, float]  # of the API, for each pod
 
 
+@pytest.mark.alone
 async def test_placing_is_about_as_fast_with_us_as_without(world: World, figures: Figures) -> None:
     await world.make_nodes(NODES, gpus=GPUS, pin="direct")
     measured: dict[str, list[Measured]] = {way: [] for way in WAYS}
@@ -98,7 +101,7 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
     assert collections.Counter(request.object_ref.name for request in bindings) == dict.fromkeys(made, 1)
     assert {(request.user.username, request.response_status.code) for request in bindings} == {(by, 201)}
     measured = Measured(
-        rate=_rate(bindings),
+        rate=rate(bindings),
         cpu=cpu,
         calls={kind: calls / PODS for kind, calls in _by_kind(requests).items()},
     )
@@ -107,7 +110,7 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
     return measured
 
 
-def _rate(bindings: Iterable[Request]) -> float:
+def rate(bindings: Iterable[Request]) -> float:
     """Between the first binding and the last."""
     times = [datetime.fromisoformat(request.request_received_timestamp) for request in bindings]
     return (len(times) - 1) / (max(times) - min(times)).total_seconds()

@@ -44,6 +44,11 @@ PROOFS: dict[str, Proof] = {
 }
 
 
+def _marks(proof: Proof) -> list[pytest.Mark]:
+    """Whether it measures is a mark of the proof itself."""
+    return [mark for mark in getattr(proof, "pytestmark", ()) if mark.name == "alone"]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kinds = versions.OLDER[metafunc.config.getoption("--schedulers")]
     if "scenario" in metafunc.fixturenames:
@@ -69,7 +74,7 @@ async def test_it_does_what_the_newest_does(older: World, scenario: Object) -> N
     await driver.run(Real(older), scenario)
 
 
-@pytest.mark.parametrize("name", PROOFS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(proof)) for name, proof in PROOFS.items()])
 async def test_what_is_proved_with_the_newest_holds(older: World, figures: Figures, kind: Scheduler, name: str) -> None:
     await PROOFS[name](older, figures.of(str(kind)))
 

@@ -226,7 +226,7 @@ async def test_the_rules_of_old_api_servers_reach_labelled_namespaces_only(
     """As before 1.28: this API server gets the rules that the webhook would write there, under other names."""
     process, _ = await installed.replica()
     await installed.registered()
-    (pin,) = await installed.webhooks("mutating", rules.PIN)
+    pin, *_ = await installed.webhooks("mutating", rules.PIN)
     old = (1, 27)
     made = {"Mutating": rules.mutating(old, rules.Choices()), "Validating": rules.guarding(old)}
     objects_ = [

@@ -124,7 +124,7 @@ def test_commands_run_side_by_side_and_are_logged_in_order(root: Path) -> None:
 def test_a_failed_step_says_what_and_the_way_out(root: Path) -> None:
     out = io.StringIO()
     with pytest.raises(make.StepFailed), make.Step(root, "tests", "tests", out):
-        raise make.failed_tests(SUMMARY, SUMMARY.splitlines()[-1])
+        raise make.failed_tests([SUMMARY], SUMMARY.splitlines()[-1])
     first, second = out.getvalue().splitlines()
     assert re.sub(r" \d\.\d", "38.2", first) == (
         "  tests         FAILED  38.2s   2 of 1204: "
@@ -146,23 +146,8 @@ def test_a_terminal_sees_the_seconds_of_a_running_step(root: Path, monkeypatch: 
     assert out.getvalue().endswith("s\n")
 
 
-@pytest.mark.parametrize(
-    ("test", "selects"),
-    [
-        ("tests/a.py::test_two_binds_never_get_the_same_memory", "-k two_binds"),
-        ("tests/a.py::test_a_pod_that_waits_is_told_why", "-k a_pod_that"),
-        ("tests/a.py::test_a_token_is_read_again[no file]", "-k a_token_is"),
-        ("tests/a.py::TestX::test_or", "-k test_or"),
-        ("tests/a.py::test_it_runs", "-k it_runs"),
-        ("tests/a.py", "tests/a.py"),
-    ],
-)
-def test_the_hint_selects_the_failed_test_in_few_words(test: str, selects: str) -> None:
-    assert make.selection(test) == selects
-
-
 def test_a_crash_of_pytest_is_told_in_its_own_words() -> None:
-    assert make.failed_tests("ERROR: usage\nno such option -y\n", "").note == "no such option -y"
+    assert make.failed_tests(["ERROR: usage\nno such option -y\n"], "").note == "no such option -y"
 
 
 def test_lint_runs_again_only_when_a_file_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,11 +208,61 @@ def test_each_target_asks_for_what_it_needs(root: Path, capsys: pytest.CaptureFi
 
 
 def test_older_schedulers_have_a_target_of_their_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pretend_programs(root, 'case $2 in pytest) shift 4; echo "told: $*"; echo "1 passed in 2.00s";; esac')
+    pretend_programs(root, 'case $2 in pytest) shift 5; echo "told: $*"; echo "1 passed in 2.00s";; esac')
     make.e2e(root, "e2e-versions")
     assert capsys.readouterr().out == "1 passed in 2.00s\n"
     log = (root / ".build/log/e2e-versions.log").read_text()
     assert "\ntold: tests/e2e/test_versions.py --schedulers=others\n" in log
+
+
+# Stands in for pytest: two lanes that say what they measured, then what runs alone.
+TWO_RUNS = """
+echo "===== measured ====="
+case "$*" in
+*"-m not alone -n 2"*) echo "  placed: 300"; echo "9 passed, 2 deselected in 61.50s (0:01:01)";;
+*"-m alone") echo "  rate: 0.97"; echo "2 passed, 9 deselected in 30.25s";;
+*) exit 9;;
+esac
+"""
+
+
+def test_cluster_tests_run_in_lanes_then_alone_and_are_told_as_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend_programs(root, TWO_RUNS)
+    make.e2e(root, "e2e")
+    assert capsys.readouterr().out == "  placed: 300\n  rate: 0.97\n11 passed in 91.75s (0:01:31)\n"
+    assert (root / ".build/log/e2e/figures.txt").read_text() == "  placed: 300\n  rate: 0.97\n"
+
+
+FAILING = (
+    'printf "%s\n%s\n%s\n" "short test summary info" "FAILED tests/e2e/a.py::test_it_is_quick - slow" "CLOSING"; exit 1'
+)
+
+
+@pytest.mark.parametrize("lanes_fail", [True, False])
+def test_what_failed_in_one_of_the_runs_fails_all_and_the_other_still_ran(
+    root: Path, capsys: pytest.CaptureFixture[str], lanes_fail: bool
+) -> None:
+    bad, good = FAILING.replace("CLOSING", "1 failed, 3 passed in 2.00s"), 'echo "7 passed in 3.00s"'
+    lanes, alone = (bad, good) if lanes_fail else (good, bad)
+    pretend_programs(root, f'case "$*" in *"not alone"*) {lanes};; *) {alone};; esac')
+    with pytest.raises(make.StepFailed) as failed:
+        make.e2e(root, "e2e")
+    assert failed.value.note == "1 of 11: tests/e2e/a.py::test_it_is_quick"
+    assert failed.value.way == 'make e2e ARGS="-k it_is_quick"'
+    assert capsys.readouterr().out == ""
+    log = (root / ".build/log/e2e.log").read_text()
+    assert log.count("FAILED tests/e2e/a.py") == log.count("7 passed") == 1
+
+
+def test_a_run_that_dies_is_told_in_its_own_words_although_the_other_passed(root: Path) -> None:
+    pretend_programs(
+        root, 'case "$*" in *"not alone"*) echo "killed by a signal"; exit 3;; *) echo "7 passed in 3.00s";; esac'
+    )
+    with pytest.raises(make.StepFailed) as failed:
+        make.e2e(root, "e2e")
+    assert failed.value.note == "killed by a signal"
 
 
 def test_a_missing_tool_is_the_programs_own_error(root: Path) -> None:
@@ -243,7 +278,7 @@ def test_a_program_that_cannot_be_made_is_told_in_its_own_words(root: Path) -> N
 
 
 def test_the_hint_for_a_failed_cluster_test_names_its_target() -> None:
-    failed = make.failed_tests(SUMMARY, SUMMARY.splitlines()[-1], "e2e")
+    failed = make.failed_tests([SUMMARY], SUMMARY.splitlines()[-1], "e2e")
     assert failed.way == 'make e2e ARGS="-k two_binds"'
 
 

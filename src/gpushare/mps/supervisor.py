@@ -154,10 +154,12 @@ class Supervisor:
     async def _pause(self, ended: "asyncio.Task[None]") -> None:
         asked = asyncio.create_task(self._look.wait())
         pause = asyncio.ensure_future(self._sleep(LOOK_SECONDS))
-        await asyncio.wait([ended, asked, pause], return_when=asyncio.FIRST_COMPLETED)
-        self._look.clear()
-        for task in (asked, pause):
-            task.cancel()
+        try:
+            await asyncio.wait([ended, asked, pause], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._look.clear()
+            for task in (asked, pause):
+                task.cancel()
 
     async def _divide(self, daemon: Daemon) -> None:
         """Without replicas every client may use all: then memory is limited to all of it, if it was limited before."""

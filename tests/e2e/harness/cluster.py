@@ -1,8 +1,9 @@
 """A real control plane in a network of its own: etcd, kube-apiserver, kube-controller-manager, and as many
 kube-schedulers and extenders as a test starts. Nodes are objects that a test creates; `kubelet` has a real node.
 
-There is one for all tests. Everything listens on loopback, authorization is RBAC, and every request is in the audit
-log. All files are in `.build`: those of programs in `e2e`, logs in `log/e2e`.
+There is one for all tests, or one for each lane. Everything listens on loopback, authorization is RBAC, and every
+request is in the audit log. All files are in `.build`: those of programs in `e2e`, logs in `log/e2e`, with the number
+of the lane behind the name.
 """
 
 import asyncio
@@ -50,8 +51,9 @@ class Failed(Exception):
 
 
 class Cluster:
-    def __init__(self, root: Path = ROOT) -> None:
-        self.work, self.logs = root / ".build" / "e2e", root / ".build" / "log" / "e2e"
+    def __init__(self, root: Path = ROOT, lane: str = "") -> None:
+        name = f"e2e-{lane}" if lane else "e2e"
+        self.work, self.logs = root / ".build" / name, root / ".build" / "log" / name
         self.processes = Processes(self.logs, self.work / "state.json")
         self.audit = audit.Audit(self.logs / "audit.jsonl")
         self.ca = self.work / "certificates" / "apiserver.crt"

@@ -1,4 +1,4 @@
-"""A simulated machine for one kubelet: its own processes, its own folders (`OWN`), and containerd.
+"""A simulated machine for one kubelet: its own processes, its own folders (`OWN`) and shared memory, and containerd.
 
 It is made of two kernel namespaces. When its first process ends all others end, and its mounts are gone with the last
 one: nothing has to be unmounted, and a killed run leaves only files behind. It shares the network of the cluster.
@@ -15,14 +15,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpushare.core.facts import names
 from tests.e2e.harness import binaries, processes
 from tests.e2e.harness.cluster import Failed, NotReady, run, until
 from tests.e2e.harness.processes import Process, Processes
 
-OWN = ("/var/lib", "/var/log", "/run", "/tmp/nvidia-mps")
+OWN = ("/var/lib", "/var/log", "/run", names.MPS_PIPE_FOLDER)
 EMPTY_SECONDS = 10.0
 # The first process of a machine: orphans become its children, and `wait` takes the dead ones away.
-FIRST = "".join(f'mount --bind "$0{folder}" {folder} && ' for folder in OWN) + "{ sleep infinity & wait; }"
+FIRST = (
+    f"mount -t tmpfs none {names.SHM_FOLDER} && "
+    + "".join(f'mkdir -p {folder} && mount --bind "$0{folder}" {folder} && ' for folder in OWN)
+    + "{ sleep infinity & wait; }"
+)
 NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
   "type": "host-local", "subnet": "10.88.0.0/16", "routes": [{"dst": "0.0.0.0/0"}]}}]}"""
 CONFIGURATION = """
@@ -168,11 +173,11 @@ class Machine:
 async def _snapshotter(folder: Path) -> str:
     """overlayfs if the file system can do it, else native, which copies."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        names = {name: Path(work) / name for name in ("lowerdir", "upperdir", "workdir", "merged")}
-        for path in names.values():
+        layers = {name: Path(work) / name for name in ("lowerdir", "upperdir", "workdir", "merged")}
+        for path in layers.values():
             path.mkdir()
-        merged = names.pop("merged")
-        options = ",".join(f"{name}={path}" for name, path in names.items())
+        merged = layers.pop("merged")
+        options = ",".join(f"{name}={path}" for name, path in layers.items())
         try:
             await run(["unshare", "--mount", "mount", "-t", "overlay", "-o", options, "overlay", str(merged)])
         except Failed:

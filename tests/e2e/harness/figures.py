@@ -1,7 +1,6 @@
-"""Figures that tests measured, for people: printed before pytest's last line and kept with the logs."""
+"""Figures that tests measured, for people: printed before pytest's last line."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 
 class Figures:
@@ -15,10 +14,6 @@ class Figures:
     def of(self, whom: str) -> "Figures":
         """The same, with a prefix on each line."""
         return Figures(self.lines, f"{whom}: ")
-
-    def write(self, path: Path) -> None:
-        if self.lines and path.parent.is_dir():
-            path.write_text("".join(f"{line}\n" for line in self.lines))
 
 
 def distribution(seconds: Sequence[float]) -> str:

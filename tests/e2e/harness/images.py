@@ -4,6 +4,7 @@ The small one is busybox. It is also the sandbox of every pod. With the name and
 examples/ it stands in for that image, so that examples run unchanged.
 """
 
+import fcntl
 import os
 import platform
 import subprocess
@@ -53,10 +54,12 @@ def product(root: Path = make.ROOT) -> Path:
     made, stamp = root / ".build" / "image.tar", root / ".build" / "image.made-from"
     files = (*sorted((root / "src").rglob("*.py")), *(root / name for name in ("pyproject.toml", "requirements.lock")))
     wanted = make.digest(iter((*files, Path(image.__file__), Path(archive.__file__))))
-    if not (made.exists() and stamp.exists() and stamp.read_text() == wanted):
-        stamp.unlink(missing_ok=True)
-        _make(root)
-        stamp.write_text(wanted)
+    with (root / ".build" / "image.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another lane may be at it
+        if not (made.exists() and stamp.exists() and stamp.read_text() == wanted):
+            stamp.unlink(missing_ok=True)
+            _make(root)
+            stamp.write_text(wanted)
     return made
 
 

@@ -1,4 +1,4 @@
-"""deploy/mps-ds.yaml beside deploy/node-ds.yaml on the real node, with a stand-in for NVIDIA's control program.
+"""deploy/mps-ds.yaml beside the node part on the real node, with a stand-in for NVIDIA's control program.
 
 The supervisor, its pod, its folders and its rights are the shipped ones. Only the driver and the control program are
 stand-ins: there is no GPU and no MPS server.
@@ -15,6 +15,7 @@ from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE, run
 from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, Object
 from tests.e2e.harness.kubelet import Node
+from tests.e2e.harness.selling import Selling
 from tests.support.mps.stand_in import SOURCE, StandIn
 
 MPS = "mps-ds.yaml"
@@ -26,7 +27,7 @@ FOLDER = "mps"  # of the stand-in, below that of the stand-in for the driver
 
 def install_program(folder: Path) -> None:
     """`folder`: that of the stand-in for the driver."""
-    (folder / FOLDER).mkdir(parents=True)
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     program = folder / SOURCE.name
     program.write_bytes(SOURCE.read_bytes())
     program.chmod(0o755)
@@ -40,18 +41,22 @@ def give_program(container: Object) -> None:
     container["env"] += [{"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}]
 
 
-class WithMps(Installation):
-    def __init__(self, node: Node) -> None:
-        super().__init__(node, ("node-ds.yaml",), (PIN, GUARD, OWN_NODE), "MiB", FLAGS, SWITCHED_ON)
-        self._folder = self._mock.path.parent
-        self.program = StandIn(self._folder / FOLDER)
+class Daemon(Installation):
+    """What both kinds of node part have beside them."""
 
-    async def start(self, gpus: Sequence[int]) -> None:
+    @property
+    def _folder(self) -> Path:
+        return self._mock.path.parent
+
+    @property
+    def program(self) -> StandIn:
+        return StandIn(self._folder / FOLDER)
+
+    async def start_daemon(self) -> None:
         install_program(self._folder)
+        self.program.behave()
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}=true")
-        await super().start(gpus)
         await self._apply([self._for_this_machine(document) for document in shipped.documents(MPS)])
-        await self.until_says("")
 
     async def stop(self) -> None:
         """An orderly end puts the compute modes back."""
@@ -80,6 +85,18 @@ class WithMps(Installation):
         await run(["nsenter", f"--target={self.node.machine.first}", "--mount", "--pid", "--",
                    "kill", "-9", str(self.reported()["pid"])])  # fmt: skip
 
+
+class WithMps(Daemon):
+    """MPS shares: deploy/node-ds.yaml."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node, ("node-ds.yaml",), (PIN, GUARD, OWN_NODE), "MiB", FLAGS, SWITCHED_ON)
+
+    async def start(self, gpus: Sequence[int]) -> None:
+        await super().start(gpus)
+        await self.start_daemon()
+        await self.until_says("")
+
     async def says(self) -> str:
         """Why the node says that its daemon does not work; empty: it works."""
         return str((await self.published()).get("mps", ""))
@@ -91,10 +108,33 @@ class WithMps(Installation):
         await self.until(f'the node says "{why}"', said)
 
 
+class SellingMps(Selling, Daemon):
+    """MPS replicas: deploy/nvidia-ds.yaml."""
+
+    def __init__(self, node: Node, configs: dict[str, str]) -> None:
+        super().__init__(node, configs)
+        self._flags, self.switched_on = FLAGS[1:], SWITCHED_ON
+
+    async def start(self, gpus: Sequence[int]) -> None:
+        await super().start(gpus)
+        await self.start_daemon()
+
+
 @contextlib.asynccontextmanager
 async def installed(node: Node, gpus: Sequence[int]) -> AsyncIterator[WithMps]:
     installation = WithMps(node)
     async with node.cluster.scheduler():
+        try:
+            await installation.start(gpus)
+            yield installation
+        finally:
+            await installation.stop()
+
+
+@contextlib.asynccontextmanager
+async def selling(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> AsyncIterator[SellingMps]:
+    installation = SellingMps(node, configs)
+    async with node.cluster.scheduler(extenders=[]):
         try:
             await installation.start(gpus)
             yield installation

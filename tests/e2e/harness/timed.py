@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
+import pytest
+
 from tests.e2e.harness.figures import Figures
 
 OVER = "TOO SLOW"
@@ -37,8 +39,10 @@ def tell(figures: Figures, what: str, measured: str, *, in_time: bool) -> None:
 
 
 def repeated_once(proof: Proof[W]) -> Proof[W]:
-    """For a test that ends with `tell`. The second run finds an empty cluster and a namespace of its own."""
+    """For a test that ends with `tell`. No other lane runs meanwhile. The second run finds an empty cluster and a
+    namespace of its own."""
 
+    @pytest.mark.alone
     @functools.wraps(proof)
     async def run(world: W, figures: Figures) -> None:
         try:
