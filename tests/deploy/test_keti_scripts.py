@@ -179,6 +179,7 @@ def test_a_volume_is_made_only_where_nobody_else_makes_one(kubectl: Kubectl) -> 
         ({"THERE": "scheduler gpushare-schd-extender"}, "Another extender of gpushare runs in this cluster"),
         ({"THERE": "scheduler gpu-scheduler"}, "kubectl -n kube-system delete deployment gpu-scheduler"),
         ({"THERE": "scheduler gpushare-node"}, "DaemonSet gpushare-node sells the same GPUs."),
+        ({"THERE": "scheduler gpushare-device-plugin-ds"}, "DaemonSet gpushare-device-plugin-ds sells the same GPUs."),
         ({"THERE": "scheduler deployment/keti-gpu-scheduler", "LABEL": ""}, "KETI's own deployment/keti-gpu-scheduler"),
         ({"VERSION": "v1.20.15"}, "Kubernetes v1.20.15 is too old"),
         ({"VERSION": "nonsense"}, "Kubernetes of unknown version is too old"),
