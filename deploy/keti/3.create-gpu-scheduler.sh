@@ -19,9 +19,9 @@ refuse_another_scheduler() {
             stop "KETI's own $what is still here. Delete it first: kubectl -n gpu delete $what"
         fi
     done
-    for name in gpushare-node gpushare-device-plugin-ds; do
+    for name in gpushare-node gpushare-device-plugin-ds gpushare-mps; do
         if there -n kube-system daemonset "$name"; then
-            stop "DaemonSet $name sells the same GPUs." \
+            stop "DaemonSet $name serves the same GPUs." \
                 "Delete it first: kubectl -n kube-system delete daemonset $name"
         fi
     done

@@ -268,6 +268,7 @@ async def test_without_figures_pods_are_placed_by_what_is_known(
 
 async def test_what_was_installed_can_be_removed_and_pods_keep_running(installed: Keti, world: KetiWorld) -> None:
     await world.run({"name": "stays", "containers": {"main": {"mps": 1}}})
+    installed.node.keep_logs("gpu")
     await installed.run("./5.delete-gpu-scheduler.sh")
     assert world.runs("stays")
     node = await installed.cluster.get(f"/api/v1/nodes/{NODE}")

@@ -9,6 +9,7 @@ import os
 import signal
 from typing import Final, NamedTuple
 
+from gpushare.gpu.device import NoDriver
 from gpushare.gpu.nvml import Nvml
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
@@ -29,6 +30,8 @@ from gpushare.obs.signals import ending
 
 SHARES_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided
 EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
+ABSENT_SECONDS: Final = 60.0  # between two looks whether there is a driver now
+NO_DRIVER: Final = "no NVIDIA driver on this node: nothing to do"
 
 logger = log.get(__name__)
 
@@ -41,10 +44,13 @@ class Config(NamedTuple):
     port: int = 12349
     places: Places = Places()
     path: str | None = None
+    fail_on_init_error: bool = True  # else a node without a driver is no error
 
 
 class Mps:
     """All parts, made but not running."""
+
+    absent = False  # there is no driver, and that is no error
 
     def __init__(self, config: Config, api: client.Api, gpus: Nvml) -> None:
         self.recorder = Recorder(api)
@@ -57,13 +63,18 @@ class Mps:
         self.watches.node.changed = self.supervisor.look
         self.follower = Follower(config.places.log)
         self.metrics = Metrics(self.supervisor, self.recorder)
-        self._places = config.places
+        self._places, self._gpus, self._idles = config.places, gpus, not config.fail_on_init_error
+
+    def dead(self) -> str:
+        return "" if self.absent else self.supervisor.dead()
 
     def not_ready(self) -> str:
-        return "" if self.supervisor.state == "up" else self.supervisor.why
+        return "" if self.absent or self.supervisor.state == "up" else self.supervisor.why
 
     async def run(self) -> None:
         """Until cancelled, or a person has to do something."""
+        if self._idles:
+            await self._wait_for_driver()
         async with asyncio.TaskGroup() as tasks:
             for watch in (self.watches.of_node, self.watches.of_pods):
                 tasks.create_task(watch.run())
@@ -76,6 +87,22 @@ class Mps:
             await asyncio.wait([tasks.create_task(self.watches.of_node.wait_synced())], timeout=SHARES_SECONDS)
             await self.supervisor.run()
 
+    async def _wait_for_driver(self) -> None:
+        """As long as there is none at all. One that is there and broken is left to the supervisor."""
+        while (missing := await self._missing_driver()) is not None:
+            if not self.absent:
+                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS, what=missing.what, **missing.fields())
+            self.absent = True
+            await asyncio.sleep(ABSENT_SECONDS)
+        self.absent = False
+
+    async def _missing_driver(self) -> NoDriver | None:
+        try:
+            await self._gpus.devices()
+        except UserError as error:
+            return error if isinstance(error, NoDriver) else None
+        return None
+
 
 async def run(config: Config, access: Access) -> signal.Signals:
     """Runs until a signal comes, and returns it. In any case the daemon is ended and the modes are put back."""
@@ -86,7 +113,7 @@ async def run(config: Config, access: Access) -> signal.Signals:
             mps = Mps(config, api, gpus)
             registry = mps.metrics.registry
             listening = await http.serve_probes(
-                config.host, config.port, mps.supervisor.dead, mps.not_ready, lambda: metrics.exposition(registry)
+                config.host, config.port, mps.dead, mps.not_ready, lambda: metrics.exposition(registry)
             )
             logger.info("listening", port=listening.addresses[0][1], node=config.node, pipe=str(config.places.pipe))
             try:

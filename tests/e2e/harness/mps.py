@@ -25,6 +25,22 @@ FLAGS = ("--mps-slots=10", f"--mps-status={names.MPS_STATUS_FOLDER}")
 FOLDER = "mps"  # of the stand-in, below that of the stand-in for the driver
 
 
+def install_program(folder: Path) -> None:
+    """`folder`: that of the stand-in for the driver."""
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    program = folder / SOURCE.name
+    program.write_bytes(SOURCE.read_bytes())
+    program.chmod(0o755)
+
+
+def give_program(container: Object) -> None:
+    """To a container that has the stand-in for the driver already."""
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "mock")
+    del mount["readOnly"]  # compute modes are kept there
+    path = f"{shipped.MOCK}:/usr/local/bin:/usr/bin:/bin"
+    container["env"] += [{"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}]
+
+
 class Daemon(Installation):
     """What both kinds of node part have beside them."""
 
@@ -37,11 +53,8 @@ class Daemon(Installation):
         return StandIn(self._folder / FOLDER)
 
     async def start_daemon(self) -> None:
-        (self._folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        install_program(self._folder)
         self.program.behave()
-        program = self._folder / SOURCE.name
-        program.write_bytes(SOURCE.read_bytes())
-        program.chmod(0o755)
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}=true")
         await self._apply([self._for_this_machine(document) for document in shipped.documents(MPS)])
 
@@ -55,12 +68,7 @@ class Daemon(Installation):
         changed = shipped.for_test_machine(document, self._folder)
         if changed["kind"] == "DaemonSet":
             (container,) = changed["spec"]["template"]["spec"]["containers"]
-            (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "mock")
-            del mount["readOnly"]  # compute modes are kept there
-            path = f"{shipped.MOCK}:/usr/local/bin:/usr/bin:/bin"
-            container["env"] += [
-                {"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}
-            ]  # fmt: skip
+            give_program(container)
         return changed
 
     def reported(self) -> Object:
