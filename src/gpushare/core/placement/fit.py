@@ -61,7 +61,7 @@ class Question:
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._largest = max([share.units for share in request.shares])  # of one container, over all its GPUs
-        self._only_mps = all([share.kind.slots for share in request.shares])
+        self._only_mps = 0 not in [share.kind.slots for share in request.shares]
         self._not_sold = [k for k in dict.fromkeys([s.kind for s in request.shares]) if k.not_sold is not None]
         self._by_mps = any(kind.slots for kind in self._not_sold)
         # By pin and unit: what has to be placed, and of any of its parts the most GPUs and the most units on one.
