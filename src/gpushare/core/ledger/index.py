@@ -52,10 +52,10 @@ class Index:
         if room is not None and room.rising and room.facts.blocked is None:
             spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
             pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
-            clients = (False, True)  # whether they are of MPS
+            whose = [False, True]  # requests of others than clients of MPS, and of clients
             if room.facts.only_mps:
-                clients = () if room.facts.mps_down else (True,)
-            for lane in [(pin, unit, by_mps) for unit in (None, room.facts.unit) for by_mps in clients]:
+                whose = [] if room.facts.mps_down else [True]
+            for lane in [(pin, unit, by_mps) for unit in (None, room.facts.unit) for by_mps in whose]:
                 self._largest.setdefault(lane, {})[name] = room.rising[-1]
                 self._spots.setdefault(lane, {})[name] = spots
         self._set_limit(name, room.facts.limit if room is not None else 0)
