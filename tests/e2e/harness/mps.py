@@ -13,7 +13,7 @@ from gpushare.core.facts import names
 from gpushare.core.facts.mps import status
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE, run
-from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, Object
+from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, Object, running
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.selling import Selling
 from tests.support.mps.stand_in import SOURCE, StandIn
@@ -122,21 +122,11 @@ class SellingMps(Selling, Daemon):
 
 @contextlib.asynccontextmanager
 async def installed(node: Node, gpus: Sequence[int]) -> AsyncIterator[WithMps]:
-    installation = WithMps(node)
-    async with node.cluster.scheduler():
-        try:
-            await installation.start(gpus)
-            yield installation
-        finally:
-            await installation.stop()
+    async with running(WithMps(node), gpus) as installation:
+        yield installation
 
 
 @contextlib.asynccontextmanager
 async def selling(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> AsyncIterator[SellingMps]:
-    installation = SellingMps(node, configs)
-    async with node.cluster.scheduler(extenders=[]):
-        try:
-            await installation.start(gpus)
-            yield installation
-        finally:
-            await installation.stop()
+    async with running(SellingMps(node, configs), gpus, extenders=[]) as installation:
+        yield installation

@@ -63,7 +63,7 @@ def without_gpu(name: str) -> dict[str, Any]:
     }
 
 
-async def test_an_edit_acts_at_once_and_is_told_in_an_event_and_a_metric(
+async def test_an_edit_acts_at_once_and_is_told_in_an_event_a_metric_and_in_explanations(
     server: ApiServer, extender: ExtenderInProcess
 ) -> None:
     life = extender.extender.life
@@ -78,6 +78,8 @@ async def test_an_edit_acts_at_once_and_is_told_in_an_event_and_a_metric(
     metrics = await extender.metrics()
     assert metrics[setting("gpu-allocate-prefer", "binpack")] == 1
     assert setting("gpu-allocate-prefer", "spread") not in metrics
+    explained = await extender.post("explain", embedded_objects.pod("waits", 5000))
+    assert explained["policy"] == {"name": "binpack", "settings": configmaps.settings_in_words(life.settings)}
 
 
 async def test_a_bad_edit_changes_nothing_and_is_told(server: ApiServer, extender: ExtenderInProcess) -> None:
