@@ -72,6 +72,7 @@ class NodeFacts(Data, frozen=True):
     limit: int = 0  # units of memory that one container may ask; 0: no limit
     slots: int = 0  # MPS slots of each GPU; 0: it sells none
     mps_down: str = ""  # why its MPS daemon serves nobody; empty: it does, or nobody looks after it
+    only_mps: bool = False  # its GPUs are in a mode in which only clients of its MPS daemon can use them
     reserved: bool = False  # an admin reserved it: whether that counts, the policy says
     nvidia_whole: bool = False  # it sells its whole GPUs as nvidia.com/gpu too, out of the ledger
     sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA

@@ -49,7 +49,7 @@ class Index:
             largest.pop(name, None)
         for ranked in self._spots.values():
             ranked.pop(name, None)
-        if room is not None and room.rising and room.facts.blocked is None:
+        if room is not None and room.rising and room.facts.blocked is None and not room.facts.only_mps:
             spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
             pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
             for unit in (None, room.facts.unit):
