@@ -16,6 +16,7 @@ import pytest
 
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names, vitals
+from gpushare.core.placement import fit
 from tests.e2e.harness import events, keti, shipped
 from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.figures import Figures
@@ -206,31 +207,27 @@ async def test_the_11th_pod_of_a_gpu_with_10_slots_waits_with_a_sentence_and_com
     figures.say("the 11th pod of GPUs with 10 slots", f"waits: {said}")
 
 
-async def test_memory_and_mps_shares_together_never_exceed_a_gpu(world: KetiWorld, figures: Figures) -> None:
-    """More of both than fit."""
-    pods: list[Object] = [{"name": f"memory-{i}", "containers": {"main": 3500}} for i in range(8)]
-    share = {names.SLOT_MEMORY[0]: "2000Mi"}
-    pods += [{"name": f"share-{i}", "containers": {"main": {"mps": 1}}, "annotations": share} for i in range(8)]
-    mixed = [pod for pair in zip(pods[:8], pods[8:], strict=True) for pod in pair]
-    made = await world.make_pods(*mixed)
+async def test_mps_shares_never_exceed_a_gpu_and_whoever_is_no_client_is_kept_off(
+    world: KetiWorld, figures: Figures
+) -> None:
+    """More shares than fit: three on each GPU."""
+    share: Object = {"containers": {"main": {"mps": 1}}, "annotations": {names.SLOT_MEMORY[0]: "5000Mi"}}
+    memory: Object = {"name": "memory", "containers": {"main": 1000}}
+    made = await world.make_pods(*({"name": f"share-{i}", **share} for i in range(8)), memory)
 
     def settled() -> bool:
         return all(world.runs(name) or pod_watch.refusal(world.watch.pods.get(name, {})) for name in made)
 
     await world.watch.until("each runs or waits", settled, keti.PATIENCE)
-    given, shares = collections.Counter[int](), collections.Counter[int]()
     running = [pod for name, pod in world.watch.pods.items() if world.runs(name)]
+    given = collections.Counter[int]()
     for pod in running:
         given.update(gpus_of(pod))
-        shares.update(gpus_of(pod).keys() if names.UUID in pod["metadata"]["annotations"] else ())
-    assert all(given[gpu] <= total for gpu, total in enumerate(GPUS)), given
-    assert all(count <= SLOTS for count in shares.values())
-    assert {name.partition("-")[0] for name in world.watch.pods if world.runs(name)} == {"memory", "share"}
-    assert len(running) < len(made), "there were to be more than fit"
-    figures.say(
-        f"{len(made)} pods of memory and MPS shares on 2 GPUs of {GPUS[0]} MiB",
-        f"{len(running)} run, {dict(given)} MiB given, {len(made) - len(running)} wait",
-    )
+    assert given == dict.fromkeys(range(len(GPUS)), 15000)
+    said = pod_watch.refusal(world.watch.pods["memory"])
+    assert fit.ONLY_MPS.message in said
+    figures.say("8 MPS shares of 5000 MiB on 2 GPUs of 16000", f"{len(running)} run, {dict(given)} MiB given")
+    figures.say("a pod that asks for GPU memory there", said)
 
 
 async def test_a_second_extender_is_refused_by_the_script_and_noticed_if_it_runs(
@@ -248,7 +245,7 @@ async def test_a_second_extender_is_refused_by_the_script_and_noticed_if_it_runs
         world.cluster.extender(name=ANOTHER, port=ANOTHER_PORT),
         world.cluster.scheduler(name=ANOTHER, extender=entry),
     ):
-        await world.run({"name": "theirs", "containers": {"main": 1000}, "scheduler": ANOTHER})
+        await world.run({"name": "theirs", "containers": {"main": {"mps": 1}}, "scheduler": ANOTHER})
         said = await events.until_event(world, "theirs", event_texts.SECOND_EXTENDER)
     figures.say("a second extender beside KETI's", f"the script: {refused.stderr.strip()} The event: {said}")
 
@@ -259,7 +256,8 @@ async def test_without_figures_pods_are_placed_by_what_is_known(
     """Old figures say that GPU 0 is idle and GPU 1 is busy; they do not count any more."""
     assert Lost.at, "the collector was lost before"
     await asyncio.sleep(max(0.0, Lost.at + STALE_SECONDS - time.monotonic()))
-    await world.run({"name": "first", "containers": {"main": 4000}}, {"name": "second", "containers": {"main": 4000}})
+    share: Object = {"containers": {"main": {"mps": 1}}, "annotations": {names.SLOT_MEMORY[0]: "4000Mi"}}
+    await world.run(*({"name": name, **share} for name in ("first", "second")))
     placed = [gpu for name in ("first", "second") for gpu in gpus_of(world.watch.pods[name])]
     assert sorted(placed) == [0, 1], "the GPU that holds less is the better one"
     assert not any(FIGURE in gpu for gpu in await installed.inspect()), "what is too old is unknown, and not 0"
