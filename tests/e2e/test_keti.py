@@ -222,8 +222,8 @@ async def test_memory_and_mps_shares_together_never_exceed_a_gpu(world: KetiWorl
         return all(world.runs(name) or pod_watch.refusal(world.watch.pods.get(name, {})) for name in made)
 
     await world.watch.until("each runs or waits", settled, keti.PATIENCE)
-    given, shares = collections.Counter[int](), collections.Counter[int]()
     running = [pod for name, pod in world.watch.pods.items() if world.runs(name)]
+    given, shares = collections.Counter[int](), collections.Counter[int]()
     for pod in running:
         given.update(gpus_of(pod))
         shares.update(gpus_of(pod).keys() if names.UUID in pod["metadata"]["annotations"] else ())
@@ -263,10 +263,8 @@ async def test_without_figures_pods_are_placed_by_what_is_known(
     """Old figures say that GPU 0 is idle and GPU 1 is busy; they do not count any more."""
     assert Lost.at, "the collector was lost before"
     await asyncio.sleep(max(0.0, Lost.at + STALE_SECONDS - time.monotonic()))
-    share = {names.SLOT_MEMORY[0]: "4000Mi"}
-    await world.run(
-        *({"name": name, "containers": {"main": {"mps": 1}}, "annotations": share} for name in ("first", "second"))
-    )
+    share: Object = {"containers": {"main": {"mps": 1}}, "annotations": {names.SLOT_MEMORY[0]: "4000Mi"}}
+    await world.run(*({"name": name, **share} for name in ("first", "second")))
     placed = [gpu for name in ("first", "second") for gpu in gpus_of(world.watch.pods[name])]
     assert sorted(placed) == [0, 1], "the GPU that holds less is the better one"
     assert not any(FIGURE in gpu for gpu in await installed.inspect()), "what is too old is unknown, and not 0"
