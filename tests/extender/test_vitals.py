@@ -81,8 +81,9 @@ def test_figures_that_no_gpu_has_are_unknown(of: str, figure: float) -> None:
     ledger = Ledger()
     ledger.set_node(builders.facts(8000, name="a"))
     kept = Vitals(ledger, now=lambda: NOW, clock=lambda: 100.0)
-    for wrong in ({}, {of: figure}):
-        kept.upsert(decoded(gpunode(**wrong)))
+    wrong: dict[str, Any] = {of: figure}
+    kept.upsert(decoded(gpunode()))
+    kept.upsert(decoded(gpunode(**wrong)))
     state = ledger.node("a")
     assert state is not None
     assert (kept.fresh("a"), state.measured) == (None, None)
