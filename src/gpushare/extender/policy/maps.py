@@ -1,4 +1,4 @@
-"""From KETI's policy ConfigMaps to the settings in force: the sink of a watch that nothing waits for.
+"""From KETI's policy ConfigMaps to the settings in force: the sink of a watch.
 
 A change is applied as a whole, or not at all: with a bad key the last good policy stays. Whoever edited a ConfigMap
 reads what came of it in its events (`kubectl describe configmap`).
