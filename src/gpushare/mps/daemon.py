@@ -14,6 +14,7 @@ from gpushare.mps.commands import Sizes
 from gpushare.mps.control import Control, Trouble
 from gpushare.mps.files import Places
 from gpushare.obs import log
+from gpushare.obs.errors import UserError
 
 START_SECONDS: Final = 10.0
 TICK: Final = 0.2  # between two questions to a daemon that starts
@@ -88,7 +89,7 @@ class Daemon:
             if self._process is not None:
                 async with asyncio.timeout(2.0):
                     await self._process.wait()
-        except (Trouble, TimeoutError) as error:
+        except (Trouble, TimeoutError, UserError) as error:  # also if its program is gone
             logger.warn("the daemon does not quit", why=str(error) or "it goes on running")
         await self.end()
 

@@ -85,9 +85,13 @@ class Supervisor:
             await self._sleep(self._retry.delay())
 
     async def stop(self, why: str = STOPPING) -> None:
-        """Nobody is served any more; then the daemon ends, and the modes are put back."""
+        """Nobody is served any more; then the daemon ends, and the modes are put back. A report that cannot be written
+        is no reason to leave them as they are: the old one is soon too old."""
         clients = self.state == "up"
-        self._set("down", why)
+        try:
+            self._set("down", why)
+        except UserError as error:
+            logger.error(error.what, **error.fields())
         if clients:
             self._tidings.lost(why)
         if self._daemon is not None:

@@ -1,0 +1,60 @@
+"""What happens to the supervisor at bad moments: whatever it is, the GPUs get their modes back and clients are not lost
+without need."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare.gpu.compute_mode import DEFAULT
+from gpushare.mps import control, files, leftovers
+from gpushare.mps.supervisor import Supervisor
+from gpushare.obs.errors import UserError
+from tests.mps.world import Node, at_work
+from tests.support.wait import eventually
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From that call on, files cannot be written."""
+
+    def fail(path: Path, content: bytes, *, lasting: bool = False) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return lambda: monkeypatch.setattr(files, "replace", fail)
+
+
+async def is_up(node: Node) -> None:
+    await eventually(lambda: node.is_ready or None, "the ready file")
+
+
+async def ended(made: Supervisor, task: "asyncio.Task[None]", why: str) -> None:
+    """It ends with that, as the process does then."""
+    with pytest.raises(UserError, match=why):
+        await task
+    await made.stop(why)
+
+
+async def test_a_program_that_is_taken_away_does_not_keep_daemon_and_modes(node: Node) -> None:
+    made = node.supervisor()
+    task = asyncio.create_task(made.run())
+    await is_up(node)
+    Path(node.path, control.PROGRAM).unlink()
+    await ended(made, task, "not found")
+    assert leftovers.find(node.places.pipe) == []
+    assert node.gpus.by_uuid["GPU-0"] == DEFAULT
+
+
+async def test_a_full_disk_does_not_keep_daemon_and_modes(node: Node, full_disk: Callable[[], None]) -> None:
+    made = node.supervisor()
+    task = asyncio.create_task(made.run())
+    await is_up(node)
+    full_disk()
+    node.program.behave("crash")  # so that there is something to report
+    await ended(made, task, "cannot be written")
+    assert leftovers.find(node.places.pipe) == []
+    assert node.gpus.by_uuid["GPU-0"] == DEFAULT
+    assert not node.is_ready
