@@ -58,3 +58,24 @@ async def test_a_full_disk_does_not_keep_daemon_and_modes(node: Node, full_disk:
     assert leftovers.find(node.places.pipe) == []
     assert node.gpus.by_uuid["GPU-0"] == DEFAULT
     assert not node.is_ready
+
+
+async def test_a_full_disk_does_not_end_a_daemon_that_serves_clients(
+    node: Node, full_disk: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, tries = node.supervisor(), []
+    report = files.report
+    async with at_work(made) as task:
+        await is_up(node)
+        full_disk()
+        monkeypatch.setattr(files, "report", lambda places, said: (tries.append(said.state), report(places, said)))
+        await eventually(lambda: len(tries) > 3 or None, "more looks")
+        assert not task.done()
+        assert (made.state, made.restarts, set(tries)) == ("up", 0, {"up"})
+
+
+def test_a_status_folder_that_cannot_be_locked_is_told_in_a_sentence(node: Node) -> None:
+    files.prepare(node.places)
+    (node.places.state / files.LOCK).mkdir()
+    with pytest.raises(UserError, match=r"state cannot be written to .*: Is a directory"):
+        files.lock(node.places)

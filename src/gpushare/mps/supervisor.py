@@ -133,11 +133,18 @@ class Supervisor:
                 self._stepped = self._clock()
                 if self._stepped - self._up_at > PROVEN_SECONDS:
                     self._retry.reset()
-                self._set("up", "")
+                self._give_sign_of_life()
         finally:
             for task in (ended, modes):
                 task.cancel()
             await asyncio.gather(ended, modes, return_exceptions=True)
+
+    def _give_sign_of_life(self) -> None:
+        """One that cannot be written is no reason to end a daemon with clients: the node part notices the silence."""
+        try:
+            self._set("up", "")
+        except UserError as error:
+            logger.error(error.what, **error.fields())
 
     async def _ask(self, daemon: Daemon) -> None:
         self.servers = len(await self._control.servers())
