@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare.core.facts.mps.status import Status
 from gpushare.gpu.compute_mode import DEFAULT
 from gpushare.mps import control, files, leftovers
 from gpushare.mps.supervisor import Supervisor
@@ -42,7 +43,7 @@ async def test_a_program_that_is_taken_away_does_not_keep_daemon_and_modes(node:
     made = node.supervisor()
     task = asyncio.create_task(made.run())
     await is_up(node)
-    Path(node.path, control.PROGRAM).unlink()
+    os.unlink(f"{node.path}/{control.PROGRAM}")  # noqa: PTH108
     await ended(made, task, "not found")
     assert leftovers.find(node.places.pipe) == []
     assert node.gpus.by_uuid["GPU-0"] == DEFAULT
@@ -63,12 +64,16 @@ async def test_a_full_disk_does_not_keep_daemon_and_modes(node: Node, full_disk:
 async def test_a_full_disk_does_not_end_a_daemon_that_serves_clients(
     node: Node, full_disk: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, tries = node.supervisor(), []
-    report = files.report
+    made, tries, report = node.supervisor(), [], files.report
+
+    def counted(places: files.Places, said: Status) -> None:
+        tries.append(said.state)
+        report(places, said)
+
     async with at_work(made) as task:
         await is_up(node)
         full_disk()
-        monkeypatch.setattr(files, "report", lambda places, said: (tries.append(said.state), report(places, said)))
+        monkeypatch.setattr(files, "report", counted)
         await eventually(lambda: len(tries) > 3 or None, "more looks")
         assert not task.done()
         assert (made.state, made.restarts, set(tries)) == ("up", 0, {"up"})

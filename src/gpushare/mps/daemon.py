@@ -19,6 +19,7 @@ from gpushare.obs.errors import UserError
 START_SECONDS: Final = 10.0
 TICK: Final = 0.2  # between two questions to a daemon that starts
 QUIT_SECONDS: Final = 8  # for its servers; kubelet gives a pod 30 in all
+LAST_WORDS_SECONDS: Final = 0.2  # in which they are read; its servers may hold its output open
 LONGEST_LINE: Final = 65536  # characters, of what it prints
 
 EXITED: Final = "the MPS daemon has exited with code {code}"
@@ -69,9 +70,10 @@ class Daemon:
         if self._process is None:
             await asyncio.get_running_loop().create_future()
             return
-        code = await self._process.wait()
+        while (code := self._process.returncode) is None:  # wait() waits for its servers, too: they have its output
+            await self._sleep(TICK)
         if self._listening is not None:
-            await asyncio.wait([self._listening], timeout=1.0)
+            await asyncio.wait([self._listening], timeout=LAST_WORDS_SECONDS)
         sentence = KILLED.format(number=-code) if code < 0 else EXITED.format(code=code)
         raise Trouble(f"{sentence}: {self._last_words}" if self._last_words else sentence)
 

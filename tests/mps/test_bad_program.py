@@ -1,0 +1,72 @@
+"""A control program that floods, forks and leaves children: nothing grows, and nothing is left behind."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare.mps import leftovers
+from gpushare.mps.control import LARGEST, PROGRAM, Control, Trouble
+from tests.mps.world import Node, at_work
+from tests.support.wait import eventually
+
+Made = Callable[[str], Control]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    def write(script: str) -> Control:
+        program = tmp_path / PROGRAM
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return Control(tmp_path / "pipe", tmp_path / "log", path=str(tmp_path), limit=1.0)
+
+    return write
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def runs(pid: str) -> bool:
+    try:
+        return Path("/proc", pid, "stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def with_a_child(program: Path) -> None:
+    """As the daemon it starts a process that has its output, as servers do."""
+    real = program.rename(program.with_name("real"))
+    program.write_text(f'#!/bin/sh\n[ "$1" = -f ] && sleep 300 &\nexec {real} "$@"\n')
+    program.chmod(0o755)
+
+
+async def test_of_an_answer_without_end_only_the_beginning_is_read(made: Made) -> None:
+    control = made("exec yes")
+    with pytest.raises(Trouble) as trouble:
+        await control.ask("get_server_list")
+    assert str(trouble.value) == f'the MPS daemon answers "get_server_list" with more than {LARGEST} bytes'
+
+
+async def test_a_question_whose_program_leaves_a_child_leaves_nothing_here(made: Made, tmp_path: Path) -> None:
+    control = made(f"sleep 300 & echo $! > {tmp_path}/child; echo 100.0")
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises(Trouble, match="has not answered"):
+            await control.percentage()
+        await eventually(lambda: not runs((tmp_path / "child").read_text().strip()) or None, "its end")
+    await eventually(lambda: descriptors() <= before or None, "no open pipe")
+
+
+async def test_a_daemon_that_was_killed_is_noticed_although_its_servers_hold_its_output(node: Node) -> None:
+    with_a_child(Path(node.path, PROGRAM))
+    supervisor = node.supervisor()
+    async with at_work(supervisor):
+        await eventually(lambda: node.is_ready or None, "the ready file")
+        (old,) = leftovers.find(node.places.pipe)
+        os.kill(old, signal.SIGKILL)
+        await eventually(lambda: (supervisor.restarts == 1 and node.is_ready) or None, "a new one")
+        assert ("lost", "the MPS daemon was ended by signal 9") in node.heard.said
