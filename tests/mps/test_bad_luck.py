@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts.mps.status import Status
-from gpushare.gpu.compute_mode import DEFAULT
+from gpushare.gpu.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 from gpushare.mps import control, files, leftovers
 from gpushare.mps.supervisor import Supervisor
 from gpushare.obs.errors import UserError
-from tests.mps.world import Node, at_work
+from tests.mps.world import FakeGpus, Node, at_work
 from tests.support.wait import eventually
 
 
@@ -84,3 +84,34 @@ def test_a_status_folder_that_cannot_be_locked_is_told_in_a_sentence(node: Node)
     (node.places.state / files.LOCK).mkdir()
     with pytest.raises(UserError, match=r"state cannot be written to .*: Is a directory"):
         files.lock(node.places)
+
+
+class LateGpus(FakeGpus):
+    """A driver whose calls go on after nobody waits for them any more, as the calls of threads do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[asyncio.Task[None]] = []
+        self.goes_on = asyncio.Event()
+
+    async def set_mode(self, uuid: str, mode: int) -> None:
+        self.calls.append(asyncio.create_task(self._call(uuid, mode)))
+        await asyncio.shield(self.calls[-1])
+
+    async def _call(self, uuid: str, mode: int) -> None:
+        if mode == EXCLUSIVE_PROCESS:
+            await self.goes_on.wait()
+        await super().set_mode(uuid, mode)
+
+
+async def test_a_mode_that_is_just_being_set_at_the_end_is_put_back_all_the_same(node: Node) -> None:
+    gpus = node.gpus = LateGpus()
+    made = node.supervisor()
+    task = asyncio.create_task(made.run())
+    await eventually(lambda: gpus.calls or None, "the first mode")
+    task.cancel()
+    asyncio.get_running_loop().call_later(0.1, gpus.goes_on.set)
+    await asyncio.gather(task, return_exceptions=True)
+    await made.stop()
+    await asyncio.gather(*gpus.calls)
+    assert gpus.by_uuid == {"GPU-0": DEFAULT, "GPU-1": DEFAULT}
