@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpushare.mps import leftovers
+from gpushare.mps.commands import Sizes
 from gpushare.mps.control import LARGEST, PROGRAM, Control, Trouble
+from gpushare.mps.daemon import Daemon
 from tests.mps.world import Node, at_work
 from tests.support.wait import eventually
 
@@ -70,3 +72,38 @@ async def test_a_daemon_that_was_killed_is_noticed_although_its_servers_hold_its
         os.kill(old, signal.SIGKILL)
         await eventually(lambda: (supervisor.restarts == 1 and node.is_ready) or None, "a new one")
         assert ("lost", "the MPS daemon was ended by signal 9") in node.heard.said
+
+
+class Told:
+    """A control program whose server 7 ends while it is told its limits, if `ends`."""
+
+    def __init__(self, *, ends: bool) -> None:
+        self.running = [7, 8]
+        self.orders: list[str] = []
+        self._ends = ends
+
+    async def servers(self) -> list[int]:
+        return list(self.running)
+
+    async def order(self, command: str) -> None:
+        if " 7 " in command:
+            if self._ends:
+                self.running = [8]
+            raise Trouble("Server 7 not found")
+        self.orders.append(command)
+
+
+async def test_a_server_that_ends_while_gpus_are_divided_is_no_trouble(node: Node) -> None:
+    told = Told(ends=True)
+    await Daemon(told, node.places).divide(Sizes(4, ((0, 16000),)), limits=True)  # type: ignore[arg-type]
+    assert told.orders == [
+        "set_default_device_pinned_mem_limit 0 4000M",
+        "set_default_active_thread_percentage 25",
+        "set_device_pinned_mem_limit 8 0 4000M",
+        "set_active_thread_percentage 8 25",
+    ]
+
+
+async def test_a_server_that_runs_and_is_not_divided_is_trouble(node: Node) -> None:
+    with pytest.raises(Trouble, match="Server 7 not found"):
+        await Daemon(Told(ends=False), node.places).divide(Sizes(4, ()), limits=True)  # type: ignore[arg-type]

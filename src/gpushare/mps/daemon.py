@@ -79,10 +79,16 @@ class Daemon:
 
     async def divide(self, sizes: Sizes, *, limits: bool) -> None:
         """`limits`: of memory, too."""
-        servers = await self._control.servers()
         told = sizes if limits else Sizes(sizes.replicas, ())
-        for command in commands.divide(told, servers):
+        for command in commands.divide(told):
             await self._control.order(command)
+        for pid in await self._control.servers():
+            try:
+                for command in commands.divide_server(told, pid):
+                    await self._control.order(command)
+            except Trouble:
+                if pid in await self._control.servers():
+                    raise  # one that has ended meanwhile needs no limits
 
     async def quit(self) -> None:
         """An orderly end, and a sure one if that takes too long."""
