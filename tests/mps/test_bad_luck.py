@@ -11,9 +11,13 @@ import pytest
 
 from gpushare.core.facts.mps.status import Status
 from gpushare.gpu.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
-from gpushare.mps import control, files, leftovers
+from gpushare.gpu.device import Device, NoDriver
+from gpushare.kube import client
+from gpushare.kube.auth.login import Access
+from gpushare.mps import app, control, files, leftovers
+from gpushare.mps import supervisor as supervisors
 from gpushare.mps.supervisor import Supervisor
-from gpushare.obs.errors import UserError
+from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from tests.mps.world import FakeGpus, Node, at_work
 from tests.support.wait import eventually
 
@@ -43,7 +47,7 @@ async def test_a_program_that_is_taken_away_does_not_keep_daemon_and_modes(node:
     made = node.supervisor()
     task = asyncio.create_task(made.run())
     await is_up(node)
-    os.unlink(f"{node.path}/{control.PROGRAM}")  # noqa: PTH108
+    Path(node.path, control.PROGRAM).unlink()  # noqa: ASYNC240
     await ended(made, task, "not found")
     assert leftovers.find(node.places.pipe) == []
     assert node.gpus.by_uuid["GPU-0"] == DEFAULT
@@ -115,3 +119,25 @@ async def test_a_mode_that_is_just_being_set_at_the_end_is_put_back_all_the_same
     await made.stop()
     await asyncio.gather(*gpus.calls)
     assert gpus.by_uuid == {"GPU-0": DEFAULT, "GPU-1": DEFAULT}
+
+
+class NoGpus(FakeGpus):
+    async def devices(self) -> list[Device]:
+        raise NoDriver("libnvidia-ml.so.1 not found", "no driver", "load it", CLUSTER_NOT_ASKED)
+
+
+async def test_on_a_node_without_a_driver_it_is_ready_and_does_nothing_if_that_is_wanted(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(node.path, control.PROGRAM).unlink()  # noqa: ASYNC240
+    monkeypatch.setattr(app, "ABSENT_SECONDS", 0.01)
+    monkeypatch.setattr(supervisors, "STUCK_SECONDS", 0.0)
+    config = app.Config("a", places=node.places, path=node.path, fail_on_init_error=False)
+    async with client.connect(Access("http://127.0.0.1:1")) as api:
+        made = app.Mps(config, api, NoGpus())  # type: ignore[arg-type]
+        assert made.not_ready() == supervisors.STARTING
+        task = asyncio.create_task(made.run())
+        await eventually(lambda: made.absent or None, "no driver")
+        assert (made.not_ready(), made.dead(), task.done()) == ("", "", False)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -93,7 +93,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--mps-slots", default="0")
     parser.add_argument("--mps-status", default="")
     parser.add_argument("--nvidia-gpu")
-    _add_fail_on_init_error(parser)
+    add_fail_on_init_error(parser)
     if sells_gpus(words):
         return _sell_gpus(gpus.parse(words, beside=parser))
     args = parser.parse(words, beside=gpus)
@@ -112,7 +112,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         raise errors.UserError("--mps-status has no effect", why, "--mps-slots 10, or leave it out")
     return _run_node(
         args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=args.mps_status,
-        fails=_fails_on_init_error(args),
+        fails=fails_on_init_error(args),
     )  # fmt: skip
 
 
@@ -141,12 +141,12 @@ def collector(words: list[str], program: str, plugin: bool) -> int:
 
     parser = Parser(program)
     _common(parser, port=str(app.PORT))
-    _add_fail_on_init_error(parser)
+    add_fail_on_init_error(parser)
     args = parser.parse(words)
     name, address, port = identity(args)
     if args.sample_seconds == "0":
         raise errors.UserError("--sample-seconds is 0", "a collector does nothing but sample", "--sample-seconds 5")
-    config = app.Config(name, address, port, observing.config(args), _fails_on_init_error(args))
+    config = app.Config(name, address, port, observing.config(args), fails_on_init_error(args))
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
 
@@ -257,12 +257,12 @@ def _common(parser: Parser, port: str = "12346") -> None:
     observing.add(parser)
 
 
-def _add_fail_on_init_error(parser: Parser) -> None:
+def add_fail_on_init_error(parser: Parser) -> None:
     """Spelled as NVIDIA's."""
     parser.add_argument("--fail-on-init-error", nargs="?", const="true", default="true")
 
 
-def _fails_on_init_error(args: argparse.Namespace) -> bool:
+def fails_on_init_error(args: argparse.Namespace) -> bool:
     from gpushare.node.nvidia.rules import flags
 
     return flags.yes("--fail-on-init-error", args.fail_on_init_error)

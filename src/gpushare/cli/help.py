@@ -224,6 +224,7 @@ every 5 seconds, starts it again, and tells its clients. Pipes in
   --node-name NAME    the node it runs on; default NODE_NAME
   --restore           only put back the compute modes that a supervisor which
                       was killed has left, and end
+  --fail-on-init-error=false   a node without a driver is no error: wait for one
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (127.0.0.1, 12349)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins

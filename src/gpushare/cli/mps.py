@@ -18,6 +18,7 @@ def mps(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--port", default=PORT)
     parser.add_argument("--log-level", default="info")
+    components.add_fail_on_init_error(parser)
     args = parser.parse(words)
 
     import asyncio
@@ -33,5 +34,6 @@ def mps(words: list[str], program: str, plugin: bool) -> int:
         return 0
     name, address, port = components.identity(args, PORT)
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
-    ended = asyncio.run(app.run(app.Config(name, address, port), access))
+    config = app.Config(name, address, port, fail_on_init_error=components.fails_on_init_error(args))
+    ended = asyncio.run(app.run(config, access))
     return errors.INTERRUPTED if ended is signal.SIGINT else 0

@@ -9,6 +9,7 @@ import os
 import signal
 from typing import Final, NamedTuple
 
+from gpushare.gpu.device import NoDriver
 from gpushare.gpu.nvml import Nvml
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
@@ -28,25 +29,31 @@ from gpushare.obs.errors import UserError, not_asked
 from gpushare.obs.signals import ending
 
 SHARES_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided
+ABSENT_SECONDS: Final = 60.0  # between two looks whether there is a driver now
+NO_DRIVER: Final = "no NVIDIA driver on this node: nothing to do"
 EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
 
 logger = log.get(__name__)
 
 
 class Config(NamedTuple):
-    """`port` 0: any free port. `path`: where the control program is looked for; None: as a shell does."""
+    """`port` 0: any free port. `path`: where the control program is looked for; None: as a shell does.
+    `fail_on_init_error` false: a node without a driver is no error."""
 
     node: str
     host: str = "127.0.0.1"
     port: int = 12349
     places: Places = Places()
     path: str | None = None
+    fail_on_init_error: bool = True
 
 
 class Mps:
-    """All parts, made but not running."""
+    """All parts, made but not running. `absent`: this node has no driver, and that is no error."""
 
     def __init__(self, config: Config, api: client.Api, gpus: Nvml) -> None:
+        self.absent = False
+        self._gpus, self._idles = gpus, not config.fail_on_init_error
         self.recorder = Recorder(api)
         self.watches = Watches(api, config.node)
         self.tidings = Tidings(self.recorder, config.node, self.watches.clients)
@@ -59,11 +66,16 @@ class Mps:
         self.metrics = Metrics(self.supervisor, self.recorder)
         self._places = config.places
 
+    def dead(self) -> str:
+        return "" if self.absent else self.supervisor.dead()
+
     def not_ready(self) -> str:
-        return "" if self.supervisor.state == "up" else self.supervisor.why
+        return "" if self.absent or self.supervisor.state == "up" else self.supervisor.why
 
     async def run(self) -> None:
         """Until cancelled, or a person has to do something."""
+        if self._idles:
+            await self._wait_for_driver()
         async with asyncio.TaskGroup() as tasks:
             for watch in (self.watches.of_node, self.watches.of_pods):
                 tasks.create_task(watch.run())
@@ -74,7 +86,23 @@ class Mps:
                 logger.warn(problem)
                 self.tidings.notice(problem)
             await asyncio.wait([tasks.create_task(self.watches.of_node.wait_synced())], timeout=SHARES_SECONDS)
+            self.absent = False
             await self.supervisor.run()
+
+    async def _wait_for_driver(self) -> None:
+        """As long as there is none at all. One that is there and broken is left to the supervisor."""
+        while await self._has_no_driver():
+            if not self.absent:
+                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS)
+            self.absent = True
+            await asyncio.sleep(ABSENT_SECONDS)
+
+    async def _has_no_driver(self) -> bool:
+        try:
+            await self._gpus.devices()
+        except UserError as error:
+            return isinstance(error, NoDriver)
+        return False
 
 
 async def run(config: Config, access: Access) -> signal.Signals:
@@ -86,7 +114,7 @@ async def run(config: Config, access: Access) -> signal.Signals:
             mps = Mps(config, api, gpus)
             registry = mps.metrics.registry
             listening = await http.serve_probes(
-                config.host, config.port, mps.supervisor.dead, mps.not_ready, lambda: metrics.exposition(registry)
+                config.host, config.port, mps.dead, mps.not_ready, lambda: metrics.exposition(registry)
             )
             logger.info("listening", port=listening.addresses[0][1], node=config.node, pipe=str(config.places.pipe))
             try:
