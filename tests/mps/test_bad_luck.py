@@ -90,6 +90,25 @@ def test_a_status_folder_that_cannot_be_locked_is_told_in_a_sentence(node: Node)
         files.lock(node.places)
 
 
+async def test_clients_of_a_daemon_that_was_killed_with_its_supervisor_are_told_by_the_next_one(node: Node) -> None:
+    files.prepare(node.places)
+    files.report(node.places, Status(1, "up", "", 0.0, 4711, 0.0))
+    async with at_work(node.supervisor()):
+        await eventually(lambda: ("works", "") in node.heard.said or None, "a new daemon")
+        assert node.heard.said == [("lost", supervisors.KILLED_BEFORE), ("works", "")]
+
+
+async def test_clients_of_a_daemon_that_ended_in_order_or_still_runs_are_not_told_again(node: Node) -> None:
+    async with at_work(node.supervisor()):
+        await is_up(node)
+    node.heard.said.clear()
+    async with at_work(node.supervisor()):
+        await is_up(node)
+        async with at_work(node.supervisor()):  # finds the daemon, and a report that it is up
+            await eventually(lambda: len(node.heard.said) > 1 or None, "the second one")
+            assert set(node.heard.said) == {("works", "")}
+
+
 class LateGpus(FakeGpus):
     """A driver whose calls go on after nobody waits for them any more, as the calls of threads do."""
 

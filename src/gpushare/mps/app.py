@@ -28,7 +28,7 @@ from gpushare.obs.beside import beside
 from gpushare.obs.errors import UserError, not_asked
 from gpushare.obs.signals import ending
 
-SHARES_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided
+SYNC_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided, and who are clients
 ABSENT_SECONDS: Final = 60.0  # between two looks whether there is a driver now
 NO_DRIVER: Final = "no NVIDIA driver on this node: nothing to do"
 EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
@@ -77,7 +77,8 @@ class Mps:
         if self._idles:
             await self._wait_for_driver()
         async with asyncio.TaskGroup() as tasks:
-            for watch in (self.watches.of_node, self.watches.of_pods):
+            watches = (self.watches.of_node, self.watches.of_pods)
+            for watch in watches:
                 tasks.create_task(watch.run())
             tasks.create_task(self.recorder.run())
             tasks.create_task(beside(self.follower.run))
@@ -85,7 +86,7 @@ class Mps:
             if problem:
                 logger.warn(problem)
                 self.tidings.notice(problem)
-            await asyncio.wait([tasks.create_task(self.watches.of_node.wait_synced())], timeout=SHARES_SECONDS)
+            await asyncio.wait([tasks.create_task(one.wait_synced()) for one in watches], timeout=SYNC_SECONDS)
             self.absent = False
             await self.supervisor.run()
 

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from gpushare.core.facts import names
 from gpushare.core.facts.mps import status
 from gpushare.core.facts.mps.status import Status
@@ -71,6 +73,13 @@ def report(places: Places, said: Status) -> None:
             places.ready.touch()
     except OSError as error:
         raise _not_written(places, error) from None
+
+
+def said_up(places: Places) -> bool:
+    """Whether the last report says that the daemon serves clients, however old it is."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.json.decode((places.state / status.FILE).read_bytes(), type=Status).state == "up"
+    return False
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = False) -> None:

@@ -32,6 +32,7 @@ END_SECONDS: Final = 0.5  # in which a daemon that answers no more may have ende
 STUCK_SECONDS: Final = 180.0  # without a step of ours; then kubelet is asked to restart this process
 STARTING: Final = "the MPS daemon is being started"
 STOPPING: Final = "gpushare mps is being stopped"
+KILLED_BEFORE: Final = "gpushare mps was killed, and the MPS daemon with it"
 STUCK: Final = "no look at the MPS daemon for {seconds:.0f} s"
 
 logger = log.get(__name__)
@@ -61,6 +62,7 @@ class Supervisor:
         self._daemon: Daemon | None = None
         self._devices: Sequence[Device] = ()
         self._divided = 1
+        self._untold = False  # clients of the process before this one may have lost their daemon
         self._limited = False  # the daemon was told limits of memory
         self._since, self._up_at, self._stepped = now(), 0.0, clock()
         self._look = asyncio.Event()
@@ -76,6 +78,7 @@ class Supervisor:
     async def run(self) -> None:
         """For ever. Raises UserError if a person has to do something."""
         self._control.program()  # before anything is changed
+        self._untold = files.said_up(self._places)
         while True:
             self._stepped = self._clock()
             try:
@@ -105,6 +108,9 @@ class Supervisor:
         self._devices = await self._modes.take()
         self._daemon = Daemon(self._control, self._places)
         await self._daemon.begin()
+        if self._untold and not self._daemon.found:
+            self._tidings.lost(KILLED_BEFORE)
+        self._untold = False
         self._divided, self._limited = 1, self._daemon.found  # what one that ran already was told is unknown
         if self._daemon.found or self._replicas() != 1:
             await self._divide(self._daemon)
