@@ -1,5 +1,6 @@
 """A control program that floods, forks and leaves children: nothing grows, and nothing is left behind."""
 
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -107,3 +108,14 @@ async def test_a_server_that_ends_while_gpus_are_divided_is_no_trouble(node: Nod
 async def test_a_server_that_runs_and_is_not_divided_is_trouble(node: Node) -> None:
     with pytest.raises(Trouble, match="Server 7 not found"):
         await Daemon(Told(ends=False), node.places).divide(Sizes(4, ()), limits=True)  # type: ignore[arg-type]
+
+
+async def test_questions_that_others_ask_all_the_time_do_not_keep_a_new_daemon_away(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = itertools.count(1)
+    ended: list[int] = []
+    monkeypatch.setattr(leftovers, "find", lambda pipe, proc: [next(pids)])  # each is there for a moment
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(pid))
+    assert await leftovers.end(node.places.pipe, node.places.proc)
+    assert ended == [1]
