@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare.mps import daemon as daemons
 from gpushare.mps import leftovers
 from gpushare.mps.commands import Sizes
 from gpushare.mps.control import LARGEST, PROGRAM, Control, Trouble
@@ -119,3 +120,22 @@ async def test_questions_that_others_ask_all_the_time_do_not_keep_a_new_daemon_a
     monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(pid))
     assert await leftovers.end(node.places.pipe, node.places.proc)
     assert ended == [1]
+
+
+async def test_of_a_flood_of_output_some_lines_are_told_and_the_last_is_the_reason(
+    made: Made, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Log:
+        def info(self, msg: str, **fields: object) -> None:
+            told.append(str(fields["line"]))
+
+        def warn(self, msg: str, **fields: object) -> None:
+            told.append(msg)
+
+    monkeypatch.setattr(daemons, "logger", Log())
+    control = made('[ "$1" = -f ] && { seq 100000; echo out of memory; exit 3; }; exit 1')
+    with pytest.raises(Trouble, match="has exited with code 3: out of memory"):
+        await Daemon(control, node.places).begin()
+    assert told == [*map(str, range(1, daemons.MOST_LINES + 1)), daemons.TOO_MUCH]

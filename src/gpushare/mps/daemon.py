@@ -21,6 +21,8 @@ TICK: Final = 0.2  # between two questions to a daemon that starts
 QUIT_SECONDS: Final = 8  # for its servers; kubelet gives a pod 30 in all
 LAST_WORDS_SECONDS: Final = 0.2  # in which they are read; its servers may hold its output open
 LONGEST_LINE: Final = 65536  # characters, of what it prints
+MOST_LINES, TOLD_SECONDS = 100, 60.0  # so many lines of that are logged in that time
+TOO_MUCH: Final = "MPS says too much, some of it is left out"
 
 EXITED: Final = "the MPS daemon has exited with code {code}"
 KILLED: Final = "the MPS daemon was ended by signal {number}"
@@ -128,10 +130,16 @@ class Daemon:
             await asyncio.gather(ended, return_exceptions=True)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """What it prints is logged; the last line is part of the reason if it ends."""
+        """What it prints is logged, as long as it is not too much; the last line is part of the reason if it ends."""
         assert process.stdout is not None
+        clock, begun, told = asyncio.get_running_loop().time, 0.0, 0
         while content := await process.stdout.read(LONGEST_LINE):
-            for line in content.decode(errors="replace").splitlines():
-                if commands.worth_telling(line):
-                    self._last_words = commands.in_words(line)
-                    logger.info("MPS says", file="output", line=line[:500])
+            if clock() - begun > TOLD_SECONDS:
+                begun, told = clock(), 0
+            lines = [line for line in content.decode(errors="replace").splitlines() if commands.worth_telling(line)]
+            self._last_words = commands.in_words(lines[-1]) if lines else self._last_words
+            for line in lines[: max(MOST_LINES - told, 0)]:
+                logger.info("MPS says", file="output", line=line[:500])
+            if told <= MOST_LINES < told + len(lines):
+                logger.warn(TOO_MUCH)
+            told += len(lines)
