@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import Needs, PodFacts, Refusal, Request
-from gpushare.core.facts.objects import Expression, PreferredTerm, Term
+from gpushare.core.facts.objects import Affinity, Expression, NodeAffinity, PreferredTerm, Term
 from gpushare.core.facts.scoring import node_score
 from gpushare.core.facts.scoring.load import Terms
 from gpushare.core.facts.scoring.node_score import NodePoints
@@ -165,6 +165,19 @@ def test_the_points_of_a_node_count_with_their_weight() -> None:
     life.apply(Settings(node_weight=0.0, gpu_weight=1.0))
     assert life.facts(api, None).needs is None
     assert life.choose(life.facts(api, None), ["a", "b"], 2.0).fits == ["a"]
+
+
+def test_equal_needs_of_many_pods_are_kept_once() -> None:
+    """Preferred node affinity may be long, and thousands of pods of one controller may wait."""
+    life, condition = cluster("keti", a=1), Expression("disk", "In", ("ssd",))
+    made = [builders.api_pod(100) for _ in range(2)]
+    for one in made:
+        term = PreferredTerm(1, Term((condition,)))
+        one.spec.affinity = Affinity(NodeAffinity(preferred=(term,)))
+    first, second = (life.facts(one, None).needs for one in made)
+    assert first is second
+    assert first is not None
+    assert [term.weight for term in first.preferred] == [1]
 
 
 def test_the_points_of_nodes_that_a_call_has_no_time_for_are_left_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
