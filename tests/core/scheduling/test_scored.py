@@ -16,6 +16,7 @@ from gpushare.core.facts.scoring.load import Terms
 from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.facts.vitals import GpuVitals
+from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.loads import Measured
 from gpushare.core.placement.cost import Budget
@@ -107,6 +108,20 @@ def test_twenty_pods_within_one_interval_are_placed_as_if_each_had_been_measured
         for name in "ab":
             show(follows, name, *(using[name, i] for i in range(4)), at=now + 0.5)
     assert len(set(placed)) == 8
+
+
+@pytest.mark.parametrize("policy", ["metric", "keti"])
+@pytest.mark.parametrize("asked", [{"mps": 1}, {"split": 2}])
+def test_a_gpu_that_is_kept_for_another_pod_brings_its_node_no_points(policy: str, asked: dict[str, Any]) -> None:
+    """It stands idle, and so it would draw pods to the busy GPUs beside it."""
+    life = cluster(policy, a=3, b=2)
+    show(life, "a", IDLE, BUSY, BUSY)
+    show(life, "b", *[{**IDLE, "used_mib": 4000, "utilization": 40}] * 2)
+    waiting = pod(*([200] if "split" in asked else []), **asked)
+    kept_for = pod(8000, name="large")
+    life.ledger.keep(Kept(kept_for, "a", (("GPU-a-0",),), 0.0))
+    assert place(life, waiting)[0] == "b"
+    assert place(life, kept_for, 3.0) == ("a", (0,))
 
 
 def test_binpack_fills_gpus_in_use_and_spread_the_others_as_soon_as_it_is_said() -> None:
