@@ -19,10 +19,12 @@ refuse_another_scheduler() {
             stop "KETI's own $what is still here. Delete it first: kubectl -n gpu delete $what"
         fi
     done
-    if there -n kube-system daemonset gpushare-node; then
-        stop "DaemonSet gpushare-node sells the same GPUs." \
-            "Delete it first: kubectl -n kube-system delete daemonset gpushare-node"
-    fi
+    for name in gpushare-node gpushare-device-plugin-ds gpushare-mps; do
+        if there -n kube-system daemonset "$name"; then
+            stop "DaemonSet $name serves the same GPUs." \
+                "Delete it first: kubectl -n kube-system delete daemonset $name"
+        fi
+    done
 }
 
 label_of() { kubectl -n gpu get "$1" -o 'jsonpath={.metadata.labels.app}'; }

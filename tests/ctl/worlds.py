@@ -369,7 +369,7 @@ def slots() -> World:
 def mps_down() -> World:
     """A node that sells MPS slots, and whose MPS daemon does not work."""
     mps = node("gpu-c", 16276, direct=True)
-    publish(mps, slots=2, mps="the control program has not answered within 5 s")
+    publish(mps, slots=2, mps='the MPS daemon has not answered "get_server_list" within 5 s')
     return [mps], [shared("one", on="gpu-c", gpus=[0], each=4000), shared("waits", gpus=[0])]
 
 

@@ -8,6 +8,8 @@ import yaml
 
 import gpushare
 from gpushare.core.facts import names
+from gpushare.core.facts.scoring import configmaps
+from gpushare.core.facts.scoring.settings import KETI_LONG, KETI_SHORT
 from tests.support import manifests
 
 KETI = manifests.DEPLOY / "keti"
@@ -171,6 +173,29 @@ def test_the_policies_have_ketis_names_and_numbers_of_keys(name: str, keys: int)
     assert name in names.POLICY_CONFIGMAPS
     assert len(policy["data"]) == keys
     assert all(isinstance(value, str) for value in policy["data"].values())
+
+
+def test_the_policies_are_shipped_with_ketis_defaults() -> None:
+    short, long = (
+        manifests.one(f"keti/deployments/{name}.yaml", "ConfigMap")["data"] for name in names.POLICY_CONFIGMAPS
+    )
+    assert configmaps.read({names.POLICY_CONFIGMAPS[0]: short}) == KETI_SHORT
+    assert configmaps.read({names.POLICY_CONFIGMAPS[1]: long}) == KETI_LONG
+    assert set(long) == set(configmaps.KEYS)
+
+
+def test_every_manifest_with_an_extender_names_those_that_it_must_not_run_beside() -> None:
+    ours = {"extender.yaml", "extender-tls.yaml", "gpu-scheduler.yaml", SCHEDULER}
+    with_one = {
+        str(path.relative_to(manifests.DEPLOY))
+        for path in manifests.DEPLOY.rglob("*.yaml")
+        if re.search(r"args: \[extender\b|^ +- extender$", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert with_one == ours
+    for name in ours:
+        begins = (manifests.DEPLOY / name).read_text("utf-8").partition("apiVersion")[0]
+        assert "extender.yaml" in begins or name == "extender.yaml"
+        assert ("keti" if name != SCHEDULER else "extender-tls.yaml") in begins
 
 
 def test_ketis_job_is_as_in_ketis_guide() -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from gpushare.cli import mps
+from gpushare.core.facts import names
 from gpushare.kube.scraping.server import Listening
 from tests.support import manifests
 
@@ -36,3 +38,20 @@ def test_the_collector_measures_and_is_quiet_without_a_driver(monkeypatch: pytes
     assert config.observing == manifests.OBSERVING._replace(influx=INFLUX)
     assert not config.fail_on_init_error
     check_probes(one, config.host, config.port)
+
+
+def test_the_node_part_sells_ketis_slots_does_not_sample_and_is_quiet_without_a_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = container(PLUGIN, "DaemonSet", "keti-gpu-device-plugin")
+    config = manifests.node_config(one["args"], monkeypatch)
+    assert (config.unit, config.slots, config.mps_status) == ("MiB", 10, names.MPS_STATUS_FOLDER)
+    assert (config.observing.sample_seconds, config.observing.exporter.listen) == (0, None)
+    assert not config.fail_on_init_error
+    check_probes(one, config.host, config.port)
+
+
+def test_mps_is_where_everybody_looks_for_it_and_quiet_without_a_driver() -> None:
+    one = container(PLUGIN, "DaemonSet", "mps")
+    assert one["args"] == ["mps", "--fail-on-init-error=false"]
+    check_probes(one, "127.0.0.1", int(mps.PORT))

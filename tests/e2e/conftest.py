@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpushare.obs.errors import UserError
-from tests.e2e.harness import binaries, figures, images, kubelet, versions
+from tests.e2e.harness import binaries, figures, images, kubelet, processes, versions
 from tests.e2e.harness.cluster import Cluster, say
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.world import World, connected, opened
@@ -33,6 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = figures.Figures()
+    if LANE:
+        processes.die_with_parent()  # else pytest-xdist lets it go on for a while when make was killed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

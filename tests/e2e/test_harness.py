@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.e2e.harness.audit import Request
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.processes import Processes
 from tests.e2e.harness.world import World
+from tests.support import wait
 
 
 def test_leftovers_of_a_killed_run_are_ended(tmp_path: Path) -> None:
@@ -22,6 +24,25 @@ def test_leftovers_of_a_killed_run_are_ended(tmp_path: Path) -> None:
     assert processes.end_leftovers(state) == ["sleeper"]
     assert left.popen.wait(5) == -signal.SIGKILL
     assert processes.end_leftovers(state) == []
+
+
+async def test_a_lane_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    told, all_of_them = tmp_path / "pid", Processes(tmp_path, tmp_path / "state.json")
+    parent = all_of_them.start("parent", sys.executable, "-c", PARENT, told)
+    await wait.eventually(told.exists, "the lane runs")
+    lane = int(told.read_text())
+    assert processes.start_time(lane)
+    await all_of_them.end(parent, signal.SIGKILL)
+    await wait.eventually(lambda: not processes.start_time(lane), "the lane is gone")
+
+
+PARENT = """
+import subprocess, sys
+lane = "import os, pathlib, sys, time; from tests.e2e.harness import processes; processes.die_with_parent(); "
+lane += "at = pathlib.Path(sys.argv[1]); at.with_suffix('.new').write_text(str(os.getpid())); "
+lane += "at.with_suffix('.new').rename(at); time.sleep(60)"
+subprocess.run([sys.executable, "-c", lane, sys.argv[1]], check=False)
+"""
 
 
 def test_a_process_that_only_has_the_id_of_a_leftover_is_left_alone(tmp_path: Path) -> None:

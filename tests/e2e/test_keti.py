@@ -16,6 +16,7 @@ import pytest
 
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names, vitals
+from gpushare.core.placement import fit
 from tests.e2e.harness import events, keti, shipped
 from tests.e2e.harness.cluster import NODE
 from tests.e2e.harness.figures import Figures
@@ -207,8 +208,11 @@ async def test_the_11th_pod_of_a_gpu_with_10_slots_waits_with_a_sentence_and_com
 
 
 async def test_memory_and_mps_shares_together_never_exceed_a_gpu(world: KetiWorld, figures: Figures) -> None:
-    """More of both than fit."""
-    pods: list[Object] = [{"name": f"memory-{i}", "containers": {"main": 3500}} for i in range(8)]
+    """More of both than fit. Memory is asked by clients of MPS that are made by hand: others cannot use these GPUs."""
+    await world.make_pods({"name": "no-client", "containers": {"main": 100}})
+    await world.watch.until_refused("no-client")
+    assert fit.ONLY_MPS.message in pod_watch.refusal(world.watch.pods["no-client"])
+    pods: list[Object] = [{"name": f"memory-{i}", "containers": {"main": 3500}, "clients": True} for i in range(8)]
     share = {names.SLOT_MEMORY[0]: "2000Mi"}
     pods += [{"name": f"share-{i}", "containers": {"main": {"mps": 1}}, "annotations": share} for i in range(8)]
     mixed = [pod for pair in zip(pods[:8], pods[8:], strict=True) for pod in pair]
@@ -218,8 +222,8 @@ async def test_memory_and_mps_shares_together_never_exceed_a_gpu(world: KetiWorl
         return all(world.runs(name) or pod_watch.refusal(world.watch.pods.get(name, {})) for name in made)
 
     await world.watch.until("each runs or waits", settled, keti.PATIENCE)
-    given, shares = collections.Counter[int](), collections.Counter[int]()
     running = [pod for name, pod in world.watch.pods.items() if world.runs(name)]
+    given, shares = collections.Counter[int](), collections.Counter[int]()
     for pod in running:
         given.update(gpus_of(pod))
         shares.update(gpus_of(pod).keys() if names.UUID in pod["metadata"]["annotations"] else ())
@@ -248,7 +252,7 @@ async def test_a_second_extender_is_refused_by_the_script_and_noticed_if_it_runs
         world.cluster.extender(name=ANOTHER, port=ANOTHER_PORT),
         world.cluster.scheduler(name=ANOTHER, extender=entry),
     ):
-        await world.run({"name": "theirs", "containers": {"main": 1000}, "scheduler": ANOTHER})
+        await world.run({"name": "theirs", "containers": {"main": {"mps": 1}}, "scheduler": ANOTHER})
         said = await events.until_event(world, "theirs", event_texts.SECOND_EXTENDER)
     figures.say("a second extender beside KETI's", f"the script: {refused.stderr.strip()} The event: {said}")
 
@@ -259,7 +263,8 @@ async def test_without_figures_pods_are_placed_by_what_is_known(
     """Old figures say that GPU 0 is idle and GPU 1 is busy; they do not count any more."""
     assert Lost.at, "the collector was lost before"
     await asyncio.sleep(max(0.0, Lost.at + STALE_SECONDS - time.monotonic()))
-    await world.run({"name": "first", "containers": {"main": 4000}}, {"name": "second", "containers": {"main": 4000}})
+    share: Object = {"containers": {"main": {"mps": 1}}, "annotations": {names.SLOT_MEMORY[0]: "4000Mi"}}
+    await world.run(*({"name": name, **share} for name in ("first", "second")))
     placed = [gpu for name in ("first", "second") for gpu in gpus_of(world.watch.pods[name])]
     assert sorted(placed) == [0, 1], "the GPU that holds less is the better one"
     assert not any(FIGURE in gpu for gpu in await installed.inspect()), "what is too old is unknown, and not 0"
@@ -268,6 +273,7 @@ async def test_without_figures_pods_are_placed_by_what_is_known(
 
 async def test_what_was_installed_can_be_removed_and_pods_keep_running(installed: Keti, world: KetiWorld) -> None:
     await world.run({"name": "stays", "containers": {"main": {"mps": 1}}})
+    installed.node.keep_logs("gpu")
     await installed.run("./5.delete-gpu-scheduler.sh")
     assert world.runs("stays")
     node = await installed.cluster.get(f"/api/v1/nodes/{NODE}")

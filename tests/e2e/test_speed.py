@@ -89,9 +89,9 @@ async def _place(world: World, name: str, way: dict[str, Any]) -> Measured:
     changes = {key: way[key] for key in ("extenders", "extender") if key in way}
     mark = world.cluster.audit.mark()
     async with world.cluster.scheduler(name=name, profiles=[profile], **changes):
-        before = _cpu_seconds(world)
+        before = cpu_seconds(world)
         await world.watch.until_bound(*made, seconds=PLACED_SECONDS)
-        cpu = {program: (spent - before[program]) * 1000 / PODS for program, spent in _cpu_seconds(world).items()}
+        cpu = {program: (spent - before[program]) * 1000 / PODS for program, spent in cpu_seconds(world).items()}
         await asyncio.sleep(QUIET_SECONDS)
     if "extenders" not in way:
         world.check_capacity()
@@ -125,7 +125,7 @@ def _by_kind(requests: Iterable[Request]) -> collections.Counter[str]:
     )
 
 
-def _cpu_seconds(world: World) -> dict[str, float]:
+def cpu_seconds(world: World) -> dict[str, float]:
     """What each program has used so far, to the nanosecond."""
     running = {process.name.removeprefix("kube-"): process.popen.pid for process in world.cluster.processes.running}
     return {

@@ -1,4 +1,4 @@
-"""`gpushare mps` as a process, with folders of its own: `python -m tests.mps.process KUBECONFIG FOLDER [restore]`.
+"""`gpushare mps` as a process, with folders of its own: `python -m tests.mps.process KUBECONFIG FOLDER [restore|idle]`.
 
 All but the command line is what runs on a real node; the driver and the control program are stand-ins.
 """
@@ -19,11 +19,12 @@ def main(kubeconfig: str, folder: str, *words: str) -> int:
     supervisor.LOOK_SECONDS = 0.2  # type: ignore[misc]
     places = Places(Path(folder, "pipe"), Path(folder, "state"))
     try:
-        if words:
+        if words == ("restore",):
             asyncio.run(app.restore(places))
         else:
             access = login.load(kubeconfig, None, os.environ, Path.home())
             config = app.Config("gpu-a", port=0, places=places, path=str(Path(folder, "bin")))
+            config = config._replace(fail_on_init_error=words != ("idle",))
             asyncio.run(app.run(config, access))
     except errors.UserError as error:
         print(error.render(), file=sys.stderr)

@@ -17,7 +17,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver.server import ApiServer
-from gpushare.mps import leftovers
+from gpushare.mps import app, leftovers
 from tests.node import world
 from tests.support import embedded_objects
 from tests.support.mps import stand_in
@@ -41,11 +41,10 @@ class Node:
         self.log = folder / "log.txt"
 
     @contextlib.asynccontextmanager
-    async def process(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def process(self, *words: str, driver: bool = True) -> AsyncIterator[asyncio.subprocess.Process]:
         """Killed at the end, if it still runs."""
-        environment = os.environ | {
-            "LD_LIBRARY_PATH": str(build.cached().parent), state.VARIABLE: str(self.gpus.path),
-        }  # fmt: skip
+        library = build.cached().parent if driver else self.folder
+        environment = os.environ | {"LD_LIBRARY_PATH": str(library), state.VARIABLE: str(self.gpus.path)}
         with self.log.open("ab") as log:
             made = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tests.mps.process", str(self.kubeconfig), str(self.folder), *words,
@@ -131,6 +130,19 @@ async def test_after_kill_9_the_next_process_keeps_the_daemon_and_knows_the_mode
         process.terminate()
         assert await process.wait() == 0
     assert node.modes == [DEFAULT] * 2
+
+
+async def test_on_a_node_without_a_driver_it_is_ready_and_does_nothing_if_that_is_no_error(node: Node) -> None:
+    async with node.process("idle", driver=False) as process:
+        await eventually(lambda: app.NO_DRIVER in node.log.read_text() or None, "it says so", 30.0)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{node.port()}") as session:
+            for path in ("/healthz", "/readyz"):
+                async with session.get(path) as answer:
+                    assert (answer.status, await answer.text()) == (200, "ok\n")
+        process.terminate()
+        assert await process.wait() == 0
+    assert node.modes == []
+    assert node.program.told == []
 
 
 async def test_restore_puts_the_modes_back_and_ends(node: Node) -> None:

@@ -36,6 +36,7 @@ def node(
     limit: int = 0,
     slots: int = 0,
     mps_down: str = "",
+    only_mps: bool = False,
     nvidia_whole: bool = False,
     sold: Sequence[dict[str, Any]] = ({"resource": names.NVIDIA_GPU},),
     reserved: str = "",
@@ -65,6 +66,7 @@ def node(
         ]
         published: dict[str, Any] = {"v": 1, "unit": unit, "pin": pin, "state": state, "gpus": gpus}
         maybe = {"largest": limit, "slots": slots, "mps": mps_down, "nvidia": "whole" if nvidia_whole else ""}
+        maybe["only"] = "mps" if only_mps else ""
         published |= {key: value for key, value in maybe.items() if value}
         if pin == "nvidia":
             published |= {"sell": "gpus", "sold": sold}

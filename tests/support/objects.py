@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 NODE_WORDS = {
     "gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation", "labels", "taints",
-    "cordoned", "largest", "slots", "mps", "whole", "sold",
+    "cordoned", "largest", "slots", "mps", "only", "whole", "sold",
 }  # fmt: skip
 GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
 POD_WORDS = {
@@ -176,7 +176,7 @@ def node(name: str, given: Object) -> Object:
         annotations[names.NODE_GPUS] = given["annotation"]
     elif gpus and pin != "aliyun":
         published = {"v": 1, "unit": given.get("unit", "MiB"), "pin": pin, "state": given.get("state", "ready")}
-        published |= {word: given[word] for word in ("largest", "slots", "mps") if word in given}
+        published |= {word: given[word] for word in ("largest", "slots", "mps", "only") if word in given}
         published |= {"nvidia": "whole"} if given.get("whole") else {}
         published |= {"sell": "gpus", "sold": sold} if sold else {}
         annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})

@@ -42,7 +42,7 @@ scrape_configs:
         action: drop
       - source_labels: [__meta_kubernetes_pod_node_name]
         target_label: node
-  - job_name: gpushare-extender # of extender.yaml, extender-tls.yaml or one of the gpu-scheduler.yaml
+  - job_name: gpushare-extender # of extender.yaml, extender-tls.yaml or one of the two gpu-scheduler.yaml
     scheme: https
     honor_labels: true
     authorization:
@@ -119,7 +119,7 @@ spec:
         # Else figures of a shared GPU would seem to be of the pod that exports them.
         - {{action: labeldrop, regex: namespace|pod|container|endpoint}}
 ---
-# The extender of extender.yaml, extender-tls.yaml or one of the gpu-scheduler.yaml.
+# The extender of extender.yaml, extender-tls.yaml or one of the two gpu-scheduler.yaml.
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:

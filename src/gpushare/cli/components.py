@@ -110,6 +110,9 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     if args.mps_status and not int(slots):
         why = "it says how the daemon is that serves MPS slots, and --mps-slots is 0"
         raise errors.UserError("--mps-status has no effect", why, "--mps-slots 10, or leave it out")
+    if args.mps_status and args.nvidia_gpu is not None:
+        why = "only clients of MPS can use the GPUs that gpushare mps has, and --nvidia-gpu sells them whole"
+        raise errors.UserError("--mps-status and --nvidia-gpu contradict each other", why, "leave one of them out")
     return _run_node(
         args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=args.mps_status,
         fails=fails_on_init_error(args),

@@ -34,6 +34,6 @@ def mps(words: list[str], program: str, plugin: bool) -> int:
         return 0
     name, address, port = components.identity(args, PORT)
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
-    config = app.Config(name, address, port, fail_on_init_error=components.fails_on_init_error(args))
-    ended = asyncio.run(app.run(config, access))
+    fails = components.fails_on_init_error(args)
+    ended = asyncio.run(app.run(app.Config(name, address, port, fail_on_init_error=fails), access))
     return errors.INTERRUPTED if ended is signal.SIGINT else 0

@@ -38,7 +38,7 @@ logger = log.get(__name__)
 
 class Config(NamedTuple):
     """`port` 0: any free port. `path`: where the control program is looked for; None: as a shell does.
-    `fail_on_init_error` false: a node without a driver is no error."""
+    `fail_on_init_error` False: a node without a driver is no error."""
 
     node: str
     host: str = "127.0.0.1"
@@ -53,7 +53,6 @@ class Mps:
 
     def __init__(self, config: Config, api: client.Api, gpus: Nvml) -> None:
         self.absent = False
-        self._gpus, self._idles = gpus, not config.fail_on_init_error
         self.recorder = Recorder(api)
         self.watches = Watches(api, config.node)
         self.tidings = Tidings(self.recorder, config.node, self.watches.clients)
@@ -64,7 +63,7 @@ class Mps:
         self.watches.node.changed = self.supervisor.look
         self.follower = Follower(config.places.log)
         self.metrics = Metrics(self.supervisor, self.recorder)
-        self._places = config.places
+        self._places, self._gpus, self._idles = config.places, gpus, not config.fail_on_init_error
 
     def dead(self) -> str:
         return "" if self.absent else self.supervisor.dead()
@@ -87,23 +86,23 @@ class Mps:
                 logger.warn(problem)
                 self.tidings.notice(problem)
             await asyncio.wait([tasks.create_task(one.wait_synced()) for one in watches], timeout=SYNC_SECONDS)
-            self.absent = False
             await self.supervisor.run()
 
     async def _wait_for_driver(self) -> None:
         """As long as there is none at all. One that is there and broken is left to the supervisor."""
-        while await self._has_no_driver():
+        while (missing := await self._missing_driver()) is not None:
             if not self.absent:
-                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS)
+                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS, what=missing.what, **missing.fields())
             self.absent = True
             await asyncio.sleep(ABSENT_SECONDS)
+        self.absent = False
 
-    async def _has_no_driver(self) -> bool:
+    async def _missing_driver(self) -> NoDriver | None:
         try:
             await self._gpus.devices()
         except UserError as error:
-            return isinstance(error, NoDriver)
-        return False
+            return error if isinstance(error, NoDriver) else None
+        return None
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

@@ -21,7 +21,7 @@ NOT_HOSTS_SHM: Final = (
 
 
 class Places(NamedTuple):
-    """`state`: where reports, records and logs are. `shm`: the memory that daemon and clients share."""
+    """`pipe`: where clients find the daemon. `state`: where reports, records and logs are."""
 
     pipe: Path = Path(names.MPS_PIPE_FOLDER)
     state: Path = Path(names.MPS_STATUS_FOLDER)

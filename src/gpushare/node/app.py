@@ -75,7 +75,7 @@ class Node(part.Part):
         daemon = MpsDaemon(self.config.mps_status, self.recorder, self.config.node) if slots else None
         publish_config = PublishConfig(
             self.config.node, self.config.unit, pin, self.config.reserve_mib, slots=slots, nvidia_whole=nvidia_whole,
-            mps_down=daemon.look() if daemon is not None else "",
+            mps_down=daemon.look() if daemon is not None else "", only_mps=bool(self.config.mps_status),
         )  # fmt: skip
         links = Links(self._backend, self.gpus)
         publisher = self.publisher = Publisher(self.api, publish_config, self.gpus, self.pods, self.this_node, links)

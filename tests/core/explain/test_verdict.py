@@ -59,6 +59,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NoMpsMemory": (world(facts(8, slots=2), pods=FULL[1:]), pod(mps=1, slot_memory="2Mi"),
                     "no GPU with a free MPS slot has 2 MiB free"),
     "NoMps": (world(facts(8)), pod(mps=1), "node(s) that sell no MPS slots"),
+    "OnlyMps": (world(facts(8, slots=2, only_mps=True)), pod(4), "node(s) whose GPUs serve MPS clients only"),
     "MpsDown": (world(facts(8, slots=2, mps_down="it hangs")), pod(mps=1), "node(s) whose MPS daemon does not work"),
     "NotNvidia": (world(facts(8)), pod(nvidia=1), "node(s) that do not sell nvidia.com/gpu through gpushare"),
     "NoInitGpu": (world(PLUGIN, pods=PLUGIN_FULL), pod(2, init=[6], direct=False),

@@ -13,17 +13,22 @@ async def main(here: str, there: str) -> None:
     host, _, port = there.rpartition(":")
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            to_reader, to_writer = await asyncio.open_connection(host, int(port))
-            await asyncio.gather(_copy(reader, to_writer), _copy(to_reader, writer))
-        except OSError:
-            pass
-        finally:
-            writer.close()
+        await pass_on(reader, writer, host, int(port))
 
     address, _, listening = here.rpartition(":")
     server = await asyncio.start_server(connected, address, int(listening))
     await server.serve_forever()
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
+    """Both ways, until both sides have ended."""
+    try:
+        to_reader, to_writer = await asyncio.open_connection(host, port)
+        await asyncio.gather(_copy(reader, to_writer), _copy(to_reader, writer))
+    except OSError:
+        pass
+    finally:
+        writer.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -24,6 +24,7 @@ from tests.support.objects import quantity
 
 Object = dict[str, Any]
 T = TypeVar("T")
+Installed = TypeVar("Installed", bound="Installation")
 EXTENDER = "extender.yaml"
 PIN, GUARD, OWN_NODE = "admission.yaml", "guard.yaml", "node-guard.yaml"
 PATIENCE = 90.0  # a GPU is healthy again only after a minute
@@ -260,6 +261,18 @@ class Installation:
 
 
 @contextlib.asynccontextmanager
+async def running(installation: Installed, gpus: Sequence[int], **scheduler: Any) -> AsyncIterator[Installed]:
+    """With a scheduler, without which no pod of ours would get to the node; `scheduler`: what is different in its
+    configuration."""
+    async with installation.cluster.scheduler(**scheduler):
+        try:
+            await installation.start(gpus)
+            yield installation
+        finally:
+            await installation.stop()
+
+
+@contextlib.asynccontextmanager
 async def installed(
     node: Node,
     gpus: Sequence[int],
@@ -269,14 +282,8 @@ async def installed(
     flags: Sequence[str] = (),
     switched_on: Sequence[str] = (),
 ) -> AsyncIterator[Installation]:
-    """With a scheduler, without which no pod of ours would get to the node."""
-    installation = Installation(node, component, policies, unit, flags, switched_on)
-    async with node.cluster.scheduler():
-        try:
-            await installation.start(gpus)
-            yield installation
-        finally:
-            await installation.stop()
+    async with running(Installation(node, component, policies, unit, flags, switched_on), gpus) as installation:
+        yield installation
 
 
 def for_module(node: Node, gpus: Sequence[int], component: Sequence[str], **words: Any) -> Iterator[Installation]:

@@ -1,5 +1,5 @@
-"""deploy/keti on the real node: a copy of deploy/ in which only addresses differ, and the stand-in for NVIDIA's driver
-is added; its scripts run as people run them, in a shell with kubectl.
+"""deploy/keti on the real node: a copy of deploy/ in which only addresses differ, and the stand-ins for NVIDIA's driver
+and its MPS program are added; its scripts run as people run them, in a shell with kubectl.
 
 There is neither kube-proxy nor DNS: the addresses of the API server's and InfluxDB's Services are made to work
 (`forward`), and the collector is given the address in place of the name.
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import yaml
 
-from gpushare.core.facts import vitals
-from tests.e2e.harness import binaries, keti_images, network, objects, shipped
+from gpushare.core.facts import names, vitals
+from tests.e2e.harness import binaries, keti_images, mps, network, objects, shipped
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT
 from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.kubelet import Node
@@ -82,6 +82,7 @@ class Keti:
     async def prepare(self) -> None:
         """All that a cluster has before somebody begins with the guide."""
         await asyncio.to_thread(build.build, self.mock.path.parent)
+        mps.install_program(self.mock.path.parent)
         self.show()
         shutil.copytree(shipped.DEPLOY, self.deploy)
         self._adapt()
@@ -93,8 +94,11 @@ class Keti:
 
     def _adapt(self) -> None:
         for name in WORKLOADS:
-            documents = self._read(name)
-            self._write(name, [shipped.for_test_machine(one, self.mock.path.parent) for one in documents])
+            documents = [shipped.for_test_machine(one, self.mock.path.parent) for one in self._read(name)]
+            for container in (c for one in documents for c in one["spec"]["template"]["spec"]["containers"]):
+                if container["name"] == "mps":
+                    mps.give_program(container)
+            self._write(name, documents)
         file = self._file("metric-collector.yaml")
         file.write_text(file.read_text().replace(f"{INFLUX_NAME}:8086", INFLUX))
         of_influx = self._read("influxdb.yaml")
@@ -151,7 +155,7 @@ class Keti:
 
     async def stop(self) -> None:
         """As people remove it; what then is left is data."""
-        self.node.keep_logs()
+        self.node.keep_logs("gpu")
         await self.run("./5.delete-gpu-scheduler.sh")
         await self.run("kubectl delete namespace gpu userpod --ignore-not-found")
         await self.run("kubectl delete pv keti-influxdb --ignore-not-found")
@@ -194,10 +198,18 @@ class KetiWorld(World):
     """Pods in the words of a scenario, for the scheduler of deploy/keti. They print their environment and stay."""
 
     def pod_of(self, words: Object) -> Object:
-        made = objects.pod(**{"scheduler": SCHEDULER, **words})
+        clients = words.get("clients")
+        made = objects.pod(**{"scheduler": SCHEDULER, **{word: words[word] for word in words if word != "clients"}})
         made["spec"]["terminationGracePeriodSeconds"] = GRACE
         for container in made["spec"]["containers"]:
             container |= {"image": SMALL, "command": STAY}
+        if clients:  # of MPS, made by hand as in KETI's guide
+            made["spec"] |= {
+                "hostIPC": True,
+                "volumes": [{"name": "pipes", "hostPath": {"path": names.MPS_PIPE_FOLDER}}],
+            }
+            for container in made["spec"]["containers"]:
+                container["volumeMounts"] = [{"name": "pipes", "mountPath": names.MPS_PIPE_FOLDER}]
         return made
 
     async def run(self, *pods: Object, seconds: float = PATIENCE) -> None:

@@ -120,9 +120,9 @@ class Node:
         await self.machine.kill_all_containers()
         await self.start_kubelet()
 
-    def keep_logs(self) -> None:
+    def keep_logs(self, namespace: str = "kube-system") -> None:
         """Keeps the logs of gpushare's pods, which are deleted with the pods."""
-        for log in self.cluster.work.glob(LOGS):
+        for log in self.cluster.work.glob(LOGS.replace("kube-system", namespace)):
             pod = log.parents[1].name.split("_")[1]
             shutil.copy(log, self.cluster.logs / f"{pod}-{log.name}")
 

@@ -13,7 +13,7 @@ from gpushare.core.facts import names
 from gpushare.core.facts.mps import status
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE, run
-from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, Object
+from tests.e2e.harness.installation import GUARD, OWN_NODE, PIN, Installation, Object, running
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.selling import Selling
 from tests.support.mps.stand_in import SOURCE, StandIn
@@ -23,6 +23,22 @@ LABEL = "gpushare.io/mps"
 SWITCHED_ON = ("{name: mps,",)
 FLAGS = ("--mps-slots=10", f"--mps-status={names.MPS_STATUS_FOLDER}")
 FOLDER = "mps"  # of the stand-in, below that of the stand-in for the driver
+
+
+def install_program(folder: Path) -> None:
+    """`folder`: that of the stand-in for the driver."""
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    program = folder / SOURCE.name
+    program.write_bytes(SOURCE.read_bytes())
+    program.chmod(0o755)
+
+
+def give_program(container: Object) -> None:
+    """To a container that has the stand-in for the driver already."""
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "mock")
+    del mount["readOnly"]  # compute modes are kept there
+    path = f"{shipped.MOCK}:/usr/local/bin:/usr/bin:/bin"
+    container["env"] += [{"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}]
 
 
 class Daemon(Installation):
@@ -37,11 +53,8 @@ class Daemon(Installation):
         return StandIn(self._folder / FOLDER)
 
     async def start_daemon(self) -> None:
-        (self._folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        install_program(self._folder)
         self.program.behave()
-        program = self._folder / SOURCE.name
-        program.write_bytes(SOURCE.read_bytes())
-        program.chmod(0o755)
         await self.cluster.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}=true")
         await self._apply([self._for_this_machine(document) for document in shipped.documents(MPS)])
 
@@ -55,12 +68,7 @@ class Daemon(Installation):
         changed = shipped.for_test_machine(document, self._folder)
         if changed["kind"] == "DaemonSet":
             (container,) = changed["spec"]["template"]["spec"]["containers"]
-            (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "mock")
-            del mount["readOnly"]  # compute modes are kept there
-            path = f"{shipped.MOCK}:/usr/local/bin:/usr/bin:/bin"
-            container["env"] += [
-                {"name": "PATH", "value": path}, {"name": "MOCK_MPS", "value": f"{shipped.MOCK}/{FOLDER}"}
-            ]  # fmt: skip
+            give_program(container)
         return changed
 
     def reported(self) -> Object:
@@ -114,21 +122,11 @@ class SellingMps(Selling, Daemon):
 
 @contextlib.asynccontextmanager
 async def installed(node: Node, gpus: Sequence[int]) -> AsyncIterator[WithMps]:
-    installation = WithMps(node)
-    async with node.cluster.scheduler():
-        try:
-            await installation.start(gpus)
-            yield installation
-        finally:
-            await installation.stop()
+    async with running(WithMps(node), gpus) as installation:
+        yield installation
 
 
 @contextlib.asynccontextmanager
 async def selling(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> AsyncIterator[SellingMps]:
-    installation = SellingMps(node, configs)
-    async with node.cluster.scheduler(extenders=[]):
-        try:
-            await installation.start(gpus)
-            yield installation
-        finally:
-            await installation.stop()
+    async with running(SellingMps(node, configs), gpus, extenders=[]) as installation:
+        yield installation

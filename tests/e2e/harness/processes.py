@@ -6,6 +6,7 @@ time and ends it. An id that belongs to another process by now is not touched.
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 PATIENCE = 10.0  # seconds for a process to end by itself
 GONE_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 class Ended(Exception):
@@ -88,6 +90,13 @@ class Processes:
         new = self._state.with_suffix(".new")
         new.write_text(json.dumps(entries))
         new.rename(self._state)
+
+
+def die_with_parent() -> None:
+    """This process is killed when the one that started it ends, however that ended, and its children with it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL):
+        raise OSError(ctypes.get_errno(), f"prctl: {os.strerror(ctypes.get_errno())}")
 
 
 def end_leftovers(state: Path) -> list[str]:

@@ -11,7 +11,7 @@ from gpushare.core.facts import names
 from gpushare.node.nvidia.rules import choice
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE
-from tests.e2e.harness.installation import OWN_NODE, Installation
+from tests.e2e.harness.installation import OWN_NODE, Installation, running
 from tests.e2e.harness.kubelet import LABELS, Node
 from tests.e2e.harness.node_world import NodeWorld
 
@@ -72,10 +72,5 @@ class SellingWorld(NodeWorld):
 
 @contextlib.asynccontextmanager
 async def installed(node: Node, gpus: Sequence[int], configs: dict[str, str]) -> AsyncIterator[Selling]:
-    selling = Selling(node, configs)
-    async with node.cluster.scheduler(extenders=[]):
-        try:
-            await selling.start(gpus)
-            yield selling
-        finally:
-            await selling.stop()
+    async with running(Selling(node, configs), gpus, extenders=[]) as selling:
+        yield selling

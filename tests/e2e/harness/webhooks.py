@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.e2e.harness import network, shipped
+from tests.e2e.harness import forward, network, shipped
 from tests.e2e.harness.cluster import Cluster, until
 from tests.e2e.harness.processes import Process
 from tests.support import wait
@@ -45,21 +45,9 @@ class Front:
                 await asyncio.Event().wait()
             if not self.ports:
                 return
-            port = self.ports[next(self._turn) % len(self.ports)]
-            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
-            await asyncio.gather(_copy(reader, to_writer), _copy(to_reader, writer))
-        except OSError:
-            pass
+            await forward.pass_on(reader, writer, "127.0.0.1", self.ports[next(self._turn) % len(self.ports)])
         finally:
             writer.close()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 class Webhooks:

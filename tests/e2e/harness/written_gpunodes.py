@@ -18,7 +18,6 @@ from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
 from tests.e2e.harness.gpunodes import PATH
 from tests.e2e.harness.world import World
 from tests.support.objects import Object
-from tests.support.tasks import beside
 
 KIND = {"apiVersion": f"{vitals.GROUP}/{vitals.VERSION}", "kind": vitals.KIND}
 SAMPLE_SECONDS = 5.0
@@ -76,18 +75,23 @@ class WrittenGpuNodes:
     @contextlib.asynccontextmanager
     async def changing(self, seconds: float) -> AsyncIterator[None]:
         """Meanwhile all of them change once in so many seconds, as far as the machine can."""
-        async with beside(self._change(len(self.nodes) / seconds)):
+        ending = asyncio.Event()
+        task = asyncio.create_task(self._change(len(self.nodes) / seconds, ending))
+        try:
             yield
+        finally:
+            ending.set()  # not cancelled: whether a write was still done would not be known
+            await task
 
-    async def _change(self, rate: float) -> None:
-        begun, numbers = time.monotonic(), itertools.count()
+    async def _change(self, rate: float, ending: asyncio.Event) -> None:
+        begun, before = time.monotonic(), self.written
 
         async def some() -> None:
-            for number in numbers:  # each takes the next one
-                await asyncio.sleep(max(begun + number / rate - time.monotonic(), 0))
+            while not ending.is_set():
+                number, self.written = self.written, self.written + 1  # each takes the next one
+                await asyncio.sleep(max(begun + (number - before) / rate - time.monotonic(), 0))
                 turn, at = divmod(number, len(self.nodes))
                 await self._write(at, 1 + turn)
-                self.written += 1
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(AT_ONCE):

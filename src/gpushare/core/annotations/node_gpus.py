@@ -41,6 +41,7 @@ class _Published(msgspec.Struct, kw_only=True):
     largest: int | msgspec.UnsetType = msgspec.UNSET  # units that one container may ask; absent or 0: no limit
     slots: int | msgspec.UnsetType = msgspec.UNSET  # of each GPU; absent or 0: none are sold
     mps: str | msgspec.UnsetType = msgspec.UNSET  # why the MPS daemon serves nobody; absent: it does, or nobody looks
+    only: Literal["mps"] | msgspec.UnsetType = msgspec.UNSET  # no other kind of request can be served; absent: any can
     nvidia: Literal["whole"] | msgspec.UnsetType = msgspec.UNSET  # nvidia.com/gpu is sold too; absent: it is not
     sold: list[Sold] | msgspec.UnsetType = msgspec.UNSET  # only with sell: gpus
     gpus: list[_Gpu]
@@ -58,6 +59,7 @@ def write(
     limit: int = 0,
     slots: int = 0,
     mps_down: str = "",
+    only_mps: bool = False,
     nvidia_whole: bool = False,
     sold: Sequence[Sold] = (),
 ) -> str:
@@ -76,6 +78,7 @@ def write(
         largest=limit or msgspec.UNSET,
         slots=slots or msgspec.UNSET,
         mps=mps_down or msgspec.UNSET,
+        only="mps" if only_mps else msgspec.UNSET,
         nvidia="whole" if nvidia_whole else msgspec.UNSET,
         sold=list(sold) or msgspec.UNSET,
         gpus=listed,
@@ -107,6 +110,7 @@ def read(node: objects.Node, unhealthy: frozenset[int], *, as_aliyun: bool = Fal
         limit=published.largest or 0,
         slots=published.slots or 0,
         mps_down=published.mps or "",
+        only_mps=bool(published.only),
         reserved=reserved,
         nvidia_whole=whole,
         sold=tuple(published.sold or ()),
@@ -168,7 +172,7 @@ def _is_sane(published: _Published) -> bool:
         and (published.pin is Pin.DIRECT or not (published.slots or published.nvidia))  # plugins sell neither
         and (published.largest or 0) >= 0
         and 0 <= (published.slots or 0) <= MOST_SLOTS
-        and (bool(published.slots) or not published.mps)
+        and (bool(published.slots) or not (published.mps or published.only))
         and all(sold.replicas > 0 for sold in published.sold or ())
         and len(indices) == len(uuids) == len(published.gpus) <= MOST_GPUS_OF_A_NODE
         and all(gpu.i >= 0 and 0 <= gpu.total <= most for gpu in published.gpus)

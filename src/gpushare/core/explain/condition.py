@@ -17,7 +17,7 @@ _REFUSALS = (
     fit.NO_MPS_GPUS, fit.NO_MPS_PARTS, kinds.NO_MPS.message, kinds.NOT_NVIDIA.message, fit.NO_INIT_GPU,
     fit.COUNTS_OTHERWISE, fit.NO_SHARED_GPU.message,
     fit.ONE_CONTAINER.message, fit.PINS_BY_PLUGIN.message, fit.NEEDS_POLICY.message, fit.NVIDIA_TOO.message,
-    fit.SELLS_GPUS.message, fit.PLUGIN_DOWN.message, fit.MPS_DOWN.message, fit.RESERVED.message,
+    fit.SELLS_GPUS.message, fit.PLUGIN_DOWN.message, fit.ONLY_MPS.message, fit.MPS_DOWN.message, fit.RESERVED.message,
     fit.OTHER_NODE.message, fit.JUST_REFUSED.message, fit.STILL_STARTING.message,
     fit.TOO_HARD, kinds.NOT_MEMORY, kinds.NOT_WHOLE, request.NOT_DIVISIBLE, request.BOTH_LIMITS,
     options.UNKNOWN_POLICY, options.UNKNOWN_UNIT, options.NOT_BYTES, options.NOT_PERCENT,

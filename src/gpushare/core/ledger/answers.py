@@ -37,7 +37,7 @@ class Answers:
         self.open: dict[str, None] = {}
         self.wanted = False  # a pod was refused while nodes were open
         self.seen = -1
-        self._closed: dict[tuple[Pin, Unit, int, int, bool, bool], Refusal | None] = {}
+        self._closed: dict[tuple[Pin, Unit, int, int, bool, bool, bool], Refusal | None] = {}
         self._pictured: dict[tuple[int, ...], Refusal | None] = {}
 
     def worths(self, policy: str, scoring: Scoring) -> dict[str, Any]:
@@ -82,7 +82,8 @@ class Answers:
         """Found out once for each sort of node."""
         if facts.blocked is not None:
             return facts.blocked
-        sort = facts.pin, facts.unit, facts.limit, facts.slots, facts.nvidia_whole, facts.mps_down != ""
+        mps = facts.mps_down != "", facts.only_mps
+        sort = facts.pin, facts.unit, facts.limit, facts.slots, facts.nvidia_whole, *mps
         if sort not in self._closed:
             self._closed[sort] = self.question.off_limits(facts)
         return self._closed[sort]

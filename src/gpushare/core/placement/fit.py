@@ -25,6 +25,7 @@ SELLS_GPUS = Refusal("SellsGpus", "node(s) that sell only whole GPUs or replicas
 PLUGIN_DOWN = Refusal("PluginDown", "node(s) whose GPU plugin is down")
 RESERVED = Refusal("Reserved", "node(s) that are reserved")
 OTHER_NODE = Refusal("OtherNode", "node(s) other than the one its annotation nodeName names", forever=True)
+ONLY_MPS = Refusal("OnlyMps", "node(s) whose GPUs serve MPS clients only", forever=True)
 MPS_DOWN = Refusal("MpsDown", "node(s) whose MPS daemon does not work")
 JUST_REFUSED = Refusal("JustRefused", "node(s) that refused this request just now")
 STILL_STARTING = Refusal("LikeUnderWay", "node(s) still starting an identical GPU request")
@@ -75,11 +76,8 @@ class Question:
             return NEEDS_POLICY
         if self.request.pin is not Pin.PLUGIN and facts.pin is not Pin.DIRECT:
             return PINS_BY_PLUGIN
-        for kind in self._not_sold:
-            if not any(kind.sells(facts, gpu) for gpu in facts.gpus):
-                return kind.not_sold
-        if self._by_mps and facts.mps_down:
-            return MPS_DOWN
+        if (facts.only_mps or self._not_sold) and (not_served := self._not_served(facts)) is not None:
+            return not_served
         if self.request.unit is not None and facts.unit != self.request.unit:
             return self._say("CountsOtherwise", COUNTS_OTHERWISE, facts.unit, forever=True)
         if facts.pin is Pin.ALIYUN and not self._one_app:
@@ -87,6 +85,15 @@ class Question:
         if facts.limit and self._largest > facts.limit:
             return self._say("OverLimit", OVER_LIMIT, facts.unit, each=self._largest, forever=True)
         return None
+
+    def _not_served(self, facts: NodeFacts) -> Refusal | None:
+        """Why such a node does not serve what is asked, whatever it has."""
+        if facts.only_mps and not self.request.by_mps:
+            return ONLY_MPS
+        for kind in self._not_sold:
+            if not any(kind.sells(facts, gpu) for gpu in facts.gpus):
+                return kind.not_sold
+        return MPS_DOWN if facts.mps_down and (self._by_mps or facts.only_mps) else None
 
     def refusal(self, room: Room, budget: Budget | None = None) -> Refusal | None:
         """The reason why the node cannot take the request, or None if it can."""

@@ -16,7 +16,7 @@ from gpushare.core.facts.scoring.settings import Settings
 from gpushare.core.ledger.answers import Answers
 from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.placement.room import Room
 
 TOP = 1 << 20  # more than any score
@@ -53,14 +53,18 @@ def keys(
             if worth is not None or budget.left > 0:
                 worths[node] = worth
         found.append(worth)
-    own = node_points.of_all(pod.needs) if pod.needs is not None and node_points is not None else {}
+    own: Mapping[str, int] = {}
+    if pod.needs is not None and node_points is not None:  # with a budget of its own: the other may be used up
+        reached = [node for node, worth in zip(among, found, strict=True) if worth is not None]
+        own = node_points.of_these(pod.needs, reached, max(CALL_LOOKS, budget.left))
     return _by_score(score, ledger.scoring.settings, among, found, own)
 
 
 def _by_score(
     score: Score, settings: Settings, among: Sequence[str], found: Sequence[Worth | None], own: Mapping[str, int]
 ) -> list[int]:
-    """`own`: the points of each node itself. The sums are those of `adjusted.total`, for thousands of nodes."""
+    """`own`: the points of each node itself; empty if they count nothing, else nodes that it lacks were not reached.
+    The sums are those of `adjusted.total`, for thousands of nodes."""
     of_node, of_gpu = adjusted.weights(score, settings)
     extra, sign = adjusted.MANY_GPUS * settings.prefers_many_gpus, 1 if settings.lowest_first else -1
     if not of_node or not own:
@@ -69,10 +73,9 @@ def _by_score(
             else (TOP + sign * (int(worth.points * of_gpu + 0.5) + extra * worth.many) << SUM_BITS) + worth.tie
             for worth in found
         ]  # fmt: skip
-    points = own.get
     return [
-        IMPOSSIBLE if worth is None
-        else (TOP + sign * (int(points(node, 0) * of_node + worth.points * of_gpu + 0.5) + extra * worth.many)
+        IMPOSSIBLE if worth is None or node not in own
+        else (TOP + sign * (int(own[node] * of_node + worth.points * of_gpu + 0.5) + extra * worth.many)
               << SUM_BITS) + worth.tie
         for node, worth in zip(among, found, strict=True)
     ]  # fmt: skip

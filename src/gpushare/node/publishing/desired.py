@@ -39,6 +39,7 @@ class PublishConfig(Data, frozen=True):
     sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
     slots: int = 0  # MPS slots of each GPU
     mps_down: str = ""  # why the MPS daemon serves nobody
+    only_mps: bool = False  # a daemon of ours has the GPUs, and only its clients can use them
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     old_slots: int = 0  # sold no longer, but the node object still has their capacity
     old_nvidia: bool = False
@@ -55,7 +56,13 @@ class PublishConfig(Data, frozen=True):
         annotation tells our nvidia.com/gpu from that of NVIDIA's plugin."""
         slots, nvidia_whole = self.slots or self.old_slots, self.nvidia_whole or self.old_nvidia
         down = self.mps_down if slots else ""
-        return msgspec.structs.replace(self.facts(gpus), slots=slots, mps_down=down, nvidia_whole=nvidia_whole)
+        return msgspec.structs.replace(
+            self.facts(gpus),
+            slots=slots,
+            mps_down=down,
+            only_mps=self.only_mps and slots > 0,
+            nvidia_whole=nvidia_whole,
+        )
 
 
 class Held(NamedTuple):
@@ -109,7 +116,7 @@ def wanted(
     shown = config.shown(gpus)
     annotation = node_gpus.write(
         config.unit, config.pin, gpus, state=state, limit=config.limit, slots=shown.slots,
-        mps_down=shown.mps_down, nvidia_whole=shown.nvidia_whole, sold=config.sold,
+        mps_down=shown.mps_down, only_mps=shown.only_mps, nvidia_whole=shown.nvidia_whole, sold=config.sold,
     )  # fmt: skip
     capacity = _capacity(config.facts(gpus), shown, on)
     facts = read(config.node, annotation, capacity)

@@ -33,6 +33,8 @@ HINTS = {
     "Reserved": "An admin keeps these nodes free: their annotation reserved says so, and the policy permits it "
     "(docs/policy-configmap.md). kubectl annotate node NODE reserved- ends that.",
     "OtherNode": "No node that shares GPUs has that name: correct the pod's annotation nodeName, or remove it.",
+    "OnlyMps": f"gpushare mps has the GPUs of these nodes, and gives them to its clients only: ask there for "
+    f"{names.MPS_GPU} (docs/mps.md)",
     "MpsDown": "It is tried again automatically when the daemon works: docs/mps.md",
     "JustRefused": "kubelet refused such a pod there a moment ago. The node is tried again automatically, within 5 "
     "minutes.",
