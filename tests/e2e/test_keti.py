@@ -228,6 +228,8 @@ async def test_mps_shares_never_exceed_a_gpu_and_whoever_is_no_client_is_kept_of
     assert fit.ONLY_MPS.message in said
     figures.say("8 MPS shares of 5000 MiB on 2 GPUs of 16000", f"{len(running)} run, {dict(given)} MiB given")
     figures.say("a pod that asks for GPU memory there", said)
+    for name in [name for name in made if not world.runs(name)]:  # else they are bound while their namespace ends
+        await world.delete_pod(name, grace=0)
 
 
 async def test_a_second_extender_is_refused_by_the_script_and_noticed_if_it_runs(
