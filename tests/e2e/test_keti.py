@@ -235,6 +235,8 @@ async def test_memory_and_mps_shares_together_never_exceed_a_gpu(world: KetiWorl
         f"{len(made)} pods of memory and MPS shares on 2 GPUs of {GPUS[0]} MiB",
         f"{len(running)} run, {dict(given)} MiB given, {len(made) - len(running)} wait",
     )
+    for name in [name for name in made if not world.runs(name)]:  # else they are bound while their namespace ends
+        await world.delete_pod(name, grace=0)
 
 
 async def test_a_second_extender_is_refused_by_the_script_and_noticed_if_it_runs(

@@ -74,6 +74,18 @@ def test_a_status_that_is_not_as_it_should_be_is_unknown(kept: Vitals) -> None:
     assert kept.fresh("a") is None
 
 
+def test_pods_that_are_older_than_the_machine_were_there_when_a_sample_was_taken() -> None:
+    """The clock of the ledger begins with the machine. What it does not know the age of is not new."""
+    ledger = Ledger()
+    ledger.set_node(builders.facts(8000, name="a"))
+    ledger.observe(builders.bound(builders.pod(1000), builders.facts(8000, name="a"), ((0,),)), 1.0)
+    kept = Vitals(ledger, now=lambda: NOW, clock=lambda: 2.0)  # seconds after the start; the sample is 5 s old
+    kept.upsert(decoded(gpunode(usedMiB=900)))
+    state = ledger.node("a")
+    assert state is not None
+    assert [load.used for load in state.loads()] == [900]
+
+
 @pytest.mark.parametrize("figure", [-1, -(2**63), 2**63 - 1, 10**30, pytest.param(10**400, id="huge"), 1.5])
 @pytest.mark.parametrize("of", ["usedMiB", "utilization", "powerWatts", "powerLimitWatts", "temperature"])
 def test_figures_that_no_gpu_has_are_unknown(of: str, figure: float) -> None:

@@ -115,8 +115,8 @@ their GPUs from a device plugin, it serves that plugin, too.
   --memory-unit UNIT  MiB or GiB (default): the unit of amounts on this node
   --reserve MIB       memory of each GPU that is not given out (default 0)
   --mps-slots N, --mps-status FOLDER
-                      sell N MPS shares of each GPU, too, as keti.com/mpsgpu
-                      (0 to 48, default 0); while gpushare mps reports well
+                      sell N MPS shares (keti.com/mpsgpu) of each GPU: 0 to 48,
+                      default 0; with FOLDER only those, while its daemon works
   --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too; direct pin only
   --fail-on-init-error=false   a node without a driver is no error: wait for one
   --listen ADDRESS, --port N

@@ -45,12 +45,13 @@ def keys(
     answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
     assert score is not None
     worths = answers.worths(policy, ledger.scoring)
+    apart = _with_promises(ledger, among) if ledger.has_promises() else ()
     found = []
     for node in among:
-        worth = worths.get(node)
-        if worth is None and node not in worths and budget.left > 0:
-            worth = _worth(ledger, answers, node, policy, budget)
-            if worth is not None or budget.left > 0:
+        worth = worths.get(node) if node not in apart else None
+        if worth is None and (node not in worths or node in apart) and budget.left > 0:
+            worth = _worth(ledger, answers, node, pod, policy, budget)
+            if (worth is not None or budget.left > 0) and node not in apart:
                 worths[node] = worth
         found.append(worth)
     own: Mapping[str, int] = {}
@@ -81,11 +82,18 @@ def _by_score(
     ]  # fmt: skip
 
 
-def _worth(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budget) -> Worth | None:
+def _with_promises(ledger: Ledger, among: Sequence[str]) -> set[str]:
+    """Nodes where something is promised: what they offer depends on the pod, so it is not kept."""
+    states = [(node, ledger.node(node)) for node in among]
+    return {node for node, state in states if state is not None and state.promised}
+
+
+def _worth(ledger: Ledger, answers: Answers, node: str, pod: PodFacts, policy: str, budget: Budget) -> Worth | None:
     state, request = ledger.node(node), answers.request
-    if state is None or state.room is None:
+    room = state.room_for(pod) if state is not None else None
+    if state is None or room is None:
         return None
-    room, known = state.room, state.has_order(policy, ledger.scoring, single=request.one_gpu)
+    known = state.has_order(policy, ledger.scoring, single=request.one_gpu)
     order = state.order(policy, ledger.scoring, single=request.one_gpu)
     assert order is not None
     budget.left -= len(room.free) * (1 if known else POINTS_LOOKS)
