@@ -17,6 +17,9 @@ from tests.support import manifests
         (["mps", "gpu-a"], 2, 'unexpected word "gpu-a"'),
         (["mps", "--node-name", "a", "--log-level", "loud"], 2, 'unknown log level "loud"'),
         (["node", "--node-name", "a", "--mps-status", "/run/nvidia/mps"], 2, "--mps-status has no effect"),
+        (["node", "--node-name", "a", "--mps-slots", "10", "--mps-status="], 2, '"" is not a folder'),
+        (["node", "--node-name", "a", "--mps-slots", "10", "--mps-status", "run"], 2, '"run" is not a folder'),
+        (["node", "--sell=gpus", "--node-name", "a", "--mps-status="], 2, '"" is not a folder'),
         (["node", "--node-name", "a", "--mps-slots", "49"], 2, '"49" is not a number of MPS slots'),
     ],
 )

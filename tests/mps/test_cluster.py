@@ -48,11 +48,15 @@ def test_clients_are_running_pods_that_ask_for_mps() -> None:
 def test_a_pod_with_gpu_memory_that_mounts_the_pipes_is_a_client_too() -> None:
     sight, made = PodSight(), pod("memory", names.GPU_MEM)
     assert made.spec.containers is not None
-    made.spec.containers[0].volume_mounts = [objects.VolumeMount(mount_path=f"{names.MPS_PIPE_FOLDER}/")]
+    made.spec.containers[0].volume_mounts = [objects.VolumeMount(f"{names.MPS_PIPE_FOLDER}/", "pipes")]
+    made.spec.volumes = [objects.Volume("pipes", objects.HostPath(names.MPS_PIPE_FOLDER))]
     sight.upsert(made)
     tool = pod("tool")  # it asks for no GPU
     assert tool.spec.containers is not None
-    tool.spec.containers[0].volume_mounts = [objects.VolumeMount(mount_path=names.MPS_PIPE_FOLDER)]
+    tool.spec.containers[0].volume_mounts, tool.spec.volumes = (
+        made.spec.containers[0].volume_mounts,
+        made.spec.volumes,
+    )
     sight.upsert(tool)
     assert [one.metadata.name for one in sight.clients(NodeSight("n").resources)] == ["memory"]
 

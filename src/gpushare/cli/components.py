@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpushare.cli import exporting, observing
 from gpushare.cli.words import Parser, namespace, seconds, unknown
 from gpushare.core.annotations import node_gpus
-from gpushare.core.facts import policies
+from gpushare.core.facts import names, policies
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -91,7 +91,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--sell", default="shares")
     parser.add_argument("--pin", default="auto")
     parser.add_argument("--mps-slots", default="0")
-    parser.add_argument("--mps-status", default="")
+    parser.add_argument("--mps-status")
     parser.add_argument("--nvidia-gpu")
     add_fail_on_init_error(parser)
     if sells_gpus(words):
@@ -107,14 +107,15 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         raise errors.UserError(f'"{slots:.20}" is not a number of MPS slots', why, "--mps-slots 10")
     if args.nvidia_gpu not in (None, *NVIDIA_GPU):
         raise unknown("--nvidia-gpu value", args.nvidia_gpu, NVIDIA_GPU, "--nvidia-gpu={}")
-    if args.mps_status and not int(slots):
+    mps_status = _mps_status(args)
+    if mps_status and not int(slots):
         why = "it says how the daemon is that serves MPS slots, and --mps-slots is 0"
         raise errors.UserError("--mps-status has no effect", why, "--mps-slots 10, or leave it out")
-    if args.mps_status and args.nvidia_gpu is not None:
+    if mps_status and args.nvidia_gpu is not None:
         why = "only clients of MPS can use the GPUs that gpushare mps has, and --nvidia-gpu sells them whole"
         raise errors.UserError("--mps-status and --nvidia-gpu contradict each other", why, "leave one of them out")
     return _run_node(
-        args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=args.mps_status,
+        args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=mps_status,
         fails=fails_on_init_error(args),
     )  # fmt: skip
 
@@ -159,7 +160,7 @@ def _gpus_parser(program: str) -> Parser:
     parser = Parser(program)
     parser.add_argument("--sell", action="append")
     _common(parser)
-    parser.add_argument("--mps-status", default="")
+    parser.add_argument("--mps-status")
     parser.add_argument("--config-file", default=os.environ.get("CONFIG_FILE", ""))
     parser.add_argument("--config-dir", default=os.environ.get("CONFIG_FILE_SRCDIR", ""))
     parser.add_argument("--default-config", default=os.environ.get("DEFAULT_CONFIG", ""))
@@ -194,7 +195,7 @@ def _sell_gpus(args: argparse.Namespace) -> int:
         Places(args.config_file, args.config_dir, args.default_config, fallbacks),
         address,
         port,
-        mps_status=args.mps_status,
+        mps_status=_mps_status(args),
         observing=observing.config(args),
     )
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
@@ -258,6 +259,15 @@ def _common(parser: Parser, port: str = "12346") -> None:
     parser.add_argument("--port", default=port)
     parser.add_argument("--log-level", default="info")
     observing.add(parser)
+
+
+def _mps_status(args: argparse.Namespace) -> str:
+    """Empty: nobody looks after the daemon. That is never meant by an empty word, such as a variable without value."""
+    written: str | None = args.mps_status
+    if written is not None and not written.startswith("/"):
+        why = "it is the path of the folder where gpushare mps reports"
+        raise errors.UserError(f'"{written:.40}" is not a folder', why, f"--mps-status {names.MPS_STATUS_FOLDER}")
+    return written or ""
 
 
 def add_fail_on_init_error(parser: Parser) -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gpushare.core.facts import kinds, names, objects
+from gpushare.core.facts import kinds, names, objects, request
 from gpushare.core.facts.kinds import MEMORY, MPS, NVIDIA_WHOLE, WHOLE
 from gpushare.core.facts.model import Kind, Pin, Refusal, Request
 from gpushare.core.placement import fit, gpu_choice
 from gpushare.core.placement.room import Room
-from tests.support.builders import asking, asks, container, facts, pod, share
+from tests.support.builders import api_pod, asking, asks, container, facts, pod, share
 
 
 def test_each_resource_has_a_kind() -> None:
@@ -150,15 +150,22 @@ def test_what_a_broken_request_counts_for_is_read_by_kind() -> None:
 
 
 def test_a_pod_is_a_client_of_mps_by_its_share_or_if_each_container_mounts_the_pipes() -> None:
-    pipes, other = ([objects.VolumeMount(path)] for path in ("/tmp/nvidia-mps/", "/tmp"))
+    pipes, other = ([objects.VolumeMount(path, "mine")] for path in ("/tmp/nvidia-mps/", "/tmp"))
     client, mounting, plain = container("a", mps=1), container("b", 5), container("c", 5)
     mounting.volume_mounts, plain.volume_mounts = [*other, *pipes], other
+    of_the_node = objects.Volume("mine", objects.HostPath("/tmp/nvidia-mps"))
 
-    def by_mps(*containers: objects.Container) -> bool:
-        return asks(containers=containers).by_mps
+    def by_mps(*containers: objects.Container, volume: objects.Volume = of_the_node) -> bool:
+        made = api_pod(containers=containers)
+        made.spec.volumes = [objects.Volume("other", objects.HostPath("/tmp/nvidia-mps")), volume]
+        asked = request.parse(made, None)
+        assert isinstance(asked, Request)
+        return asked.by_mps
 
     assert by_mps(client)
     assert by_mps(mounting)
     assert by_mps(client, mounting, container("asks nothing"))
     assert not by_mps(plain)
     assert not by_mps(client, plain)
+    assert not by_mps(mounting, volume=objects.Volume("mine")), "an empty folder at that place has no daemon in it"
+    assert not by_mps(mounting, volume=objects.Volume("mine", objects.HostPath("/tmp")))

@@ -64,6 +64,7 @@ class EnvVar(Struct):
 
 class VolumeMount(Struct):
     mount_path: str = ""
+    name: str = ""
 
 
 class Container(Struct):
@@ -74,7 +75,13 @@ class Container(Struct):
     volume_mounts: list[VolumeMount] | None = None
 
 
+class HostPath(Struct):
+    path: str = ""
+
+
 class Volume(Struct):
+    name: str = ""
+    host_path: HostPath | None = None
     persistent_volume_claim: dict[str, msgspec.Raw] | None = None
     ephemeral: dict[str, msgspec.Raw] | None = None
 

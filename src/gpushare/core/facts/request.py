@@ -97,7 +97,7 @@ def parse(pod: objects.Pod, default_unit: Unit | None) -> Request | Refusal | No
             return share
         if share is not None:
             shares.append(share)
-            by_mps = by_mps and (share.kind.slots > 0 or _mounts_pipes(container))
+            by_mps = by_mps and (share.kind.slots > 0 or _mounts_pipes(container, pod.spec.volumes))
     if pod.spec.node_name:
         shares = _as_bound(shares, pod.metadata.annotations or {})
     # No node serves both: a container that asks NVIDIA's plugin, and one that asks us.
@@ -144,10 +144,18 @@ def _in_start_order(
     return started + [(container, i, Role.APP) for i, container in enumerate(apps)]
 
 
-def _mounts_pipes(container: objects.Container) -> bool:
-    """Whether it is a client of the node's MPS daemon although it asks for no share of it."""
-    mounts = container.volume_mounts
-    return mounts is not None and any(mount.mount_path.rstrip("/") == names.MPS_PIPE_FOLDER for mount in mounts)
+def _mounts_pipes(container: objects.Container, volumes: Sequence[objects.Volume] | None) -> bool:
+    """Whether it is a client of the node's MPS daemon although it asks for no share of it. With another volume at that
+    place it would not find the daemon, and keep its clients off the GPU."""
+    at_place = {mount.name for mount in container.volume_mounts or () if _is_pipe_folder(mount.mount_path)}
+    return any(
+        volume.name in at_place and volume.host_path is not None and _is_pipe_folder(volume.host_path.path)
+        for volume in (volumes or () if at_place else ())
+    )
+
+
+def _is_pipe_folder(path: str) -> bool:
+    return path.rstrip("/") == names.MPS_PIPE_FOLDER
 
 
 def _limits(container: objects.Container) -> dict[str, objects.Quantity]:
