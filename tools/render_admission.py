@@ -95,6 +95,10 @@ spec:
         object.spec.?hostIPC.orValue(false)
           ? [[%(pipes_volume)s]]
           : [[%(pipes_volume)s], [%(shm_volume)s]]
+    - name: sharing # for each container: whether it asks for an MPS share. With 0 it may run where the folders are not
+      expression: >-
+        variables.every.map(container, '%(mps)s' in container.?resources.limits.orValue({})
+          && quantity(string(container.resources.limits['%(mps)s'])).isGreaterThan(quantity('0')))
     - name: asking # each container that asks and is not pinned yet. For MPS: what is not there yet, by name
       expression: >-
         variables.every.transformList(i, container,
@@ -110,9 +114,9 @@ spec:
             'memory': dyn(string(container.resources.limits[?'aliyun.com/gpu-mem'].orValue(''))),
             'env': dyn(size(container.?env.orValue([])) > 0),
             'mounts': dyn(size(container.?volumeMounts.orValue([])) > 0),
-            'client': dyn('%(mps)s' in container.resources.limits
+            'client': dyn(variables.sharing[i]
               ? variables.clients.filter(name, !container.?env.orValue([]).exists(entry, entry.name == name)) : []),
-            'folders': dyn('%(mps)s' in container.resources.limits
+            'folders': dyn(variables.sharing[i]
               ? variables.folders.filter(folder, !container.?volumeMounts.orValue([]).exists(mount,
                 mount.mountPath in [folder[1], folder[1] + '/'])) : []),
           })

@@ -48,7 +48,7 @@ class Adversary:
         self.cards: dict[str, list[int]] = {}  # a node that comes back has the GPUs it had
         dice = self.dice
         self.cluster: Object = {
-            "policy": dice.choice(["binpack", "binpack", "spread"]),
+            "policy": dice.choice(["binpack", "binpack", "spread", "keti", "metric"]),
             "unit": dice.choice([None, None, None, None, "MiB"]),
             "verb": dice.choice(["choose", "choose", "filter"]),
             "deaf": dice.random() < 0.5,
@@ -84,7 +84,7 @@ class Adversary:
         if dice.random() < 0.1:
             pod["unit"] = dice.choice(["MiB", "MiB", "GiB", "KiB"])
         if dice.random() < 0.1:
-            pod["policy"] = dice.choice(["spread", "binpack", "random"])
+            pod["policy"] = dice.choice(["spread", "binpack", "metric", "keti", "random"])
         return pod | self._rules()
 
     def _shape(self) -> Object:

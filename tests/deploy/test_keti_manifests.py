@@ -215,3 +215,11 @@ def test_every_manifest_is_applied_by_a_script_or_is_for_people() -> None:
     optional = {Path("gpu-scheduler-policy.yaml")}
     shipped = {path.relative_to(FOLDER) for path in FOLDER.rglob("*.yaml")}
     assert {path for path in shipped if f"$manifests/{path}" not in scripts} == optional
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [(PLUGIN, "keti-gpu-device-plugin"), (PLUGIN, "mps"), (COLLECTOR, "keti-gpu-metric-collector")],
+)
+def test_what_runs_on_all_nodes_is_quiet_where_there_is_no_driver(name: str, called: str) -> None:
+    assert "--fail-on-init-error=false" in container(name, called)["args"]

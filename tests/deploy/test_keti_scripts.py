@@ -91,13 +91,6 @@ def test_it_is_plain_sh(script: Path) -> None:
         assert script.stat().st_mode & stat.S_IXUSR
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
-def test_shellcheck_finds_nothing() -> None:
-    command = ["shellcheck", "-x", *map(str, [*SCRIPTS, KETI / "common.sh"])]
-    done = subprocess.run(command, cwd=KETI, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
-
-
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_without_a_cluster_or_kubectl_it_says_one_sentence_and_changes_nothing(script: Path, kubectl: Kubectl) -> None:
     done = kubectl.run(script.name, DOWN="yes")

@@ -207,27 +207,34 @@ async def test_the_11th_pod_of_a_gpu_with_10_slots_waits_with_a_sentence_and_com
     figures.say("the 11th pod of GPUs with 10 slots", f"waits: {said}")
 
 
-async def test_mps_shares_never_exceed_a_gpu_and_whoever_is_no_client_is_kept_off(
-    world: KetiWorld, figures: Figures
-) -> None:
-    """More shares than fit: three on each GPU."""
-    share: Object = {"containers": {"main": {"mps": 1}}, "annotations": {names.SLOT_MEMORY[0]: "5000Mi"}}
-    memory: Object = {"name": "memory", "containers": {"main": 1000}}
-    made = await world.make_pods(*({"name": f"share-{i}", **share} for i in range(8)), memory)
+async def test_memory_and_mps_shares_together_never_exceed_a_gpu(world: KetiWorld, figures: Figures) -> None:
+    """More of both than fit. Memory is asked by clients of MPS that are made by hand: others cannot use these GPUs."""
+    await world.make_pods({"name": "no-client", "containers": {"main": 100}})
+    await world.watch.until_refused("no-client")
+    assert fit.ONLY_MPS.message in pod_watch.refusal(world.watch.pods["no-client"])
+    pods: list[Object] = [{"name": f"memory-{i}", "containers": {"main": 3500}, "clients": True} for i in range(8)]
+    share = {names.SLOT_MEMORY[0]: "2000Mi"}
+    pods += [{"name": f"share-{i}", "containers": {"main": {"mps": 1}}, "annotations": share} for i in range(8)]
+    mixed = [pod for pair in zip(pods[:8], pods[8:], strict=True) for pod in pair]
+    made = await world.make_pods(*mixed)
 
     def settled() -> bool:
         return all(world.runs(name) or pod_watch.refusal(world.watch.pods.get(name, {})) for name in made)
 
     await world.watch.until("each runs or waits", settled, keti.PATIENCE)
     running = [pod for name, pod in world.watch.pods.items() if world.runs(name)]
-    given = collections.Counter[int]()
+    given, shares = collections.Counter[int](), collections.Counter[int]()
     for pod in running:
         given.update(gpus_of(pod))
-    assert given == dict.fromkeys(range(len(GPUS)), 15000)
-    said = pod_watch.refusal(world.watch.pods["memory"])
-    assert fit.ONLY_MPS.message in said
-    figures.say("8 MPS shares of 5000 MiB on 2 GPUs of 16000", f"{len(running)} run, {dict(given)} MiB given")
-    figures.say("a pod that asks for GPU memory there", said)
+        shares.update(gpus_of(pod).keys() if names.UUID in pod["metadata"]["annotations"] else ())
+    assert all(given[gpu] <= total for gpu, total in enumerate(GPUS)), given
+    assert all(count <= SLOTS for count in shares.values())
+    assert {name.partition("-")[0] for name in world.watch.pods if world.runs(name)} == {"memory", "share"}
+    assert len(running) < len(made), "there were to be more than fit"
+    figures.say(
+        f"{len(made)} pods of memory and MPS shares on 2 GPUs of {GPUS[0]} MiB",
+        f"{len(running)} run, {dict(given)} MiB given, {len(made) - len(running)} wait",
+    )
     for name in [name for name in made if not world.runs(name)]:  # else they are bound while their namespace ends
         await world.delete_pod(name, grace=0)
 

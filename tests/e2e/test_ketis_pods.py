@@ -153,6 +153,28 @@ async def test_waiting_pods_are_taken_by_ketis_priority(world: World, figures: F
     figures.say("the queue by KETI's priority", f"created {', '.join(created)}; taken {', '.join(tried)}")
 
 
+@pytest.mark.usefixtures("priorities")
+async def test_a_quota_limits_who_may_say_high(world: World, figures: Figures) -> None:
+    of_high = {"scopeName": "PriorityClass", "operator": "In", "values": ["gpu-high", "gpu-immediate"]}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "nobody-is-high", "namespace": world.api.namespace},
+        "spec": {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [of_high]}},
+    }
+    await world.cluster.apply(quota)
+
+    async def is_refused() -> bool:
+        answer = await world.api.call("POST", world.api.pods, priority_pod("p", "HIGH"), dryRun="All")
+        return answer.code == 403 and "exceeded quota: nobody-is-high" in answer.message
+
+    await wait.eventually_asked(is_refused, "the quota", PATIENCE)
+    for written in ("LOW", "M", None):
+        assert await comes_out(world, priority_pod("p", written)) == WORDS[written]
+    await world.cluster.kubectl("-n", world.api.namespace, "delete", "resourcequota", "nobody-is-high")
+    figures.say("a quota for class gpu-high", "refuses pods with priority HIGH at submit, and no others")
+
+
 @pytest.mark.usefixtures("pin")
 async def test_an_mps_share_is_told_its_limits_by_the_binding(world: World, figures: Figures) -> None:
     (node,) = await world.make_nodes(1, gpus=[8000, 4000], slots=4, pin="direct")

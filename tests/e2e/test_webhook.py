@@ -31,6 +31,15 @@ MANY: list[Object] = [
         "annotations": {names.MPS_THREADS: "50"},
     }
     for resource in ("mem", "mps")
+] + [
+    {
+        "name": "500 MPS clients with variables and mounts of their own",
+        "asks": {f"a{i}": {"mps": 1} for i in range(500)},
+        "env": {f"a{i}": [f"V{n}=x" for n in range(10)] for i in range(500)},
+        "volumes": {f"v{n}": "" for n in range(10)},
+        "mounts": {f"a{i}": [f"v{n}:/m/{n}" for n in range(10)] for i in range(500)},
+        "annotations": {names.MPS_THREADS: "50"},
+    }
 ]
 FLAGS = {"nvidia": ["--nvidia-gpu", "whole"], "void": ["--unasked", "void"]}
 PATIENCE = 30.0

@@ -14,8 +14,8 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.extender import app
 from gpushare.extender.vitals import GpuNode, Vitals
 from gpushare.kube import client, resources
+from tests.support import builders, wait
 from tests.support import scripted_api as scripted
-from tests.support import wait
 from tests.support.embedded_objects import node
 from tests.support.scripted_api import Server, event, page, refuse, watch
 
@@ -72,6 +72,33 @@ def test_a_status_that_is_not_as_it_should_be_is_unknown(kept: Vitals) -> None:
     kept.upsert(decoded({"metadata": {"name": "a"}, "status": ["nothing"]}))
     kept.upsert(decoded({"metadata": {"name": "a"}}))
     assert kept.fresh("a") is None
+
+
+def test_pods_that_are_older_than_the_machine_were_there_when_a_sample_was_taken() -> None:
+    """The clock of the ledger begins with the machine. What it does not know the age of is not new."""
+    ledger = Ledger()
+    ledger.set_node(builders.facts(8000, name="a"))
+    ledger.observe(builders.bound(builders.pod(1000), builders.facts(8000, name="a"), ((0,),)), 1.0)
+    kept = Vitals(ledger, now=lambda: NOW, clock=lambda: 2.0)  # seconds after the start; the sample is 5 s old
+    kept.upsert(decoded(gpunode(usedMiB=900)))
+    state = ledger.node("a")
+    assert state is not None
+    assert [load.used for load in state.loads()] == [900]
+
+
+@pytest.mark.parametrize("figure", [-1, -(2**63), 2**63 - 1, 10**30, pytest.param(10**400, id="huge"), 1.5])
+@pytest.mark.parametrize("of", ["usedMiB", "utilization", "powerWatts", "powerLimitWatts", "temperature"])
+def test_figures_that_no_gpu_has_are_unknown(of: str, figure: float) -> None:
+    """Points made of them would outdo all other nodes, or could not be worked out."""
+    ledger = Ledger()
+    ledger.set_node(builders.facts(8000, name="a"))
+    kept = Vitals(ledger, now=lambda: NOW, clock=lambda: 100.0)
+    wrong: dict[str, Any] = {of: figure}
+    kept.upsert(decoded(gpunode()))
+    kept.upsert(decoded(gpunode(**wrong)))
+    state = ledger.node("a")
+    assert state is not None
+    assert (kept.fresh("a"), state.measured) == (None, None)
 
 
 def test_the_containers_are_not_kept(kept: Vitals) -> None:

@@ -45,6 +45,18 @@ def test_clients_are_running_pods_that_ask_for_mps() -> None:
     assert list(sight.pods) == ["uid-memory"]
 
 
+def test_a_pod_with_gpu_memory_that_mounts_the_pipes_is_a_client_too() -> None:
+    sight, made = PodSight(), pod("memory", names.GPU_MEM)
+    assert made.spec.containers is not None
+    made.spec.containers[0].volume_mounts = [objects.VolumeMount(mount_path=f"{names.MPS_PIPE_FOLDER}/")]
+    sight.upsert(made)
+    tool = pod("tool")  # it asks for no GPU
+    assert tool.spec.containers is not None
+    tool.spec.containers[0].volume_mounts = [objects.VolumeMount(mount_path=names.MPS_PIPE_FOLDER)]
+    sight.upsert(tool)
+    assert [one.metadata.name for one in sight.clients(NodeSight("n").resources)] == ["memory"]
+
+
 def test_pods_and_node_are_told_once_and_that_it_works_again() -> None:
     recorder = Recorder()
     tidings = Tidings(recorder, "n", lambda: [pod("client", names.MPS_GPU)])  # type: ignore[arg-type]

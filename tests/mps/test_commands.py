@@ -7,10 +7,13 @@ from gpushare.mps.commands import Sizes
 
 
 def test_gpus_are_divided_by_default_and_on_every_server_that_runs() -> None:
-    assert commands.divide(Sizes(4, ((0, 16276), (1, 40536))), [4711]) == [
+    sizes = Sizes(4, ((0, 16276), (1, 40536)))
+    assert commands.divide(sizes) == [
         "set_default_device_pinned_mem_limit 0 4069M",
         "set_default_device_pinned_mem_limit 1 10134M",
         "set_default_active_thread_percentage 25",
+    ]
+    assert commands.divide_server(sizes, 4711) == [
         "set_device_pinned_mem_limit 4711 0 4069M",
         "set_device_pinned_mem_limit 4711 1 10134M",
         "set_active_thread_percentage 4711 25",

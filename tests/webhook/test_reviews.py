@@ -9,7 +9,7 @@ import pytest
 
 from gpushare.core.admission import guard, unasked
 from gpushare.core.facts import names, objects
-from gpushare.webhook import reviews
+from gpushare.webhook import classes, reviews
 from gpushare.webhook.classes import Classes
 from gpushare.webhook.nodes import Nodes
 from gpushare.webhook.reviews import BadReview, On
@@ -32,7 +32,7 @@ def response(body: bytes) -> Object:
 
 
 CLASSES = {
-    name: objects.PriorityClass(objects.Metadata(name), value, "Never")
+    name: objects.PriorityClass(objects.Metadata(name, labels=dict([classes.OURS])), value, "Never")
     for name, value in (("gpu-low", -40), ("gpu-high", 50), ("gpu-immediate", 1450))
 }
 PATHS: dict[str, Callable[[bytes], bytes]] = {
@@ -244,4 +244,13 @@ def test_a_class_that_the_cluster_lacks_is_not_given() -> None:
     known.remove(CLASSES["gpu-high"])
     known.upsert(CLASSES["gpu-low"])
     known.relisted({"gpu-high"})
+    assert known.found == {}
+
+
+def test_a_class_of_that_name_which_is_somebody_elses_is_not_given() -> None:
+    known = Classes()
+    known.upsert(objects.PriorityClass(objects.Metadata("gpu-high"), 1_000_000))
+    assert known.found == {}, "it would evict others, and the policy does not give it either"
+    known.upsert(CLASSES["gpu-high"])
+    known.upsert(objects.PriorityClass(objects.Metadata("gpu-high", labels={"component": "mine"}), 1_000_000))
     assert known.found == {}

@@ -131,7 +131,7 @@ class Extender:
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
         works += [self.figures.run(self.not_ready), beside(self._watch_vitals)]
         if self.policy is not None:
-            works += [beside(self._watch_policy), beside(self.policy.rescheduler.run)]
+            works += [beside(self.policy.watch.run), beside(self.policy.rescheduler.run)]
         works += [self.scraped.run()] if self.scraped is not None else []
         return [asyncio.create_task(work) for work in works]
 
@@ -147,11 +147,6 @@ class Extender:
         """Not before the cluster is read, which comes first."""
         await self.synced()
         await self.vitals_watch.run()
-
-    async def _watch_policy(self) -> None:
-        await self.synced()
-        assert self.policy is not None
-        await self.policy.watch.run()
 
     async def _read_cluster(self) -> None:
         """Waits for the first lists. If a person's help is needed to get them, ends with the reason after a while."""
@@ -184,6 +179,8 @@ class Extender:
             cut_off = watch.disconnected_for()
             if cut_off > STALE_SECONDS:
                 return STALE.format(seconds=cut_off)
+        if self.policy is not None and not self.policy.settled:
+            return NOT_SYNCED.format(what="policy ConfigMaps")
         return ""
 
     def cannot_answer(self, uid: str) -> str:

@@ -56,7 +56,9 @@ class Vitals:
         if age is None or not vitals.is_fresh(status, self._now()):
             self._forget_figures(name)
             return
-        gpus, sampled = {gpu.uuid: gpu for gpu in status.gpus or () if gpu.uuid}, self._clock() - max(age, 0.0)
+        gpus = {gpu.uuid: gpu for gpu in status.gpus or () if gpu.uuid}
+        # Not below 0, where the time of the ledger begins: the machine may have been started after the sample.
+        sampled = max(self._clock() - max(age, 0.0), 0.0)
         self._ledger.measure(name, Measured(sampled, gpus))
         self._counting[name] = sampled + vitals.counts_for(status)
 

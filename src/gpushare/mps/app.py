@@ -28,31 +28,31 @@ from gpushare.obs.beside import beside
 from gpushare.obs.errors import UserError, not_asked
 from gpushare.obs.signals import ending
 
-SHARES_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided
-EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
+SYNC_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided, and who are clients
 ABSENT_SECONDS: Final = 60.0  # between two looks whether there is a driver now
 NO_DRIVER: Final = "no NVIDIA driver on this node: nothing to do"
+EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
 
 logger = log.get(__name__)
 
 
 class Config(NamedTuple):
-    """`port` 0: any free port. `path`: where the control program is looked for; None: as a shell does."""
+    """`port` 0: any free port. `path`: where the control program is looked for; None: as a shell does.
+    `fail_on_init_error` False: a node without a driver is no error."""
 
     node: str
     host: str = "127.0.0.1"
     port: int = 12349
     places: Places = Places()
     path: str | None = None
-    fail_on_init_error: bool = True  # else a node without a driver is no error
+    fail_on_init_error: bool = True
 
 
 class Mps:
-    """All parts, made but not running."""
-
-    absent = False  # there is no driver, and that is no error
+    """All parts, made but not running. `absent`: this node has no driver, and that is no error."""
 
     def __init__(self, config: Config, api: client.Api, gpus: Nvml) -> None:
+        self.absent = False
         self.recorder = Recorder(api)
         self.watches = Watches(api, config.node)
         self.tidings = Tidings(self.recorder, config.node, self.watches.clients)
@@ -76,7 +76,8 @@ class Mps:
         if self._idles:
             await self._wait_for_driver()
         async with asyncio.TaskGroup() as tasks:
-            for watch in (self.watches.of_node, self.watches.of_pods):
+            watches = (self.watches.of_node, self.watches.of_pods)
+            for watch in watches:
                 tasks.create_task(watch.run())
             tasks.create_task(self.recorder.run())
             tasks.create_task(beside(self.follower.run))
@@ -84,7 +85,7 @@ class Mps:
             if problem:
                 logger.warn(problem)
                 self.tidings.notice(problem)
-            await asyncio.wait([tasks.create_task(self.watches.of_node.wait_synced())], timeout=SHARES_SECONDS)
+            await asyncio.wait([tasks.create_task(one.wait_synced()) for one in watches], timeout=SYNC_SECONDS)
             await self.supervisor.run()
 
     async def _wait_for_driver(self) -> None:

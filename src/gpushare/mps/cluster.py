@@ -1,14 +1,15 @@
 """What this node's object and its pods say about MPS: into how many parts GPUs are divided, and who are clients.
 
-Two watches that nothing waits for: MPS works without the API server. Clients are pods with MPS shares of gpushare, or
-with MPS replicas where the node sells those.
+Two watches that nothing waits for: MPS works without the API server. Clients are pods with MPS shares of gpushare, with
+MPS replicas where the node sells those, or with GPU memory and the pipes of MPS mounted.
 """
 
 from collections.abc import Callable, Set
 from typing import Final
 
 from gpushare.core.annotations import node_gpus
-from gpushare.core.facts import names, objects
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import Request
 from gpushare.kube import resources
 from gpushare.kube.client import Api
 from gpushare.kube.reflector import Reflector
@@ -59,8 +60,9 @@ class PodSight:
         self.pods = {uid: pod for uid, pod in self.pods.items() if uid in kept}
 
     def clients(self, asked: frozenset[str]) -> list[objects.Pod]:
-        """Those that run and ask for one of these resources."""
-        return [pod for pod in self.pods.values() if pod.status.phase == RUNNING and _asks(pod, asked)]
+        """Those that run, and ask for one of these resources or are clients by their mounts."""
+        running = [pod for pod in self.pods.values() if pod.status.phase == RUNNING]
+        return [pod for pod in running if _asks(pod, asked) or _mounts_pipes(pod)]
 
 
 class Watches:
@@ -83,3 +85,8 @@ def _asks(pod: objects.Pod, asked: frozenset[str]) -> bool:
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
     needs = [container.resources for container in containers if container.resources is not None]
     return any(asked & set(need.limits or ()) for need in needs)
+
+
+def _mounts_pipes(pod: objects.Pod) -> bool:
+    asked = request.parse(pod, None)
+    return isinstance(asked, Request) and asked.by_mps

@@ -4,7 +4,7 @@ Pure. NVIDIA's program takes one command a line on its standard input. A command
 so any words are a refusal. Memory limits are by the number of a GPU: the daemon takes uuids there and ignores them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from gpushare.core.facts.model import Data
@@ -29,16 +29,16 @@ class Sizes(Data, frozen=True):
         return clients.threads(self.replicas)
 
 
-def divide(sizes: Sizes, servers: Iterable[int]) -> list[str]:
-    """Commands for that: the defaults count for servers that come, so each that runs is told, too. What runs on them
-    already keeps what it has."""
-    limits = [(number, f"{clients.memory_mib(mib, sizes.replicas)}M") for number, mib in sizes.mib]
-    said = [f"set_default_device_pinned_mem_limit {number} {limit}" for number, limit in limits]
-    said.append(f"set_default_active_thread_percentage {sizes.threads}")
-    for pid in servers:
-        said += [f"set_device_pinned_mem_limit {pid} {number} {limit}" for number, limit in limits]
-        said.append(f"set_active_thread_percentage {pid} {sizes.threads}")
-    return said
+def divide(sizes: Sizes) -> list[str]:
+    """Commands for that. They count for servers that come, so each that runs is told, too (`divide_server`)."""
+    said = [f"set_default_device_pinned_mem_limit {number} {limit}" for number, limit in _limits(sizes)]
+    return [*said, f"set_default_active_thread_percentage {sizes.threads}"]
+
+
+def divide_server(sizes: Sizes, pid: int) -> list[str]:
+    """The same for one server. What runs on it already keeps what it has."""
+    said = [f"set_device_pinned_mem_limit {pid} {number} {limit}" for number, limit in _limits(sizes)]
+    return [*said, f"set_active_thread_percentage {pid} {sizes.threads}"]
 
 
 def numbers(answer: str) -> list[int] | None:
@@ -75,6 +75,10 @@ def is_too_old(driver: str, least: int) -> bool:
 def summary(sizes: Sizes) -> Sequence[str]:
     """For the log: each GPU's part."""
     return [f"GPU {number}: {clients.memory_mib(mib, sizes.replicas)} MiB" for number, mib in sizes.mib]
+
+
+def _limits(sizes: Sizes) -> list[tuple[int, str]]:
+    return [(number, f"{clients.memory_mib(mib, sizes.replicas)}M") for number, mib in sizes.mib]
 
 
 def _is_pid(word: str) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -18,11 +19,13 @@ from gpushare.obs import errors
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 LIMIT_SECONDS: Final = 5.0
+LARGEST: Final = 65536  # bytes of an answer; clients can reach the pipe folder, so it may be anybody's
 KILLED_SECONDS: Final = 1.0  # for a program that was killed to be gone
 
 HANGS: Final = 'the MPS daemon has not answered "{command}" within {limit:g} s'
 REFUSES: Final = 'the MPS daemon refuses "{command}": {words}'
 NONSENSE: Final = 'the MPS daemon answers "{command}" with "{words}"'
+FLOODS: Final = f'the MPS daemon answers "{{command}}" with more than {LARGEST} bytes'
 NOT_RUN: Final = f"{PROGRAM} cannot be run: {{why}}"
 NO_WORDS: Final = "exit code {code}"
 
@@ -58,12 +61,12 @@ class Control:
         process = await self._run(stdin=asyncio.subprocess.PIPE)
         try:
             async with asyncio.timeout(limit):
-                answer, _ = await process.communicate(f"{command}\n".encode())
+                answer = await _answer(process, command)
+                await process.wait()
         except TimeoutError:
             raise Trouble(HANGS.format(command=command, limit=limit)) from None
         finally:
-            if process.returncode is None:
-                await killed(process)
+            await killed(process)
         text = answer.decode(errors="replace")
         if process.returncode:
             words = commands.in_words(text) or NO_WORDS.format(code=process.returncode)
@@ -109,10 +112,28 @@ class Control:
         }  # fmt: skip
 
 
+async def _answer(process: asyncio.subprocess.Process, command: str) -> bytes:
+    """All that it prints. Raises Trouble if that has no end."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{command}\n".encode())
+    process.stdin.close()
+    answer = b""
+    while content := await process.stdout.read(LARGEST):
+        answer += content
+        if len(answer) > LARGEST:
+            raise Trouble(FLOODS.format(command=command))
+    return answer
+
+
 async def killed(process: asyncio.subprocess.Process) -> None:
-    """Ended, whatever it does, unless it hangs inside the driver, where nothing ends it."""
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
+    """Ended with all that it started, whatever they do, unless one hangs inside the driver, where nothing ends it.
+    While its output is open one of them runs, so their session has not gone to others."""
+    assert process.stdout is not None
+    if process.returncode is not None and process.stdout.at_eof():
+        return
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KILLED_SECONDS):  # wait_for may lose a cancellation (Python 3.11)
             await process.wait()

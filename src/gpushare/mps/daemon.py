@@ -14,11 +14,15 @@ from gpushare.mps.commands import Sizes
 from gpushare.mps.control import Control, Trouble
 from gpushare.mps.files import Places
 from gpushare.obs import log
+from gpushare.obs.errors import UserError
 
 START_SECONDS: Final = 10.0
 TICK: Final = 0.2  # between two questions to a daemon that starts
 QUIT_SECONDS: Final = 8  # for its servers; kubelet gives a pod 30 in all
+LAST_WORDS_SECONDS: Final = 0.2  # in which they are read; its servers may hold its output open
 LONGEST_LINE: Final = 65536  # characters, of what it prints
+MOST_LINES, TOLD_SECONDS = 100, 60.0  # so many lines of that are logged in that time
+TOO_MUCH: Final = "MPS says too much, some of it is left out"
 
 EXITED: Final = "the MPS daemon has exited with code {code}"
 KILLED: Final = "the MPS daemon was ended by signal {number}"
@@ -68,18 +72,25 @@ class Daemon:
         if self._process is None:
             await asyncio.get_running_loop().create_future()
             return
-        code = await self._process.wait()
+        while (code := self._process.returncode) is None:  # wait() waits for its servers, too: they have its output
+            await self._sleep(TICK)
         if self._listening is not None:
-            await asyncio.wait([self._listening], timeout=1.0)
+            await asyncio.wait([self._listening], timeout=LAST_WORDS_SECONDS)
         sentence = KILLED.format(number=-code) if code < 0 else EXITED.format(code=code)
         raise Trouble(f"{sentence}: {self._last_words}" if self._last_words else sentence)
 
     async def divide(self, sizes: Sizes, *, limits: bool) -> None:
         """`limits`: of memory, too."""
-        servers = await self._control.servers()
         told = sizes if limits else Sizes(sizes.replicas, ())
-        for command in commands.divide(told, servers):
+        for command in commands.divide(told):
             await self._control.order(command)
+        for pid in await self._control.servers():
+            try:
+                for command in commands.divide_server(told, pid):
+                    await self._control.order(command)
+            except Trouble:
+                if pid in await self._control.servers():
+                    raise  # one that has ended meanwhile needs no limits
 
     async def quit(self) -> None:
         """An orderly end, and a sure one if that takes too long."""
@@ -88,7 +99,7 @@ class Daemon:
             if self._process is not None:
                 async with asyncio.timeout(2.0):
                     await self._process.wait()
-        except (Trouble, TimeoutError) as error:
+        except (Trouble, TimeoutError, UserError) as error:  # also if its program is gone
             logger.warn("the daemon does not quit", why=str(error) or "it goes on running")
         await self.end()
 
@@ -119,10 +130,16 @@ class Daemon:
             await asyncio.gather(ended, return_exceptions=True)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """What it prints is logged; the last line is part of the reason if it ends."""
+        """What it prints is logged, as long as it is not too much; the last line is part of the reason if it ends."""
         assert process.stdout is not None
+        clock, begun, told = asyncio.get_running_loop().time, 0.0, 0
         while content := await process.stdout.read(LONGEST_LINE):
-            for line in content.decode(errors="replace").splitlines():
-                if commands.worth_telling(line):
-                    self._last_words = commands.in_words(line)
-                    logger.info("MPS says", file="output", line=line[:500])
+            if clock() - begun > TOLD_SECONDS:
+                begun, told = clock(), 0
+            lines = [line for line in content.decode(errors="replace").splitlines() if commands.worth_telling(line)]
+            self._last_words = commands.in_words(lines[-1]) if lines else self._last_words
+            for line in lines[: max(MOST_LINES - told, 0)]:
+                logger.info("MPS says", file="output", line=line[:500])
+            if told <= MOST_LINES < told + len(lines):
+                logger.warn(TOO_MUCH)
+            told += len(lines)

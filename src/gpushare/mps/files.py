@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from gpushare.core.facts import names
 from gpushare.core.facts.mps import status
 from gpushare.core.facts.mps.status import Status
@@ -47,7 +49,10 @@ def prepare(places: Places) -> None:
 def lock(places: Places) -> int:
     """For this process alone, until its descriptor is closed. Raises UserError while another supervisor runs."""
     prepare(places)
-    descriptor = os.open(places.state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        descriptor = os.open(places.state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _not_written(places, error) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -67,8 +72,14 @@ def report(places: Places, said: Status) -> None:
         if said.state == "up":
             places.ready.touch()
     except OSError as error:
-        what, way = f"the MPS daemon's state cannot be written to {places.state}", "df and ls -l of that folder"
-        raise errors.not_asked(what, str(error.strerror), way) from None
+        raise _not_written(places, error) from None
+
+
+def said_up(places: Places) -> bool:
+    """Whether the last report says that the daemon serves clients, however old it is."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.json.decode((places.state / status.FILE).read_bytes(), type=Status).state == "up"
+    return False
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = False) -> None:
@@ -87,6 +98,11 @@ def shm_problem(places: Places) -> str:
     own = _ipc(places.proc / "self")
     first = _ipc(places.proc / "1") if os.getpid() != 1 else ""
     return "" if own in (HOST_IPC, "") or own == first else NOT_HOSTS_SHM
+
+
+def _not_written(places: Places, error: OSError) -> errors.UserError:
+    what = f"the MPS daemon's state cannot be written to {places.state}"
+    return errors.not_asked(what, str(error.strerror), "df and ls -l of that folder")
 
 
 def _ipc(process: Path) -> str:

@@ -29,25 +29,27 @@ def find(pipe: Path, proc: Path = Path("/proc")) -> list[int]:
 
 
 async def end(pipe: Path, proc: Path = Path("/proc")) -> bool:
-    """Ends them all, gently first. Whether none is left."""
+    """Ends all that are there now, gently first. Whether none of them is left. What comes meanwhile is not waited for:
+    whoever asks the daemon something runs the same program, and may do so all the time."""
     pids = find(pipe, proc)
     for number, seconds in ((signal.SIGTERM, GENTLE_SECONDS), (signal.SIGKILL, GENTLE_SECONDS)):
         for pid in pids:
             logger.warn("ending a process of MPS", pid=pid, signal=number.name)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        pids = await _until_gone(pipe, proc, seconds)
+        pids = await _until_gone(pids, pipe, proc, seconds)
         if not pids:
             return True
     return False
 
 
-async def _until_gone(pipe: Path, proc: Path, seconds: float) -> list[int]:
+async def _until_gone(pids: list[int], pipe: Path, proc: Path, seconds: float) -> list[int]:
+    """Those that are still there."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    while (pids := find(pipe, proc)) and loop.time() < until:  # noqa: ASYNC110 - nobody tells us
+    while (left := [p for p in find(pipe, proc) if p in pids]) and loop.time() < until:  # noqa: ASYNC110 - nobody tells us
         await asyncio.sleep(TICK)
-    return pids
+    return left
 
 
 def _ours(pipe: Path, proc: Path) -> Iterator[int]:

@@ -4,9 +4,10 @@ What they were is written to a file before anything is changed. So after a crash
 driver then says EXCLUSIVE_PROCESS. The file is on a file system that a reboot empties, as a reboot empties the modes.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -84,7 +85,7 @@ class Modes:
 
     async def _set(self, uuid: str, before: int) -> None:
         try:
-            await self._gpus.set_mode(uuid, EXCLUSIVE_PROCESS)
+            await _to_its_end(self._gpus.set_mode(uuid, EXCLUSIVE_PROCESS))
         except NotAllowed:
             raise
         except UserError as error:
@@ -116,6 +117,16 @@ class Modes:
             raise errors.not_asked(
                 f"compute modes cannot be recorded in {self._path}", why, "mount that folder"
             ) from None
+
+
+async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
+    """Also if nobody waits for it any more: the driver goes on with it, and a mode put back meanwhile would be lost."""
+    task = asyncio.create_task(call)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 def _refuse_old(driver: str) -> None:

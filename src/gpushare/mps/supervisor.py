@@ -32,6 +32,7 @@ END_SECONDS: Final = 0.5  # in which a daemon that answers no more may have ende
 STUCK_SECONDS: Final = 180.0  # without a step of ours; then kubelet is asked to restart this process
 STARTING: Final = "the MPS daemon is being started"
 STOPPING: Final = "gpushare mps is being stopped"
+KILLED_BEFORE: Final = "gpushare mps was killed, and the MPS daemon with it"
 STUCK: Final = "no look at the MPS daemon for {seconds:.0f} s"
 
 logger = log.get(__name__)
@@ -61,6 +62,7 @@ class Supervisor:
         self._daemon: Daemon | None = None
         self._devices: Sequence[Device] = ()
         self._divided = 1
+        self._untold = False  # clients of the process before this one may have lost their daemon
         self._limited = False  # the daemon was told limits of memory
         self._since, self._up_at, self._stepped = now(), 0.0, clock()
         self._look = asyncio.Event()
@@ -76,6 +78,7 @@ class Supervisor:
     async def run(self) -> None:
         """For ever. Raises UserError if a person has to do something."""
         self._control.program()  # before anything is changed
+        self._untold = files.said_up(self._places)
         while True:
             self._stepped = self._clock()
             try:
@@ -85,9 +88,13 @@ class Supervisor:
             await self._sleep(self._retry.delay())
 
     async def stop(self, why: str = STOPPING) -> None:
-        """Nobody is served any more; then the daemon ends, and the modes are put back."""
+        """Nobody is served any more; then the daemon ends, and the modes are put back. A report that cannot be written
+        is no reason to leave them as they are: the old one is soon too old."""
         clients = self.state == "up"
-        self._set("down", why)
+        try:
+            self._set("down", why)
+        except UserError as error:
+            logger.error(error.what, **error.fields())
         if clients:
             self._tidings.lost(why)
         if self._daemon is not None:
@@ -101,6 +108,9 @@ class Supervisor:
         self._devices = await self._modes.take()
         self._daemon = Daemon(self._control, self._places)
         await self._daemon.begin()
+        if self._untold and not self._daemon.found:
+            self._tidings.lost(KILLED_BEFORE)
+        self._untold = False
         self._divided, self._limited = 1, self._daemon.found  # what one that ran already was told is unknown
         if self._daemon.found or self._replicas() != 1:
             await self._divide(self._daemon)
@@ -129,11 +139,18 @@ class Supervisor:
                 self._stepped = self._clock()
                 if self._stepped - self._up_at > PROVEN_SECONDS:
                     self._retry.reset()
-                self._set("up", "")
+                self._give_sign_of_life()
         finally:
             for task in (ended, modes):
                 task.cancel()
             await asyncio.gather(ended, modes, return_exceptions=True)
+
+    def _give_sign_of_life(self) -> None:
+        """One that cannot be written is no reason to end a daemon with clients: the node part notices the silence."""
+        try:
+            self._set("up", "")
+        except UserError as error:
+            logger.error(error.what, **error.fields())
 
     async def _ask(self, daemon: Daemon) -> None:
         self.servers = len(await self._control.servers())

@@ -119,3 +119,12 @@ def test_what_was_pinned_before_is_left_as_it_is() -> None:
     spec = admitted(one(env=[entry]))
     assert spec["containers"] == [one(env=[entry])]
     assert "volumes" not in spec
+
+
+@pytest.mark.parametrize("amount", ["0", 0, "0k", None, "many"])
+def test_a_container_that_asks_for_no_share_gets_no_folder_of_the_node(amount: object) -> None:
+    spec = admitted({"name": "main", "resources": {"limits": {names.MPS_GPU: amount}}})
+    (main,) = spec["containers"]
+    assert "volumes" not in spec, "on a node without MPS the container would wait for them for ever"
+    assert "volumeMounts" not in main
+    assert names.MPS_PIPE not in env(main)

@@ -64,7 +64,7 @@ def test_what_is_told_adds_up_and_the_first_is_where_it_goes(policy: str, said: 
 
 
 def test_the_points_of_nodes_are_told_where_they_count() -> None:
-    points = NodePoints(lambda needs: {"b": 500}, lambda needs, node: (("own", 500 * (node == "b")),))
+    points = NodePoints(lambda *_: {"a": 0, "b": 500, "c": 0}, lambda needs, node: (("own", 500 * (node == "b")),))
     waiting = msgspec.structs.replace(pod(mps=1), needs=Needs())
     explanation = verdict.explain(cluster(), waiting, policy="keti", node_points=points)
     first = explanation.scores[0]

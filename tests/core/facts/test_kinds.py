@@ -147,3 +147,18 @@ def test_what_a_broken_request_counts_for_is_read_by_kind() -> None:
     both = pod(containers=[container("a", 4, whole=1), container("b", 3)])
     assert (both.spec_units, both.spec_unknown) == (7, True)
     assert (pod(4).spec_units, pod(4).spec_unknown) == (4, False)
+
+
+def test_a_pod_is_a_client_of_mps_by_its_share_or_if_each_container_mounts_the_pipes() -> None:
+    pipes, other = ([objects.VolumeMount(path)] for path in ("/tmp/nvidia-mps/", "/tmp"))
+    client, mounting, plain = container("a", mps=1), container("b", 5), container("c", 5)
+    mounting.volume_mounts, plain.volume_mounts = [*other, *pipes], other
+
+    def by_mps(*containers: objects.Container) -> bool:
+        return asks(containers=containers).by_mps
+
+    assert by_mps(client)
+    assert by_mps(mounting)
+    assert by_mps(client, mounting, container("asks nothing"))
+    assert not by_mps(plain)
+    assert not by_mps(client, plain)

@@ -10,7 +10,7 @@ from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import NodeFacts, PodFacts, Rules
 from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.placement.cost import UNHURRIED_LOOKS, Budget
+from gpushare.core.placement.cost import CALL_LOOKS, UNHURRIED_LOOKS, Budget
 from gpushare.core.scheduling import reschedule
 from gpushare.core.scheduling.reach import ANYWHERE, Reach
 from gpushare.core.scheduling.reschedule import Candidate, Rescheduling, Why
@@ -271,6 +271,18 @@ def test_a_place_that_takes_too_long_to_find_is_none() -> None:
     made = world(SICK, *[facts(*[8] * 8, name=f"b{i}") for i in range(50)], pods=[])
     new = msgspec.structs.replace(many, node="")
     assert reschedule.elsewhere(made, new, "a", ANYWHERE, lambda node: {}, Budget(0)) == ""
+
+
+def test_a_cluster_of_over_used_gpus_is_not_looked_through_in_one_go() -> None:
+    made, looked = world(SICK, *[facts(8, name=f"b{i}") for i in range(1000)], pods=[]), list[str]()
+
+    def over_users(node: str) -> dict[str, tuple[str, ...]]:
+        looked.append(node)
+        return {f"GPU-{node}-0": ("greedy",)}
+
+    new = pod(2, owner="rs")
+    assert reschedule.elsewhere(made, new, "a", ANYWHERE, over_users, Budget(CALL_LOOKS)) == ""
+    assert len(looked) < 500
 
 
 # The pod that would be made instead

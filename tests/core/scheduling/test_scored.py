@@ -8,14 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import Needs, PodFacts, Refusal, Request
+from gpushare.core.facts.objects import Affinity, Expression, NodeAffinity, PreferredTerm, Term
+from gpushare.core.facts.scoring import node_score
+from gpushare.core.facts.scoring.load import Terms
 from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.facts.vitals import GpuVitals
+from gpushare.core.ledger.holding import Kept
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.loads import Measured
-from gpushare.core.scheduling import ranking
+from gpushare.core.placement.cost import Budget
+from gpushare.core.scheduling import ranking, scored
 from gpushare.core.scheduling.life import Life
+from gpushare.core.scheduling.reach import NodesByRules
 from tests.support import builders
 from tests.support.builders import facts, pod
 
@@ -103,6 +110,20 @@ def test_twenty_pods_within_one_interval_are_placed_as_if_each_had_been_measured
     assert len(set(placed)) == 8
 
 
+@pytest.mark.parametrize("policy", ["metric", "keti"])
+@pytest.mark.parametrize("asked", [{"mps": 1}, {"split": 2}])
+def test_a_gpu_that_is_kept_for_another_pod_brings_its_node_no_points(policy: str, asked: dict[str, Any]) -> None:
+    """It stands idle, and so it would draw pods to the busy GPUs beside it."""
+    life = cluster(policy, a=3, b=2)
+    show(life, "a", IDLE, BUSY, BUSY)
+    show(life, "b", *[{**IDLE, "used_mib": 4000, "utilization": 40}] * 2)
+    waiting = pod(*([200] if "split" in asked else []), **asked)
+    kept_for = pod(8000, name="large")
+    life.ledger.keep(Kept(kept_for, "a", (("GPU-a-0",),), 0.0))
+    assert place(life, waiting)[0] == "b"
+    assert place(life, kept_for, 3.0) == ("a", (0,))
+
+
 def test_binpack_fills_gpus_in_use_and_spread_the_others_as_soon_as_it_is_said() -> None:
     life = cluster(a=2)
     show(life, "a", IDLE, IDLE)
@@ -147,7 +168,7 @@ def test_those_that_go_by_what_is_free_do_not_care() -> None:
 
 def test_the_points_of_a_node_count_with_their_weight() -> None:
     life = cluster("keti", a=1, b=1)
-    life.node_points = NodePoints(lambda needs: {"a": 10, "b": 90} if needs.amounts[0] else {}, lambda needs, node: ())
+    life.node_points = NodePoints(lambda needs, *_: {"a": 10, "b": 90} if needs.amounts[0] else {}, lambda *_: ())
     show(life, "a", IDLE)
     show(life, "b", {**IDLE, "used_mib": 800})
     api = builders.api_pod(100, containers=[builders.container("x", 100)])
@@ -159,6 +180,45 @@ def test_the_points_of_a_node_count_with_their_weight() -> None:
     life.apply(Settings(node_weight=0.0, gpu_weight=1.0))
     assert life.facts(api, None).needs is None
     assert life.choose(life.facts(api, None), ["a", "b"], 2.0).fits == ["a"]
+
+
+def test_equal_needs_of_many_pods_are_kept_once() -> None:
+    """Preferred node affinity may be long, and thousands of pods of one controller may wait."""
+    life, condition = cluster("keti", a=1), Expression("disk", "In", ("ssd",))
+    made = [builders.api_pod(100) for _ in range(2)]
+    for one in made:
+        term = PreferredTerm(1, Term((condition,)))
+        one.spec.affinity = Affinity(NodeAffinity(preferred=(term,)))
+    first, second = (life.facts(one, None).needs for one in made)
+    assert first is second
+    assert first is not None
+    assert [term.weight for term in first.preferred] == [1]
+
+
+def test_the_points_of_nodes_that_a_call_has_no_time_for_are_left_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod may have many rules, and a cluster many nodes: to compare all of them at once would stop everything."""
+    names = [f"n{i}" for i in range(40)]
+    life, rules, compared = cluster("keti", **dict.fromkeys(names, 1)), NodesByRules(), list[str]()
+    for name in names:
+        rules.set_node(name, NodeRules(name, {}, (), False))
+    terms = node_score.terms
+
+    def counted(needs: Needs, node: NodeRules) -> Terms:
+        compared.append(node.name)
+        return terms(needs, node)
+
+    monkeypatch.setattr(node_score, "terms", counted)
+    monkeypatch.setattr(scored, "CALL_LOOKS", 2000)
+    conditions = [Expression(f"k{i}", "NotIn", ("x",)) for i in range(100)]
+    needs = Needs((100, 0, 0), (PreferredTerm(1, Term(tuple(conditions))),), ())
+    waiting = msgspec.structs.replace(pod(100), needs=needs)
+    assert isinstance(waiting.request, Request)
+    for seen in (9, 18, 27, 36, 40, 40):
+        best = ranking.first(life.ledger, waiting.request, waiting, names, "keti", Budget(2000), rules.points)
+        assert (best in compared, len(compared)) == (True, seen)
+    rules.set_node("n3", NodeRules("n3", {"new": "label"}, (), False))
+    ranking.first(life.ledger, waiting.request, waiting, names, "keti", Budget(2000), rules.points)
+    assert compared[40:] == ["n3"]
 
 
 def linked() -> Life:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import yaml
 
-from gpushare.core.facts import vitals
+from gpushare.core.facts import names, vitals
 from tests.e2e.harness import binaries, keti_images, mps, network, objects, shipped
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT
 from tests.e2e.harness.images import SMALL
@@ -198,10 +198,18 @@ class KetiWorld(World):
     """Pods in the words of a scenario, for the scheduler of deploy/keti. They print their environment and stay."""
 
     def pod_of(self, words: Object) -> Object:
-        made = objects.pod(**{"scheduler": SCHEDULER, **words})
+        clients = words.get("clients")
+        made = objects.pod(**{"scheduler": SCHEDULER, **{word: words[word] for word in words if word != "clients"}})
         made["spec"]["terminationGracePeriodSeconds"] = GRACE
         for container in made["spec"]["containers"]:
             container |= {"image": SMALL, "command": STAY}
+        if clients:  # of MPS, made by hand as in KETI's guide
+            made["spec"] |= {
+                "hostIPC": True,
+                "volumes": [{"name": "pipes", "hostPath": {"path": names.MPS_PIPE_FOLDER}}],
+            }
+            for container in made["spec"]["containers"]:
+                container["volumeMounts"] = [{"name": "pipes", "mountPath": names.MPS_PIPE_FOLDER}]
         return made
 
     async def run(self, *pods: Object, seconds: float = PATIENCE) -> None:

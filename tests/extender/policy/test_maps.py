@@ -91,7 +91,10 @@ def test_a_good_edit_beside_a_bad_one_is_not_applied_until_that_is_mended(stage:
     stage.shows(SHORT, colour="red")
     stage.shows(LONG, gpu_allocate_prefer="binpack")
     assert (stage.applied, stage.refused()) == ([], 2)
-    assert stage.reasons() == [(f"ConfigMap/{SHORT}", "PolicyRefused")] * 2
+    *_, good, bad = stage.book.take()
+    text = f"{SHORT} has to be mended first. Nothing was changed; in force: "
+    assert good[:3] == (f"ConfigMap/{LONG}", "Warning", "PolicyRefused")
+    assert (good[3][: len(text)], bad[0]) == (text, f"ConfigMap/{SHORT}")
     stage.shows(SHORT)
     assert [settings.prefer for settings in stage.applied] == ["binpack"]
 

@@ -138,6 +138,30 @@ async def test_without_another_place_it_stays_until_there_is_one(scene: Scene) -
     assert await scene.after(65) == ["sick"]
 
 
+@pytest.mark.parametrize("comes", [True, False])
+async def test_a_place_is_promised_to_one_pod_until_its_successor_had_time_to_come(scene: Scene, comes: bool) -> None:
+    """A pod of a StatefulSet may take minutes to end, and its successor comes only then."""
+    scene.life.observe(bound(pod(5, name="half"), facts(8, name="b"), ((0,),)), 0.0)
+    ends, _ = scene.runs("p1"), scene.runs("p2")
+    assert await scene.after(65) == ["p1"]
+    assert await scene.after(500) == []
+    scene.life.forget(ends)
+    if comes:
+        scene.life.observe(bound(pod(2, name="new"), facts(8, name="b"), ((0,),)), 0.0)
+    assert await scene.after(55) == []
+    assert await scene.after(300) == ([] if comes else ["p2"])
+
+
+async def test_a_pod_that_never_ends_does_not_keep_a_place_for_ever(scene: Scene) -> None:
+    scene.life.observe(bound(pod(5, name="half"), facts(8, name="b"), ((0,),)), 0.0)
+    for name in ("p1", "p2"):
+        scene.runs(name)
+    assert await scene.after(65) == ["p1"]
+    scene.life.observe(bound(pod(2, name="p1", owner="rs", terminating=True), WELL, ((0,),)), 0.0)
+    assert await scene.after(590) == []
+    assert await scene.after(120) == ["p2"]
+
+
 async def test_which_nodes_it_may_use_is_read_once_from_the_pod(scene: Scene) -> None:
     scene.runs("sick", only="nowhere")
     assert await scene.after(300) == []

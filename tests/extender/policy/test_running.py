@@ -10,6 +10,7 @@ from gpushare.core.facts.scoring.settings import KETI_LONG, NEUTRAL
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.extender import app
+from gpushare.extender.policy import part
 from gpushare.kube import client
 from tests.support import embedded_objects, extender_in_process, extender_process, scripted_api, wait
 from tests.support.embedded_objects import MERGE
@@ -137,6 +138,16 @@ async def test_pods_wait_for_a_reserved_node_and_are_woken_when_it_is_reserved_n
     assert (await extender.filter(waits, "a", "cpu"))["NodeNames"] == ["a"]
 
 
+async def test_nothing_is_answered_before_the_policy_was_read(server: ApiServer) -> None:
+    """A pod that waits for a reserved node must not get it because the extender starts anew."""
+    server.registry.patch(embedded_objects.NODES, "", "a", MERGE, {"metadata": {"annotations": {"reserved": "Kim"}}})
+    write(server, node_reservation_permit="true")
+    waits = embedded_objects.create(server, embedded_objects.pod("waits", 5000))
+    for _ in range(5):
+        async with extender_in_process.running(server, policy_namespace="gpu") as extender:
+            assert (await extender.filter(waits, "a"))["NodeNames"] == []
+
+
 async def test_without_the_option_configmaps_mean_nothing(server: ApiServer) -> None:
     write(server, gpu_allocate_prefer="binpack")
     async with extender_in_process.running(server) as running:
@@ -145,7 +156,10 @@ async def test_without_the_option_configmaps_mean_nothing(server: ApiServer) -> 
 
 
 @pytest.mark.parametrize("answer", [refuse(403, "Forbidden"), refuse(404), refuse(500), scripted_api.hang])
-async def test_without_the_right_to_read_them_everything_else_is_as_ever(answer: Any) -> None:
+async def test_without_the_right_to_read_them_everything_else_is_as_ever(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "FIRST_SECONDS", 0.05)
     async with scripted_api.serve() as server, client.connect(server.access()) as api:
         for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/kube-system/configmaps"):
             server.on(f"GET {path}", page([], "5"))
@@ -156,7 +170,8 @@ async def test_without_the_right_to_read_them_everything_else_is_as_ever(answer:
         tasks = made.start()
         try:
             await wait.eventually(lambda: server.count("GET /api/v1/namespaces/gpu/configmaps"), "the question")
-            assert (made.not_ready(), made.is_connected(), made.life.settings) == ("", True, NEUTRAL)
+            await wait.eventually(lambda: not made.not_ready() and made.is_connected(), "an extender that answers")
+            assert made.life.settings == NEUTRAL
             assert not any(task.done() for task in tasks)
         finally:
             for task in tasks:

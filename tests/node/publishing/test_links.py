@@ -50,17 +50,15 @@ async def test_each_set_of_gpus_is_asked_for_once() -> None:
     gpus = Gpus(driver)
     await gpus.begin(30.0)
     found = Links(driver, gpus)
-    told: list[int] = []
-    found.listeners.append(lambda: told.append(len(found.known)))
     async with beside(found.run()):
-        await eventually(lambda: told == [3])
+        await eventually(lambda: len(found.known) == 3)
         for devices in (THREE[:2], THREE, THREE[:2], THREE):
             gpus.devices = devices
             gpus.listeners[0]()
             for _ in range(5):
                 await asyncio.sleep(0)
-    assert told == [3, 3]
-    assert found.known["GPU-2"] == {"GPU-1": 2}  # it is still connected when it comes back
+            assert found.known["GPU-1"] == ({"GPU-0": 4} if devices is not THREE else {"GPU-0": 4, "GPU-2": 2})
+    assert found.known == links.by_gpu(["GPU-0", "GPU-1", "GPU-2"], LINKS)  # connected as before when it comes back
     assert driver.asked == 2
 
 

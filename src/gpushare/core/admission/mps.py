@@ -11,7 +11,7 @@ from typing import Final
 
 from gpushare.core.admission import containers
 from gpushare.core.admission.containers import Addition, Object
-from gpushare.core.facts import names, visible
+from gpushare.core.facts import names, units, visible
 
 PIPES: Final = ("gpushare-mps", names.MPS_PIPE_FOLDER)
 SHARED_MEMORY: Final = ("gpushare-shm", names.SHM_FOLDER)
@@ -22,7 +22,10 @@ Mount = tuple[str, str]
 
 
 def asks(container: Object) -> bool:
-    return names.MPS_GPU in containers.limits(container)
+    """For one or more. A container with 0 may run on any node, also where the folders are not."""
+    written = containers.limits(container).get(names.MPS_GPU)
+    amount = units.exact(written) if isinstance(written, str | int | float) else None
+    return amount is not None and amount > 0
 
 
 def entries(pod: Object, container: Object, key: str) -> list[Object]:

@@ -72,7 +72,7 @@ class NodeFacts(Data, frozen=True):
     limit: int = 0  # units of memory that one container may ask; 0: no limit
     slots: int = 0  # MPS slots of each GPU; 0: it sells none
     mps_down: str = ""  # why its MPS daemon serves nobody; empty: it does, or nobody looks after it
-    only_mps: bool = False  # its GPUs are in a mode in which only clients of its MPS daemon can use them
+    only_mps: bool = False  # only clients of its MPS daemon can use its GPUs
     reserved: bool = False  # an admin reserved it: whether that counts, the policy says
     nvidia_whole: bool = False  # it sells its whole GPUs as nvidia.com/gpu too, out of the ledger
     sold: tuple[Sold, ...] = ()  # what it sells without the extender; then its pin is NVIDIA
@@ -166,6 +166,7 @@ class Request(Data, frozen=True):
     pin: Pin | None  # DIRECT or PLUGIN: which nodes can serve it; None: its containers contradict each other
     unit: Unit | None = None
     policy: str | None = None
+    by_mps: bool = False  # all its containers are clients of MPS: they have a share of it, or its pipes mounted
 
     @property
     def one_share(self) -> bool:
@@ -180,7 +181,12 @@ class Request(Data, frozen=True):
     @property
     def shape(self) -> "Shape":
         """Everything that decides where it fits. Requests of equal shape get equal answers on equal nodes."""
-        return (self.pin, self.unit, tuple([(s.role, s.kind, s.units or s.slot_bytes, s.gpus) for s in self.shares]))
+        return (
+            self.pin,
+            self.unit,
+            self.by_mps,
+            tuple([(s.role, s.kind, s.units or s.slot_bytes, s.gpus) for s in self.shares]),
+        )
 
     @property
     def amount(self) -> int:
@@ -188,7 +194,7 @@ class Request(Data, frozen=True):
         return sum(share.units for share in self.shares)
 
 
-Shape = tuple[Pin | None, Unit | None, tuple[tuple[Role, Kind, int, int], ...]]
+Shape = tuple[Pin | None, Unit | None, bool, tuple[tuple[Role, Kind, int, int], ...]]
 
 
 class Charge(NamedTuple):

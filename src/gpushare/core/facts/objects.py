@@ -62,11 +62,16 @@ class EnvVar(Struct):
     value_from: EnvSource | None = None
 
 
+class VolumeMount(Struct):
+    mount_path: str = ""
+
+
 class Container(Struct):
     name: str = ""
     restart_policy: str | None = None
     resources: ResourceNeeds | None = None
     env: list[EnvVar] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class Volume(Struct):

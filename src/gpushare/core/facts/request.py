@@ -68,7 +68,7 @@ def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     request = pod.request
     if isinstance(request, Request):
         shares = tuple([msgspec.structs.replace(s, slot_bytes=0) if s.slot_bytes else s for s in request.shares])
-        request = Request(shares, request.pin)
+        request = Request(shares, request.pin, by_mps=request.by_mps)
     return msgspec.structs.replace(
         pod, node=node, annotations=tuple(merged.items()), request=request, rules=None, needs=None
     )
@@ -90,18 +90,19 @@ def parse(pod: objects.Pod, default_unit: Unit | None) -> Request | Refusal | No
     chosen = Options() if pod.spec.node_name else options.read(pod.metadata, default_unit)
     if isinstance(chosen, Refusal):
         return chosen
-    shares = []
+    shares, by_mps = [], True
     for container, position, role in _in_start_order(apps, inits):
         share = _share(container, position, role, chosen)
         if isinstance(share, Refusal):
             return share
         if share is not None:
             shares.append(share)
+            by_mps = by_mps and (share.kind.slots > 0 or _mounts_pipes(container))
     if pod.spec.node_name:
         shares = _as_bound(shares, pod.metadata.annotations or {})
     # No node serves both: a container that asks NVIDIA's plugin, and one that asks us.
     pin = None if _any_asks_nvidia((*inits, *apps)) else visible.pin(shares)
-    return Request(tuple(shares), pin, chosen.unit, chosen.policy) if shares else None
+    return Request(tuple(shares), pin, chosen.unit, chosen.policy, by_mps) if shares else None
 
 
 def _as_bound(shares: list[Share], annotations: dict[str, str]) -> list[Share]:
@@ -141,6 +142,12 @@ def _in_start_order(
         for i, container in enumerate(inits)
     ]
     return started + [(container, i, Role.APP) for i, container in enumerate(apps)]
+
+
+def _mounts_pipes(container: objects.Container) -> bool:
+    """Whether it is a client of the node's MPS daemon although it asks for no share of it."""
+    mounts = container.volume_mounts
+    return mounts is not None and any(mount.mount_path.rstrip("/") == names.MPS_PIPE_FOLDER for mount in mounts)
 
 
 def _limits(container: objects.Container) -> dict[str, objects.Quantity]:

@@ -5,6 +5,7 @@ does not tell, is unknown: neither idle nor busy.
 """
 
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
@@ -18,6 +19,9 @@ LONGEST_SAMPLE_SECONDS = 3600.0  # more than that between two passes is not beli
 SAMPLED = "Sampled"  # condition: the driver answered the last pass; else the message says why not
 OVER_USE = "OverUse"  # condition: containers use more than they asked for, for longer than the grace
 
+Figure = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+"""A status with a figure outside of this is not as it should be: points made of it would outdo all others."""
+
 
 class GpuVitals(Frozen, frozen=True):
     """One GPU. Memory in MiB, utilisation in percent, temperatures in °C, power in W. None: unknown."""
@@ -27,18 +31,18 @@ class GpuVitals(Frozen, frozen=True):
     model: str = ""
     healthy: bool = True
     why: str = ""  # why it is not
-    shares: int | None = None  # containers that were given a part of it
-    total_mib: int = msgspec.field(default=0, name="totalMiB")  # may be given out
-    granted_mib: int | None = msgspec.field(default=None, name="grantedMiB")  # is given out
-    used_mib: int | None = msgspec.field(default=None, name="usedMiB")  # by all processes, as the driver says
-    unattributed_mib: int | None = msgspec.field(default=None, name="unattributedMiB")  # used by no known container
-    utilization: int | None = None
-    temperature: int | None = None
-    temperature_limit: int | None = None
-    power_watts: int | None = None
-    power_limit_watts: int | None = None
-    known_processes: int | None = None  # those of containers that were given this GPU
-    unknown_processes: int | None = None
+    shares: Figure | None = None  # containers that were given a part of it
+    total_mib: Figure = msgspec.field(default=0, name="totalMiB")  # may be given out
+    granted_mib: Figure | None = msgspec.field(default=None, name="grantedMiB")  # is given out
+    used_mib: Figure | None = msgspec.field(default=None, name="usedMiB")  # by all processes, as the driver says
+    unattributed_mib: Figure | None = msgspec.field(default=None, name="unattributedMiB")  # used by no known container
+    utilization: Figure | None = None
+    temperature: Figure | None = None
+    temperature_limit: Figure | None = None
+    power_watts: Figure | None = None
+    power_limit_watts: Figure | None = None
+    known_processes: Figure | None = None  # those of containers that were given this GPU
+    unknown_processes: Figure | None = None
     over_users: tuple[str, ...] = ()  # uids of pods that use more of it than they asked for
 
 

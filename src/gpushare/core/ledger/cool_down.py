@@ -72,5 +72,5 @@ class CoolDowns:
 
 
 def _shape(request: Request) -> Shares:
-    pin, _, shares = request.shape
+    pin, _, _, shares = request.shape
     return pin, shares

@@ -15,7 +15,7 @@ NO_LIMIT = 1 << 50  # units; more than any container asks
 
 T = TypeVar("T")
 
-Lane = tuple[Pin | None, Unit | None]
+Lane = tuple[Pin | None, Unit | None, bool]
 """Requests with the same lane may use the same nodes."""
 
 
@@ -29,12 +29,12 @@ class Index:
 
     def largest(self, request: Request) -> Mapping[str, int]:
         """The largest free GPU of each node that may serve such a request of one share."""
-        return self._within_limit(request, self._largest.get((request.pin, request.unit), {}))
+        return self._within_limit(request, self._largest.get((request.pin, request.unit, request.by_mps), {}))
 
     def spots(self, request: Request) -> Mapping[str, tuple[int, ...]]:
         """Of each node that may serve such a request of one share, one number per healthy GPU, rising: the free units
         of the GPU, then (in the low SUM_BITS) those of its node. IMPOSSIBLE comes last."""
-        return self._within_limit(request, self._spots.get((request.pin, request.unit), {}))
+        return self._within_limit(request, self._spots.get((request.pin, request.unit, request.by_mps), {}))
 
     def _within_limit(self, request: Request, nodes: dict[str, T]) -> Mapping[str, T]:
         need = request.shares[0].units
@@ -49,12 +49,15 @@ class Index:
             largest.pop(name, None)
         for ranked in self._spots.values():
             ranked.pop(name, None)
-        if room is not None and room.rising and room.facts.blocked is None and not room.facts.only_mps:
+        if room is not None and room.rising and room.facts.blocked is None:
             spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
             pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
-            for unit in (None, room.facts.unit):
-                self._largest.setdefault((pin, unit), {})[name] = room.rising[-1]
-                self._spots.setdefault((pin, unit), {})[name] = spots
+            whose = [False, True]  # requests of others than clients of MPS, and of clients
+            if room.facts.only_mps:
+                whose = [] if room.facts.mps_down else [True]
+            for lane in [(pin, unit, by_mps) for unit in (None, room.facts.unit) for by_mps in whose]:
+                self._largest.setdefault(lane, {})[name] = room.rising[-1]
+                self._spots.setdefault(lane, {})[name] = spots
         self._set_limit(name, room.facts.limit if room is not None else 0)
         if state.depends_on_pod:
             self.special.add(name)

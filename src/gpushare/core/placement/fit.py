@@ -61,7 +61,6 @@ class Question:
         self._one_app = request.one_share and request.shares[0].role is Role.APP
         self._plain = sorted((share.each for share in request.shares), reverse=True) if _is_plain(request) else None
         self._largest = max([share.units for share in request.shares])  # of one container, over all its GPUs
-        self._only_mps = 0 not in [share.kind.slots for share in request.shares]
         self._not_sold = [k for k in dict.fromkeys([s.kind for s in request.shares]) if k.not_sold is not None]
         self._by_mps = any(kind.slots for kind in self._not_sold)
         # By pin and unit: what has to be placed, and of any of its parts the most GPUs and the most units on one.
@@ -89,12 +88,12 @@ class Question:
 
     def _not_served(self, facts: NodeFacts) -> Refusal | None:
         """Why such a node does not serve what is asked, whatever it has."""
-        if facts.only_mps and not self._only_mps:
+        if facts.only_mps and not self.request.by_mps:
             return ONLY_MPS
         for kind in self._not_sold:
             if not any(kind.sells(facts, gpu) for gpu in facts.gpus):
                 return kind.not_sold
-        return MPS_DOWN if self._by_mps and facts.mps_down else None
+        return MPS_DOWN if facts.mps_down and (self._by_mps or facts.only_mps) else None
 
     def refusal(self, room: Room, budget: Budget | None = None) -> Refusal | None:
         """The reason why the node cannot take the request, or None if it can."""

@@ -25,7 +25,7 @@ import msgspec
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import objects
 from gpushare.core.facts import request as requests
-from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request, Unit
+from gpushare.core.facts.model import Needs, NodeFacts, Places, PodFacts, Refusal, Request, Unit
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring import adjusted, node_score
 from gpushare.core.facts.scoring.node_score import NodePoints
@@ -39,6 +39,7 @@ from gpushare.core.scheduling.pending import PendingPods
 from gpushare.core.scheduling.reach import ANYWHERE, Reach
 from gpushare.core.scheduling.wakeups import WakeUps
 
+MOST_NEEDS = 1_000  # kept once; people write few different ones
 Pick = Callable[[Request, PodFacts, Sequence[str], Budget], list[str]]
 
 
@@ -79,6 +80,7 @@ class Life:
         self.wakeups = WakeUps(reach.open_to)
         self.patience = Patience(patience)
         self.settings = NEUTRAL
+        self._needs: dict[Needs, Needs] = {}  # equal needs of many pods, kept once: they may be long
 
     def apply(self, settings: Settings) -> None:
         """From now on an admin wants it so."""
@@ -94,7 +96,10 @@ class Life:
         score = POLICIES[self._policy(facts.request)].score
         if score is None or not adjusted.weights(score, self.settings)[0]:
             return facts
-        return msgspec.structs.replace(facts, needs=node_score.needs(pod))
+        if len(self._needs) >= MOST_NEEDS:
+            self._needs.clear()
+        needs = node_score.needs(pod)
+        return msgspec.structs.replace(facts, needs=self._needs.setdefault(needs, needs))
 
     # 1. Asked: which nodes fit?
 

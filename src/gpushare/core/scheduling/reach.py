@@ -4,7 +4,7 @@ kube-scheduler checks the same before it asks, and offers no other nodes. It is 
 GPUs and explanations are not answers to a question of kube-scheduler.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -84,17 +84,19 @@ class NodesByRules:
     @property
     def points(self) -> NodePoints:
         """The points of nodes themselves, GPUs aside."""
-        return NodePoints(self._points_of_all, self._terms)
+        return NodePoints(self._points_of, self._terms)
 
-    def _points_of_all(self, needs: Needs) -> Mapping[str, int]:
+    def _points_of(self, needs: Needs, names: Sequence[str], looks: int) -> Mapping[str, int]:
+        """Kept until a node changes. What is not known yet costs looks: thousands of nodes, and rules that may be long,
+        would stop everything. The next call goes on."""
         scores = self._scores.get(needs)
         if scores is None:
             if len(self._scores) >= MOST_ALLOWED:
                 del self._scores[next(iter(self._scores))]
             scores = self._scores[needs] = {}
-        if len(scores) < len(self._rules):
-            for name in self._rules.keys() - scores.keys():
-                scores[name] = sum([points for _, points in node_score.terms(needs, self._rules[name])])
+        new = [name for name in names if name not in scores and name in self._rules]
+        for name in new[: max(looks // node_score.looks(needs), 1)] if new else ():
+            scores[name] = sum([points for _, points in node_score.terms(needs, self._rules[name])])
         return scores
 
     def _terms(self, needs: Needs, node: str) -> Terms:

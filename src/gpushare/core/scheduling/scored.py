@@ -16,7 +16,7 @@ from gpushare.core.facts.scoring.settings import Settings
 from gpushare.core.ledger.answers import Answers
 from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.placement.cost import Budget
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.placement.room import Room
 
 TOP = 1 << 20  # more than any score
@@ -45,22 +45,27 @@ def keys(
     answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
     assert score is not None
     worths = answers.worths(policy, ledger.scoring)
+    apart = _with_promises(ledger, among) if ledger.has_promises() else ()
     found = []
     for node in among:
-        worth = worths.get(node)
-        if worth is None and node not in worths and budget.left > 0:
-            worth = _worth(ledger, answers, node, policy, budget)
-            if worth is not None or budget.left > 0:
+        worth = worths.get(node) if node not in apart else None
+        if worth is None and (node not in worths or node in apart) and budget.left > 0:
+            worth = _worth(ledger, answers, node, pod, policy, budget)
+            if (worth is not None or budget.left > 0) and node not in apart:
                 worths[node] = worth
         found.append(worth)
-    own = node_points.of_all(pod.needs) if pod.needs is not None and node_points is not None else {}
+    own: Mapping[str, int] = {}
+    if pod.needs is not None and node_points is not None:  # with a budget of its own: the other may be used up
+        reached = [node for node, worth in zip(among, found, strict=True) if worth is not None]
+        own = node_points.of_these(pod.needs, reached, max(CALL_LOOKS, budget.left))
     return _by_score(score, ledger.scoring.settings, among, found, own)
 
 
 def _by_score(
     score: Score, settings: Settings, among: Sequence[str], found: Sequence[Worth | None], own: Mapping[str, int]
 ) -> list[int]:
-    """`own`: the points of each node itself. The sums are those of `adjusted.total`, for thousands of nodes."""
+    """`own`: the points of each node itself; empty if they count nothing, else nodes that it lacks were not reached.
+    The sums are those of `adjusted.total`, for thousands of nodes."""
     of_node, of_gpu = adjusted.weights(score, settings)
     extra, sign = adjusted.MANY_GPUS * settings.prefers_many_gpus, 1 if settings.lowest_first else -1
     if not of_node or not own:
@@ -69,20 +74,26 @@ def _by_score(
             else (TOP + sign * (int(worth.points * of_gpu + 0.5) + extra * worth.many) << SUM_BITS) + worth.tie
             for worth in found
         ]  # fmt: skip
-    points = own.get
     return [
-        IMPOSSIBLE if worth is None
-        else (TOP + sign * (int(points(node, 0) * of_node + worth.points * of_gpu + 0.5) + extra * worth.many)
+        IMPOSSIBLE if worth is None or node not in own
+        else (TOP + sign * (int(own[node] * of_node + worth.points * of_gpu + 0.5) + extra * worth.many)
               << SUM_BITS) + worth.tie
         for node, worth in zip(among, found, strict=True)
     ]  # fmt: skip
 
 
-def _worth(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budget) -> Worth | None:
+def _with_promises(ledger: Ledger, among: Sequence[str]) -> set[str]:
+    """Nodes where something is promised: what they offer depends on the pod, so it is not kept."""
+    states = [(node, ledger.node(node)) for node in among]
+    return {node for node, state in states if state is not None and state.promised}
+
+
+def _worth(ledger: Ledger, answers: Answers, node: str, pod: PodFacts, policy: str, budget: Budget) -> Worth | None:
     state, request = ledger.node(node), answers.request
-    if state is None or state.room is None:
+    room = state.room_for(pod) if state is not None else None
+    if state is None or room is None:
         return None
-    room, known = state.room, state.has_order(policy, ledger.scoring, single=request.one_gpu)
+    known = state.has_order(policy, ledger.scoring, single=request.one_gpu)
     order = state.order(policy, ledger.scoring, single=request.one_gpu)
     assert order is not None
     budget.left -= len(room.free) * (1 if known else POINTS_LOOKS)

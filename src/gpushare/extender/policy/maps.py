@@ -1,4 +1,4 @@
-"""From KETI's policy ConfigMaps to the settings in force: the sink of a watch that nothing waits for.
+"""From KETI's policy ConfigMaps to the settings in force: the sink of a watch.
 
 A change is applied as a whole, or not at all: with a bad key the last good policy stays. Whoever edited a ConfigMap
 reads what came of it in its events (`kubectl describe configmap`).
@@ -17,6 +17,7 @@ from gpushare.obs import log
 APPLIED, REFUSED, NOT_POSSIBLE = "PolicyApplied", "PolicyRefused", "PolicyNotPossible"  # reasons of events
 IN_FORCE = "in force: {policy}"
 STAYS = "{problems}. Nothing was changed; in force: {policy}"
+BESIDE = "{others} has to be mended first"
 ONE_NODE = f"{configmaps.MULTI_NODE} has no effect: a pod runs on one node"
 LONGEST = 1000  # characters of an event; Kubernetes allows 1024
 
@@ -56,7 +57,7 @@ class PolicyMaps:
         """`changed`: the ConfigMaps that are told what came of it."""
         read = configmaps.read({name: item.data for name, item in self._maps.items()})
         if isinstance(read, list):
-            self._refuse(read)
+            self._refuse(read, changed)
             return
         self.settings = read
         self._apply(read)
@@ -67,12 +68,15 @@ class PolicyMaps:
             if read.multi_node:
                 self._tell(name, "Warning", NOT_POSSIBLE, ONE_NODE)
 
-    def _refuse(self, problems: list[Problem]) -> None:
+    def _refuse(self, problems: list[Problem], changed: Iterable[str]) -> None:
         self._metrics.policy_refused.inc()
-        policy = configmaps.in_one_line(self.settings)
-        for name in dict.fromkeys(problem.config_map for problem in problems):
-            sentences = "; ".join(problem.sentence for problem in problems if problem.config_map == name)
-            logger.warn("policy refused, nothing was changed", configmap=name, why=sentences)
+        policy, bad = configmaps.in_one_line(self.settings), dict.fromkeys(problem.config_map for problem in problems)
+        beside = BESIDE.format(others=" and ".join(bad))
+        told = {name: beside for name in changed if name not in bad}  # who edited a good one waits for it, too
+        for name in bad:
+            told[name] = "; ".join(problem.sentence for problem in problems if problem.config_map == name)
+            logger.warn("policy refused, nothing was changed", configmap=name, why=told[name])
+        for name, sentences in told.items():
             self._tell(name, "Warning", REFUSED, STAYS.format(problems=sentences, policy=policy))
 
     def _tell(self, name: str, kind: str, reason: str, message: str) -> None:

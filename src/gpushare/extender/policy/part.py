@@ -1,7 +1,8 @@
 """`--policy-namespace`: the watch on the policy ConfigMaps, and what follows from them. Wiring only.
 
-Nothing waits for it: without the right to read ConfigMaps there, or without ConfigMaps, the extender works as it does
-without the option.
+After a start the first answer is waited for, for a short time: else pods would be placed on reserved nodes meanwhile.
+Nothing else waits for it: without the right to read ConfigMaps there, or without ConfigMaps, the extender works as it
+does without the option.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from gpushare.kube import resources
 from gpushare.kube.client import Api
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Reflector
+
+FIRST_SECONDS = 5.0  # for the first answer of the API server
 
 
 class PolicyPart:
@@ -43,3 +46,9 @@ class PolicyPart:
             api, life, recorder, metrics, unit=unit, over_users=over_users, not_ready=not_ready
         )  # fmt: skip
         metrics.policy(lambda: configmaps.settings_in_words(life.settings))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the policy was read, or cannot be for the moment."""
+        watch = self.watch
+        return watch.synced or watch.failure is not None or watch.age() > FIRST_SECONDS

@@ -82,6 +82,7 @@ class Rescheduler:
             for candidate in self._candidates()[:MOST_PLACES]:  # again: reading takes time
                 if candidate.pod.uid in self._known and await self._is_moved(candidate, self._known[candidate.pod.uid]):
                     return
+                await asyncio.sleep(0)  # each may cost as much as a call of a scheduler, and there are many
 
     def _may_act(self) -> bool:
         return self._life.settings.reschedules and not self._not_ready()
@@ -106,8 +107,9 @@ class Rescheduler:
         place = ""
         if self._waiting.may_go(candidate, known.controller):
             place = reschedule.elsewhere(
-                life.ledger, known.pod, pod.node, life.reach, self._over_users, Budget(CALL_LOOKS)
-            )
+                life.ledger, known.pod, pod.node, life.reach, self._over_users, Budget(CALL_LOOKS),
+                self._waiting.promised(),
+            )  # fmt: skip
         if not place:
             self._waiting.put_off(candidate, self._clock())
             return False
@@ -119,18 +121,22 @@ class Rescheduler:
         try:
             await pod_requests.evict(self._api, pod.namespace, pod.name, pod.uid)
         except KubeError as error:
-            self._not_evicted(candidate, known, error)
+            self._not_evicted(candidate, known, error, place)
             return
         self._complained = False
-        self._waiting.evicted(candidate, known.controller, self._clock())
+        self._left(candidate, known, place)
         self._metrics.rescheduled.labels(candidate.why.value).inc()
         logger.warn("evicted a pod from a bad GPU", pod=f"{pod.namespace}/{pod.name}", why=why, room=place)
         self._tell(pod, EVICTED, MOVED.format(why=why, place=place))
 
-    def _not_evicted(self, candidate: Candidate, known: Known, error: KubeError) -> None:
+    def _left(self, candidate: Candidate, known: Known, place: str) -> None:
+        self._waiting.evicted(candidate, known.controller, self._clock())
+        self._waiting.promise(known.pod, place, self._clock())
+
+    def _not_evicted(self, candidate: Candidate, known: Known, error: KubeError, place: str) -> None:
         outcome, pod, now = eviction.outcome(error), candidate.pod, self._clock()
         if outcome is Outcome.UNCLEAR:
-            self._waiting.evicted(candidate, known.controller, now)
+            self._left(candidate, known, place)
         elif outcome is Outcome.FAILED:
             self._waiting.pause(now)
         else:

@@ -28,7 +28,7 @@ class Links:
         self.known: Mapping[str, Mapping[str, int]] = {}
         self.listeners: list[Callable[[], None]] = []
         self._backend, self._gpus = backend, gpus
-        self._asked: set[frozenset[str]] = set()
+        self._answers: dict[frozenset[str], list[Link] | None] = {}  # by GPUs; None: the driver failed
         self._loop = Loop(self._update)
         self._loop.wake()
         gpus.listeners.append(self._loop.wake)
@@ -39,17 +39,18 @@ class Links:
 
     async def _update(self) -> bool:
         there = frozenset(device.uuid for device in self._gpus.devices)
-        if there in self._asked:
-            return True
-        self._asked.add(there)
-        try:
-            found = await self._backend.links() if len(there) > 1 else []
-        except UserError as error:
-            logger.warn(UNKNOWN, what=error.what, **error.fields())
-            return True
-        self.known = {**self.known, **by_gpu(there, found)}
-        for listener in self.listeners:
-            listener()
+        if there not in self._answers:
+            self._answers[there] = None
+            try:
+                self._answers[there] = await self._backend.links() if len(there) > 1 else []
+            except UserError as error:
+                logger.warn(UNKNOWN, what=error.what, **error.fields())
+        found = self._answers[there]
+        known = self.known if found is None else {**self.known, **by_gpu(there, found)}
+        if known != self.known:
+            self.known = known
+            for listener in self.listeners:
+                listener()
         return True
 
 

@@ -4,7 +4,7 @@ They compare what a pod asks with all that a node has: what other pods ask there
 left out nodes without room before anybody is asked.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpushare.core.facts import affinity, intree, objects
@@ -15,13 +15,15 @@ from gpushare.core.facts.scoring.load import Terms
 
 STAGES = 4
 MOST_RULES = 256  # of one pod: longer ones would be compared with every node, and count nothing
+TERMS_LOOKS = 10  # what it costs to work out the points of a node, besides rules, in GPUs looked at
 WEIGHTS = {intree.CPU: 40, intree.MEMORY: 40, intree.STORAGE: 20}  # of 100
 
 
 class NodePoints(NamedTuple):
-    """The points of nodes themselves, for pods with such needs: of all nodes, or what those of one consist of."""
+    """The points of nodes themselves, for pods with such needs: of those named, as far as so many looks go, and of
+    others that are known anyway; or what those of one consist of."""
 
-    of_all: Callable[[Needs], Mapping[str, int]]
+    of_these: Callable[[Needs, Sequence[str], int], Mapping[str, int]]
     terms: Callable[[Needs, str], Terms]
 
 
@@ -37,6 +39,11 @@ def needs(pod: objects.Pod) -> Needs:
 def _size(term: objects.PreferredTerm) -> int:
     expressions = (*(term.preference.match_expressions or ()), *(term.preference.match_fields or ()))
     return sum([1 + len(expression.values or ()) for expression in expressions])
+
+
+def looks(needs: Needs) -> int:
+    """What it costs to compare them with one node."""
+    return TERMS_LOOKS + len(needs.tolerations) + sum(map(_size, needs.preferred))
 
 
 def terms(needs: Needs, node: NodeRules) -> Terms:
