@@ -51,13 +51,11 @@ async def test_a_killed_daemon_is_started_again_and_its_node_and_clients_are_tol
 
     async def told() -> bool:
         said = await events(installation, "MpsDaemonLost")  # of other tests, too
-        to_client, to_node = (
-            [text for name, text in said if name == "client"],
-            [text for name, text in said if name == NODE],
-        )
-        return any("must be restarted: the MPS daemon was ended by signal 9" in text for text in to_client) and any(
-            text == "the MPS daemon was ended by signal 9; pods that used it: 1" for text in to_node
-        )
+        wanted = {
+            ("client", "Its CUDA programs have lost the GPU and must be restarted: the MPS daemon was ended by signal 9"),
+            (NODE, "the MPS daemon was ended by signal 9; pods that used it: 1"),
+        }
+        return wanted <= set(said)
 
     await installation.until("the client is told, and the node says so", told)
 
