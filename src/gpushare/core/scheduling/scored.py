@@ -5,7 +5,6 @@ depends on the pod itself, the points of the node, is added at each call.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 from gpushare.core.facts.model import PodFacts, Request, Role, Share
@@ -34,9 +33,6 @@ class Worth(NamedTuple):
     key: int  # of the node, if its own points count nothing
 
 
-NOT_KEPT = Worth(-1, False, 0, IMPOSSIBLE)
-
-
 def keys(
     ledger: Ledger,
     request: Request,
@@ -50,12 +46,16 @@ def keys(
     answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
     assert score is not None
     kept = answers.worths(policy, ledger.scoring)
-    found: list[Worth | None] = list(map(kept.get, among, repeat(NOT_KEPT)))
-    apart = _with_promises(ledger, among) if ledger.has_promises() else ()
-    for i in [i for i, worth in enumerate(found) if worth is NOT_KEPT or (apart and among[i] in apart)]:
+    apart = _with_promises(ledger, among) if ledger.has_promises() else set()
+    for node in [node for node in among if node not in kept and node not in apart]:
+        if budget.left <= 0:
+            break
+        worth = _worth(ledger, answers, node, pod, policy, score, budget)
+        if worth is not None or budget.left > 0:
+            kept[node] = worth
+    found: list[Worth | None] = list(map(kept.get, among))
+    for i in [i for i, node in enumerate(among) if node in apart] if apart else ():
         found[i] = _worth(ledger, answers, among[i], pod, policy, score, budget) if budget.left > 0 else None
-        if (found[i] is not None or budget.left > 0) and among[i] not in apart:
-            kept[among[i]] = found[i]
     own: Mapping[str, int] = {}
     if pod.needs is not None and node_points is not None:  # with a budget of its own: the other may be used up
         reached = [node for node, worth in zip(among, found, strict=True) if worth is not None]
