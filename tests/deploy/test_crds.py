@@ -26,7 +26,7 @@ def of_struct(kind: Any, at: str) -> Iterator[tuple[str, str]]:
 
 
 def of_type(kind: Any, at: str) -> Iterator[tuple[str, str]]:
-    if isinstance(kind, types.UnionType):
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         (kind,) = (one for one in typing.get_args(kind) if one is not type(None))
     if typing.get_origin(kind) is tuple:
         yield at, "array"
