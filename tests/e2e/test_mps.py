@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.mps import tidings
+from gpushare.mps import notices
 from tests.e2e.harness import command_line, mps
 from tests.e2e.harness.cluster import ADMIN, NODE
 from tests.e2e.harness.installation import held
@@ -51,8 +51,8 @@ async def test_a_killed_daemon_is_started_again_and_its_node_and_clients_are_tol
     await installation.kill_daemon()
 
     async def told() -> bool:
-        said = await events(installation, tidings.LOST)  # of other tests, too
-        to_pods, to_node = tidings.TO_PODS.format(why=why), tidings.TO_NODE.format(why=why, count=1)
+        said = await events(installation, notices.LOST)  # of other tests, too
+        to_pods, to_node = notices.TO_PODS.format(why=why), notices.TO_NODE.format(why=why, count=1)
         return {("client", to_pods), (NODE, to_node)} <= set(said)
 
     await installation.until("the client is told, and the node says so", told)

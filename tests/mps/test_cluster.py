@@ -4,7 +4,7 @@ from typing import Any
 
 from gpushare.core.facts import names, objects
 from gpushare.mps.cluster import NodeSight, PodSight
-from gpushare.mps.tidings import Tidings
+from gpushare.mps.notices import Notices
 from tests.mps.world import pod
 from tests.support import builders
 
@@ -63,11 +63,11 @@ def test_a_pod_with_gpu_memory_that_mounts_the_pipes_is_a_client_too() -> None:
 
 def test_pods_and_node_are_told_once_and_that_it_works_again() -> None:
     recorder = Recorder()
-    tidings = Tidings(recorder, "n", lambda: [pod("client", names.MPS_GPU)])  # type: ignore[arg-type]
-    tidings.works()
+    notices = Notices(recorder, "n", lambda: [pod("client", names.MPS_GPU)])  # type: ignore[arg-type]
+    notices.works()
     assert recorder.said == [], "nobody was told that it does not work"
-    tidings.lost("the MPS daemon was ended by signal 9")
-    tidings.works()
+    notices.lost("the MPS daemon was ended by signal 9")
+    notices.works()
     assert recorder.said == [
         ("Pod", "client", "Warning MpsDaemonLost",
          "Its CUDA programs have lost the GPU and must be restarted: the MPS daemon was ended by signal 9"),

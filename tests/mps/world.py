@@ -58,7 +58,7 @@ class FakeGpus:
 
 
 class Heard:
-    """Tidings, kept."""
+    """Notices, kept."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []

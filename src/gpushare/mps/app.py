@@ -21,8 +21,8 @@ from gpushare.mps.files import Places
 from gpushare.mps.logs import Follower
 from gpushare.mps.metrics import Metrics
 from gpushare.mps.modes import Modes
+from gpushare.mps.notices import Notices
 from gpushare.mps.supervisor import Supervisor
-from gpushare.mps.tidings import Tidings
 from gpushare.obs import http, log, metrics
 from gpushare.obs.beside import beside
 from gpushare.obs.errors import UserError, not_asked
@@ -53,10 +53,10 @@ class Mps:
         self.absent = False
         self.recorder = Recorder(api)
         self.watches = Watches(api, config.node)
-        self.tidings = Tidings(self.recorder, config.node, self.watches.clients)
+        self.notices = Notices(self.recorder, config.node, self.watches.clients)
         control = Control(config.places.pipe, config.places.log, path=config.path)
         self.supervisor = Supervisor(
-            control, Modes(gpus, config.places.state), config.places, self.tidings, lambda: self.watches.node.replicas
+            control, Modes(gpus, config.places.state), config.places, self.notices, lambda: self.watches.node.replicas
         )
         self.watches.node.changed = self.supervisor.look
         self.follower = Follower(config.places.log)
@@ -82,7 +82,7 @@ class Mps:
             problem = files.shm_problem(self._places)
             if problem:
                 logger.warn(problem)
-                self.tidings.notice(problem)
+                self.notices.notice(problem)
             await asyncio.wait([tasks.create_task(one.wait_synced()) for one in watches], timeout=SYNC_SECONDS)
             await self.supervisor.run()
 

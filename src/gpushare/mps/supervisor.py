@@ -20,7 +20,7 @@ from gpushare.mps.control import Control, Trouble
 from gpushare.mps.daemon import Daemon
 from gpushare.mps.files import Places
 from gpushare.mps.modes import Modes
-from gpushare.mps.tidings import Tidings
+from gpushare.mps.notices import Notices
 from gpushare.obs import log
 from gpushare.obs.errors import UserError
 
@@ -46,7 +46,7 @@ class Supervisor:
         control: Control,
         modes: Modes,
         places: Places,
-        tidings: Tidings,
+        notices: Notices,
         replicas: Callable[[], int],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -56,7 +56,7 @@ class Supervisor:
         self.state: State = "starting"
         self.why = STARTING
         self.restarts = self.servers = 0
-        self._control, self._modes, self._places, self._tidings = control, modes, places, tidings
+        self._control, self._modes, self._places, self._notices = control, modes, places, notices
         self._replicas, self._clock, self._now, self._sleep = replicas, clock, now, sleep
         self._retry = Backoff(RETRY_SECONDS)
         self._daemon: Daemon | None = None
@@ -96,7 +96,7 @@ class Supervisor:
         except UserError as error:
             logger.error(error.what, **error.fields())
         if clients:
-            self._tidings.lost(why)
+            self._notices.lost(why)
         if self._daemon is not None:
             await self._daemon.quit()
             self._daemon = None
@@ -109,7 +109,7 @@ class Supervisor:
         self._daemon = Daemon(self._control, self._places)
         await self._daemon.begin()
         if self._untold and not self._daemon.found:
-            self._tidings.lost(KILLED_BEFORE)
+            self._notices.lost(KILLED_BEFORE)
         self._untold = False
         self._divided, self._limited = 1, self._daemon.found  # what one that ran already was told is unknown
         if self._daemon.found or self._replicas() != 1:
@@ -118,7 +118,7 @@ class Supervisor:
         self._up_at = self._clock()
         self._set("up", "")
         logger.info("the MPS daemon serves clients", pid=self._daemon.pid, found=self._daemon.found)
-        self._tidings.works()
+        self._notices.works()
         await self._watch(self._daemon)
 
     async def _watch(self, daemon: Daemon) -> None:
@@ -193,9 +193,9 @@ class Supervisor:
         self.servers = 0
         if served:
             self.restarts += 1
-            self._tidings.lost(why)
+            self._notices.lost(why)
         else:
-            self._tidings.fails(why)
+            self._notices.fails(why)
         if self._daemon is not None:
             await self._daemon.end()
             self._daemon = None

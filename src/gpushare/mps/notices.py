@@ -16,7 +16,7 @@ TO_NODE: Final = "{why}; pods that used it: {count}"
 WORKS_AGAIN: Final = "the MPS daemon serves clients again"
 
 
-class Tidings:
+class Notices:
     """`clients`: the pods that use the daemon now."""
 
     def __init__(self, recorder: Recorder, node: str, clients: Callable[[], list[objects.Pod]]) -> None:
