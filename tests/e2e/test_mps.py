@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gpushare.core.facts import names
+from gpushare.mps import tidings
 from tests.e2e.harness import command_line, mps
 from tests.e2e.harness.cluster import ADMIN, NODE
 from tests.e2e.harness.installation import held
@@ -46,16 +47,13 @@ async def test_a_killed_daemon_is_started_again_and_its_node_and_clients_are_tol
 ) -> None:
     assert installation.modes() == [EXCLUSIVE] * len(GPUS)
     await world.run({"name": "client", **CLIENT})
-    before = installation.reported()["pid"]
+    before, why = installation.reported()["pid"], "the MPS daemon was ended by signal 9"
     await installation.kill_daemon()
 
     async def told() -> bool:
-        said = dict(await events(installation, "MpsDaemonLost"))
-        words = {
-            "client": "must be restarted: the MPS daemon was ended by signal 9",
-            NODE: "the MPS daemon was ended by signal 9; pods that used it: 1",
-        }
-        return all(text in said.get(name, "") for name, text in words.items())
+        said = await events(installation, tidings.LOST)  # of other tests, too
+        to_pods, to_node = tidings.TO_PODS.format(why=why), tidings.TO_NODE.format(why=why, count=1)
+        return {("client", to_pods), (NODE, to_node)} <= set(said)
 
     await installation.until("the client is told, and the node says so", told)
 

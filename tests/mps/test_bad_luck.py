@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts.mps.status import Status
+from gpushare.gpu import absence
 from gpushare.gpu.compute_mode import DEFAULT, EXCLUSIVE_PROCESS
 from gpushare.gpu.device import Device, NoDriver
 from gpushare.kube import client
@@ -149,7 +150,7 @@ async def test_on_a_node_without_a_driver_it_is_ready_and_does_nothing_if_that_i
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(node.path, control.PROGRAM).unlink()  # noqa: ASYNC240
-    monkeypatch.setattr(app, "ABSENT_SECONDS", 0.01)
+    monkeypatch.setattr(absence, "ABSENT_SECONDS", 0.01)
     monkeypatch.setattr(supervisors, "STUCK_SECONDS", 0.0)
     config = app.Config("a", places=node.places, path=node.path, fail_on_init_error=False)
     async with client.connect(Access("http://127.0.0.1:1")) as api:

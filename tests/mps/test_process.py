@@ -17,7 +17,8 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver.server import ApiServer
-from gpushare.mps import app, leftovers
+from gpushare.gpu import absence
+from gpushare.mps import leftovers
 from tests.node import world
 from tests.support import embedded_objects
 from tests.support.mps import stand_in
@@ -134,7 +135,7 @@ async def test_after_kill_9_the_next_process_keeps_the_daemon_and_knows_the_mode
 
 async def test_on_a_node_without_a_driver_it_is_ready_and_does_nothing_if_that_is_no_error(node: Node) -> None:
     async with node.process("idle", driver=False) as process:
-        await eventually(lambda: app.NO_DRIVER in node.log.read_text() or None, "it says so", 30.0)
+        await eventually(lambda: absence.NO_DRIVER in node.log.read_text() or None, "it says so", 30.0)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{node.port()}") as session:
             for path in ("/healthz", "/readyz"):
                 async with session.get(path) as answer:

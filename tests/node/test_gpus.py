@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.gpu import health
+from gpushare.gpu import absence, health
 from gpushare.gpu.device import Device, Link, NoDriver, Xid
 from gpushare.gpu.sample import Pass
 from gpushare.gpu.simulated import Simulated
@@ -75,7 +75,7 @@ async def test_a_machine_without_a_driver_is_looked_at_once_a_minute(caplog: pyt
     seen = Gpus(driver, clock=time.clock, sleep=time.sleep)
     await seen.wait_for_driver()
     assert time.slept == [60.0] * 3
-    assert caplog.messages == [gpus.NO_DRIVER]
+    assert caplog.messages == [absence.NO_DRIVER]
     assert (seen.absent, seen.failure, seen.silent_for()) == (False, None, 0.0)
     await seen.begin(30.0)
     assert seen.devices

@@ -59,7 +59,7 @@ class Vitals:
         gpus = {gpu.uuid: gpu for gpu in status.gpus or () if gpu.uuid}
         # Not below 0, where the time of the ledger begins: the machine may have been started after the sample.
         sampled = max(self._clock() - max(age, 0.0), 0.0)
-        self._ledger.measure(name, Measured(sampled, gpus))
+        self._ledger.measure(name, Measured(sampled, gpus, not status.containers_unknown))
         self._counting[name] = sampled + vitals.counts_for(status)
 
     def remove(self, item: GpuNode) -> None:

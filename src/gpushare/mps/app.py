@@ -9,7 +9,7 @@ import os
 import signal
 from typing import Final, NamedTuple
 
-from gpushare.gpu.device import NoDriver
+from gpushare.gpu import absence
 from gpushare.gpu.nvml import Nvml
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
@@ -29,8 +29,6 @@ from gpushare.obs.errors import UserError, not_asked
 from gpushare.obs.signals import ending
 
 SYNC_SECONDS: Final = 5.0  # for the API server to say into how many parts GPUs are divided, and who are clients
-ABSENT_SECONDS: Final = 60.0  # between two looks whether there is a driver now
-NO_DRIVER: Final = "no NVIDIA driver on this node: nothing to do"
 EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
 
 logger = log.get(__name__)
@@ -90,19 +88,9 @@ class Mps:
 
     async def _wait_for_driver(self) -> None:
         """As long as there is none at all. One that is there and broken is left to the supervisor."""
-        while (missing := await self._missing_driver()) is not None:
-            if not self.absent:
-                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS, what=missing.what, **missing.fields())
+        async for _ in absence.looks(self._gpus):
             self.absent = True
-            await asyncio.sleep(ABSENT_SECONDS)
         self.absent = False
-
-    async def _missing_driver(self) -> NoDriver | None:
-        try:
-            await self._gpus.devices()
-        except UserError as error:
-            return error if isinstance(error, NoDriver) else None
-        return None
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

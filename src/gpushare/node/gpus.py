@@ -11,15 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from gpushare.gpu.device import Backend, Device, NoDriver
+from gpushare.gpu import absence
+from gpushare.gpu.device import Backend, Device
 from gpushare.gpu.health import Health
 from gpushare.obs import log
 from gpushare.obs.errors import UserError
 
 LOOK_SECONDS = 5.0
 FAILURES = 2  # in a row, until all GPUs count as unhealthy; one failure may be a busy moment
-ABSENT_SECONDS = 60.0  # between two looks whether there is a driver now
-NO_DRIVER = "no NVIDIA driver on this node: nothing to do"
 LISTEN_SECONDS = 1.0  # between two waits for errors, at least: some drivers return at once
 
 logger = log.get(__name__)
@@ -57,11 +56,8 @@ class Gpus:
 
     async def wait_for_driver(self) -> None:
         """As long as there is none at all. One that is there and broken is left to `begin`."""
-        while (missing := await self._missing_driver()) is not None:
-            if not self.absent:
-                logger.info(NO_DRIVER, look_again_seconds=ABSENT_SECONDS, what=missing.what, **missing.fields())
+        async for _ in absence.looks(self._backend, self._sleep):
             self.absent, self._answered = True, self._clock()
-            await self._sleep(ABSENT_SECONDS)
         self.absent, self._answered = False, self._clock()
 
     async def begin(self, limit: float) -> None:
@@ -99,13 +95,6 @@ class Gpus:
             self._judge(self.devices)
             if not reports:
                 await self._sleep(max(LISTEN_SECONDS - (self._clock() - begun), 0.0))
-
-    async def _missing_driver(self) -> NoDriver | None:
-        try:
-            await self._backend.devices()
-        except UserError as error:
-            return error if isinstance(error, NoDriver) else None
-        return None
 
     async def _look(self) -> None:
         try:

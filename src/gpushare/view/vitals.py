@@ -61,7 +61,7 @@ def measure(ledger: Ledger, found: Mapping[str, Status], now: float) -> None:
         age = vitals.age(status, now)
         if age is not None and vitals.is_fresh(status, now):
             gpus: dict[str, GpuVitals] = {gpu.uuid: gpu for gpu in status.gpus or ()}
-            ledger.measure(node, Measured(now - max(age, 0.0), gpus))
+            ledger.measure(node, Measured(now - max(age, 0.0), gpus, not status.containers_unknown))
 
 
 def _decoded(item: msgspec.Raw) -> tuple[str, FullStatus]:

@@ -80,6 +80,8 @@ def test_over_use_is_known_only_where_use_is() -> None:
     assert load(ledger).over_used is False
     ledger.measure("n", measured(1.0, over_users=("uid-greedy",)))
     assert load(ledger).over_used is True
+    ledger.measure("n", Measured(1.0, measured(1.0).gpus, attributed=False))
+    assert (load(ledger).over_used, load(ledger).used) == (None, 1000)
 
 
 def test_amounts_of_a_node_that_counts_in_gib_are_mib() -> None:

@@ -11,6 +11,7 @@ from gpushare.core.facts.model import Pin, PodFacts, Request
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
 from gpushare.core.scheduling import ranking
+from gpushare.core.scheduling.life import Life
 from tests.core import strategies
 from tests.support.builders import bound, facts, node_state, pod
 
@@ -135,3 +136,16 @@ def test_no_container_goes_where_the_limit_is_lower(
     assert sorted({"a", "b", "c"} - refusals.keys()) == fit
     made.set_node(facts(10, 10, name="a", pin="plugin"))
     assert "a" in made.fitting(asked.request, asked, ["a"]), "the limit is gone"
+
+
+@pytest.mark.parametrize("policy", ["binpack", "spread", "metric", "keti"])
+def test_the_first_pod_of_a_shape_is_assumed_also_on_more_nodes_than_a_call_can_look_at(policy: str) -> None:
+    """Else its scheduler chooses by chance, and the next pod is decided on a wrong view."""
+    made, asked = Ledger(), pod(mps=1)
+    for number in range(800):  # no two alike: nothing is known of one because of another
+        made.set_node(facts(*range(8000 + 8 * number, 8008 + 8 * number), name=f"n{number}", slots=10))
+    life = Life(made, policy=policy)
+    (node,) = life.choose(asked, list(made.node_names()), 0.0).fits
+    holding = made.holding(asked.uid)
+    assert holding is not None
+    assert holding.node == node

@@ -8,11 +8,11 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.gpu import absence
 from gpushare.gpu.device import NoDriver
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube import client
 from gpushare.kube.auth import login
-from gpushare.node import gpus as node_gpus_
 from gpushare.node import observer, part
 from gpushare.node.app import Node
 from gpushare.node.collector.app import Collector, Config
@@ -186,7 +186,7 @@ async def test_on_a_node_without_a_driver_it_is_ready_asks_nobody_and_begins_whe
     caplog: pytest.LogCaptureFixture,
     sells: bool,
 ) -> None:
-    monkeypatch.setattr(node_gpus_, "ABSENT_SECONDS", 0.05)
+    monkeypatch.setattr(absence, "ABSENT_SECONDS", 0.05)
     monkeypatch.setattr(part, "STUCK_SECONDS", 0.2)
     looks: list[UserError] = []
     gpus.fail(ABSENT)
@@ -207,6 +207,6 @@ async def test_on_a_node_without_a_driver_it_is_ready_asks_nobody_and_begins_whe
             await eventually(lambda: len(looks) > 8)  # longer than a driver may be stuck
             assert (made.not_ready(), made.dead()) == ("", "")
             assert "gpushare_watch_age_seconds{" not in page(made)  # nobody is waited for
-            assert caplog.messages == [node_gpus_.NO_DRIVER]
+            assert caplog.messages == [absence.NO_DRIVER]
             gpus.fail(None)
             await eventually(lambda: "starting: waiting for" in made.not_ready())

@@ -31,7 +31,7 @@ GPU_0 = f'node="gpu-a",gpu="0",UUID="{state.uuid(0)}"'
 SOON = {
     "gpushare.node.usage.gpunode_writer.FIRST_WITHIN": 0.0,
     "gpushare.node.usage.gpunode_writer.SHORTEST": 0.1,
-    "gpushare.node.gpus.ABSENT_SECONDS": 0.1,
+    "gpushare.gpu.absence.ABSENT_SECONDS": 0.1,
     "gpushare.node.part.START_SECONDS": 0.3,
 }
 

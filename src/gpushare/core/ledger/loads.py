@@ -21,6 +21,7 @@ class Measured(Data, frozen=True):
 
     at: float  # in the time of the ledger
     gpus: Mapping[str, GpuVitals]  # by uuid
+    attributed: bool = True  # what containers use is known
 
     def over_users(self, uuid: str) -> tuple[str, ...]:
         """Uids of pods that use more of a GPU than they asked for."""
@@ -49,16 +50,19 @@ def loads(facts: NodeFacts, holdings: Iterable[Holding], measured: Measured | No
                 on[gpu].fresh += amount
     mib, nothing = units.BYTES_IN[facts.unit] // MIB, GpuVitals()
     figures = measured.gpus if measured is not None else {}
+    attributed = measured is not None and measured.attributed
     return tuple(
         [
-            _load(gpu.total, mib, facts.slots or PODS, there, figures.get(gpu.uuid, nothing), bool(gpu.links))
+            _load(
+                gpu.total, mib, facts.slots or PODS, there, figures.get(gpu.uuid, nothing), bool(gpu.links), attributed
+            )
             for gpu, there in zip(facts.gpus, on, strict=True)
         ]
     )
 
 
-def _load(total: int, mib: int, most_pods: int, on: _On, figures: GpuVitals, linked: bool) -> GpuLoad:
-    known = figures.used_mib is not None
+def _load(total: int, mib: int, most_pods: int, on: _On, figures: GpuVitals, linked: bool, attributed: bool) -> GpuLoad:
+    known = figures.used_mib is not None and attributed
     utilization: float | None = figures.utilization
     if utilization is not None and on.fresh:
         utilization = min(utilization + 100 * on.fresh / max(total, 1), 100.0)

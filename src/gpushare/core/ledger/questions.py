@@ -72,7 +72,8 @@ class Questions(Entries):
         """Answer what is open of the named nodes, the emptiest first, and return those that fit."""
         if budget.left <= 0:
             return []
-        states = [self._nodes[node] for node in dict.fromkeys(among) if node in answers.open]  # a name may come twice
+        named = set(among)
+        states = [self._nodes[node] for node in answers.open if node in named]  # few are open
         states.sort(key=lambda state: state.room.sum_free if state.room is not None else -1, reverse=True)
         budget.left -= len(states)
         fits = []

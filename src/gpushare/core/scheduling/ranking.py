@@ -23,6 +23,7 @@ from gpushare.core.scheduling import scored
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 NOWHERE = (-1, IMPOSSIBLE)
+RANKS_PART = 4  # one part in so many of a call is for ranking
 
 
 def best(
@@ -86,14 +87,24 @@ def _keys(
 ) -> tuple[Sequence[str], list[int]]:
     """Of the nodes that are worth looking at one number each, the smaller the better, IMPOSSIBLE if it does not fit."""
     if POLICIES[policy].score is not None:
-        among = ledger.fitting(request, pod, among, budget)
+        among = _fitting(ledger, request, pod, among, budget)
         return among, scored.keys(ledger, request, pod, among, policy, budget, node_points)
     plain = request.one_share and request.shares[0].role is Role.APP
     if not plain or ledger.has_special_nodes() or pod.only_node:
-        among = ledger.fitting(request, pod, among, budget)
+        among = _fitting(ledger, request, pod, among, budget)
     if plain:
         return among, _one_share_keys(ledger, request, among, policy)
     return among, _planned_keys(ledger, request, pod, among, policy, budget)
+
+
+def _fitting(ledger: Ledger, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget) -> Sequence[str]:
+    """Those that fit. A part of the budget is left to rank them: the best of some is better than any of them, and only
+    a pod whose node is known is assumed."""
+    for_ranks = max(budget.left, 0) // RANKS_PART
+    budget.left -= for_ranks
+    fits = ledger.fitting(request, pod, among, budget)
+    budget.left += for_ranks
+    return fits
 
 
 def _one_share_keys(ledger: Ledger, request: Request, among: Sequence[str], policy: str) -> list[int]:

@@ -4,7 +4,7 @@ What the GPUs of a node are worth to a shape is kept until the node changes, or 
 depends on the pod itself, the points of the node, is added at each call.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpushare.core.facts.model import PodFacts, Request, Role, Share
@@ -30,6 +30,7 @@ class Worth(NamedTuple):
     points: int  # of the GPUs that the pod would get
     many: bool  # it has several GPUs
     tie: int  # between equal scores: the smaller is better
+    key: int  # of the node, if its own points count nothing
 
 
 def keys(
@@ -44,42 +45,40 @@ def keys(
     """Of nodes that fit. A node that the budget does not reach counts as impossible: there are others to choose."""
     answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
     assert score is not None
-    worths = answers.worths(policy, ledger.scoring)
-    apart = _with_promises(ledger, among) if ledger.has_promises() else ()
-    found = []
-    for node in among:
-        worth = worths.get(node) if node not in apart else None
-        if worth is None and (node not in worths or node in apart) and budget.left > 0:
-            worth = _worth(ledger, answers, node, pod, policy, budget)
-            if (worth is not None or budget.left > 0) and node not in apart:
-                worths[node] = worth
-        found.append(worth)
+    kept = answers.worths(policy, ledger.scoring)
+    apart = _with_promises(ledger, among) if ledger.has_promises() else set()
+    for node in [node for node in among if node not in kept and node not in apart]:
+        if budget.left <= 0:
+            break
+        worth = _worth(ledger, answers, node, pod, policy, score, budget)
+        if worth is not None or budget.left > 0:
+            kept[node] = worth
+    found: list[Worth | None] = list(map(kept.get, among))
+    for i in [i for i, node in enumerate(among) if node in apart] if apart else ():
+        found[i] = _worth(ledger, answers, among[i], pod, policy, score, budget) if budget.left > 0 else None
     own: Mapping[str, int] = {}
     if pod.needs is not None and node_points is not None:  # with a budget of its own: the other may be used up
         reached = [node for node, worth in zip(among, found, strict=True) if worth is not None]
         own = node_points.of_these(pod.needs, reached, max(CALL_LOOKS, budget.left))
-    return _by_score(score, ledger.scoring.settings, among, found, own)
+    if not own:  # they count nothing; else nodes that it lacks were not reached
+        return [IMPOSSIBLE if worth is None else worth.key for worth in found]
+    key = _keys_of(score, ledger.scoring.settings)
+    return [
+        IMPOSSIBLE if worth is None or node not in own else key(own[node], worth.points, worth.many, worth.tie)
+        for node, worth in zip(among, found, strict=True)
+    ]
 
 
-def _by_score(
-    score: Score, settings: Settings, among: Sequence[str], found: Sequence[Worth | None], own: Mapping[str, int]
-) -> list[int]:
-    """`own`: the points of each node itself; empty if they count nothing, else nodes that it lacks were not reached.
-    The sums are those of `adjusted.total`, for thousands of nodes."""
+def _keys_of(score: Score, settings: Settings) -> Callable[[int, int, bool, int], int]:
+    """The key of a node out of its own points, those of its GPUs, whether it has several, and what decides between
+    equal scores. The score is that of `adjusted.total`, worked out for thousands of nodes."""
     of_node, of_gpu = adjusted.weights(score, settings)
     extra, sign = adjusted.MANY_GPUS * settings.prefers_many_gpus, 1 if settings.lowest_first else -1
-    if not of_node or not own:
-        return [
-            IMPOSSIBLE if worth is None
-            else (TOP + sign * (int(worth.points * of_gpu + 0.5) + extra * worth.many) << SUM_BITS) + worth.tie
-            for worth in found
-        ]  # fmt: skip
-    return [
-        IMPOSSIBLE if worth is None or node not in own
-        else (TOP + sign * (int(own[node] * of_node + worth.points * of_gpu + 0.5) + extra * worth.many)
-              << SUM_BITS) + worth.tie
-        for node, worth in zip(among, found, strict=True)
-    ]  # fmt: skip
+
+    def key(node: int, gpus: int, many: bool, tie: int) -> int:
+        return (TOP + sign * (int(node * of_node + gpus * of_gpu + 0.5) + extra * many) << SUM_BITS) + tie
+
+    return key
 
 
 def _with_promises(ledger: Ledger, among: Sequence[str]) -> set[str]:
@@ -88,7 +87,9 @@ def _with_promises(ledger: Ledger, among: Sequence[str]) -> set[str]:
     return {node for node, state in states if state is not None and state.promised}
 
 
-def _worth(ledger: Ledger, answers: Answers, node: str, pod: PodFacts, policy: str, budget: Budget) -> Worth | None:
+def _worth(
+    ledger: Ledger, answers: Answers, node: str, pod: PodFacts, policy: str, score: Score, budget: Budget
+) -> Worth | None:
     state, request = ledger.node(node), answers.request
     room = state.room_for(pod) if state is not None else None
     if state is None or room is None:
@@ -104,8 +105,9 @@ def _worth(ledger: Ledger, answers: Answers, node: str, pod: PodFacts, policy: s
         points = None if places is None else order.worth(gpu for at in places for gpu in at)
     if points is None:
         return None
-    tie = room.sum_free if ledger.scoring.settings.prefer == "binpack" else MOST_FREE - room.sum_free
-    return Worth(points, len(room.rising) > 1, tie)
+    settings, many = ledger.scoring.settings, len(room.rising) > 1
+    tie = room.sum_free if settings.prefer == "binpack" else MOST_FREE - room.sum_free
+    return Worth(points, many, tie, _keys_of(score, settings)(0, points, many, tie))
 
 
 def _best(share: Share, room: Room, order: Order) -> int | None:
