@@ -11,7 +11,7 @@ import pytest
 from gpushare.mps import daemon as daemons
 from gpushare.mps import leftovers
 from gpushare.mps.commands import Sizes
-from gpushare.mps.control import LARGEST, PROGRAM, Control, Trouble
+from gpushare.mps.control import LARGEST, PROGRAM, Control, Trouble, killed
 from gpushare.mps.daemon import Daemon
 from tests.mps.world import Node, at_work
 from tests.support.wait import eventually
@@ -53,6 +53,15 @@ async def test_of_an_answer_without_end_only_the_beginning_is_read(made: Made) -
     with pytest.raises(Trouble) as trouble:
         await control.ask("get_server_list")
     assert str(trouble.value) == f'the MPS daemon answers "get_server_list" with more than {LARGEST} bytes'
+
+
+async def test_a_flood_that_nobody_reads_leaves_no_pipe_open(made: Made) -> None:
+    before = descriptors()
+    process = await made("yes & exit 0").start()
+    await eventually(lambda: process.returncode is not None or None, "its end; its child goes on")
+    await eventually(lambda: getattr(process.stdout, "_paused", True) or None, "more than is kept for a reader")
+    await killed(process)
+    await eventually(lambda: descriptors() <= before or None, "no open pipe")
 
 
 async def test_a_question_whose_program_leaves_a_child_leaves_nothing_here(made: Made, tmp_path: Path) -> None:

@@ -136,4 +136,6 @@ async def killed(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(KILLED_SECONDS):  # wait_for may lose a cancellation (Python 3.11)
+            while await process.stdout.read(LARGEST):
+                pass  # a pipe is closed only when all is read
             await process.wait()

@@ -107,10 +107,11 @@ class Daemon:
         """With its servers, whatever they do."""
         if not await leftovers.end(self._places.pipe, self._places.proc):
             logger.error("processes of MPS cannot be ended", pids=leftovers.find(self._places.pipe, self._places.proc))
-        if self._process is not None:
-            await control.killed(self._process)
         if self._listening is not None:
             self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        if self._process is not None:
+            await control.killed(self._process)
         self._process = self._listening = None
 
     async def _answering(self) -> None:
