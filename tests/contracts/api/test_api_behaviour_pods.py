@@ -232,7 +232,7 @@ async def test_an_unbound_pod_is_deleted_at_once(api: Api) -> None:
 
 async def test_a_bound_pod_stays_until_it_is_deleted_with_no_grace(api: Api) -> None:
     await api.create(api.pods, pod())
-    await api.bind("train", "node-1")
+    await api.bind("train", f"node-of-{api.namespace}")  # pods of a node that is long known to be missing are deleted
     first = await api.call("DELETE", f"{api.pods}/train")
     assert (first.code, first.body["metadata"]["deletionGracePeriodSeconds"]) == (200, 30)
     assert first.body["metadata"]["deletionTimestamp"]
