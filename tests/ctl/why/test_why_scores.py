@@ -64,3 +64,11 @@ def test_programs_get_the_terms() -> None:
 def test_without_points_nothing_is_read_or_told() -> None:
     answer = why(measured(gpu_a=0))
     assert "points" not in answer.out
+
+
+def test_on_a_narrow_terminal_points_stay_beside_their_node() -> None:
+    lines = why(measured(gpu_a=90, gpu_b=0, gpu_c=90), policy="metric", width=80).out.splitlines()
+    assert lines[3:5] == [
+        "    gpu-b   65  GPU 1: 65 (memory 1, utilization 25, temperature 10, power 9,",
+        "                shares 10, over-use 10)",
+    ]

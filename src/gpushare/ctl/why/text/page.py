@@ -243,8 +243,9 @@ def _wrapped(lines: list[str], style: Style) -> list[str]:
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """Lines after the first begin where its sentence begins: after a bullet, or after the word in front of it."""
-    lead = re.match(r"\s*(?:- |(?:asks|free|uses|over|ok  |LOOK)  )?", line)
+    """Lines after the first begin where its sentence begins: after a bullet, after the word in front of it, or after a
+    node and its score."""
+    lead = re.match(r"\s*(?:- |(?:asks|free|uses|over|ok  |LOOK)  |\S+ +\d+(?:  | = ))?", line)
     hang = " " * (lead.end() if lead is not None and lead.end() else 2)
     wrapped = textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
     return wrapped or [line]
