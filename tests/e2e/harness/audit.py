@@ -32,12 +32,17 @@ class Status(msgspec.Struct, frozen=True, gc=False):
     code: int = 0
 
 
+class Notes(msgspec.Struct, frozen=True, gc=False):
+    decision: str = msgspec.field(default="", name="authorization.k8s.io/decision")
+
+
 class Request(msgspec.Struct, rename="camel", gc=False):
     verb: str = ""
     stage: str = ""
     user: User = User()
     object_ref: Target = Target()
     response_status: Status = Status()
+    annotations: Notes = Notes()
     request_received_timestamp: str = ""
 
     @property
@@ -49,6 +54,11 @@ class Request(msgspec.Struct, rename="camel", gc=False):
     @property
     def is_write(self) -> bool:
         return self.verb in WRITES
+
+    @property
+    def lacks_right(self) -> bool:
+        """Refused for want of a right. Other answers are 403, too: an event into a namespace that is being deleted."""
+        return self.annotations.decision == "forbid"
 
 
 _decode = msgspec.json.Decoder(Request).decode
