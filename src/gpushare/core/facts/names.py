@@ -64,6 +64,38 @@ RESERVED: Final = "reserved"
 # KETI's policy ConfigMaps. Keys of the second one win.
 POLICY_CONFIGMAPS: Final = ("gpu-scheduler-configmap", "gpu-scheduler-policy")
 
+# Labels of nodes with NVIDIA's GPUs. Which of them node-feature-discovery writes depends on its settings.
+PCI_LABELS: Final = (
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+)
+
+# What the operator says of GPU nodes. The values of the second kind are "true", or whatever a person wrote.
+GPU_PRESENT: Final = "nvidia.com/gpu.present"  # "true"; "false" after the GPUs were taken out
+DEPLOY_PREFIX: Final = "nvidia.com/gpu.deploy."  # one label for each part of NVIDIA's operator
+DEPLOY_NOTHING: Final = f"{DEPLOY_PREFIX}operands"  # "false", written by a person: nothing is deployed there
+SHARED: Final = "gpushare"  # which node part runs there:
+SHARED_MEMORY: Final = "true"  # shares of GPUs
+SHARED_GPUS: Final = "gpus"  # whole GPUs or replicas
+GPU_TAINT: Final = ("nvidia.com/gpu", "present", "NoSchedule")
+TAINTED: Final = "gpushare.io/tainted"  # a node annotation: the taint is ours, and goes with the policy
+
+# Which of our programs owns a label or annotation of a node. An apply without it removes it, and nothing of others.
+OPERATOR_MANAGER: Final = "gpushare-operator"
+FINDER_MANAGER: Final = "gpushare-finder"
+DISCOVERY_MANAGER: Final = "gpushare-discovery"
+VALIDATOR_MANAGER: Final = "gpushare-validator"
+
+# A label of all that the operator made, and of its pods.
+MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "gpushare-operator")
+
+# NVIDIA's: where a node's checks leave one file each when they have passed, and programs wait for these files.
+VALIDATIONS_FOLDER: Final = "/run/nvidia/validations"
+
+# The node annotation in which `gpushare validate` says how each check went (core/annotations/validation.py).
+VALIDATION: Final = "gpushare.io/validation"
+
 # ConfigMaps that list a node's unhealthy GPUs by index.
 UNHEALTHY_NAMESPACE: Final = "kube-system"
 UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"

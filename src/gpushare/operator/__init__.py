@@ -1,0 +1,1 @@
+"""`gpushare operator`: makes a cluster what one ClusterPolicy says, and keeps it so."""

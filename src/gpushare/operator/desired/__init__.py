@@ -1,0 +1,1 @@
+"""What a ClusterPolicy asks for, as objects. Pure: one file for each component."""

@@ -1,0 +1,1 @@
+"""`gpushare validate`: whether driver, toolkit, node part and a real pod work on a node."""
