@@ -22,12 +22,13 @@ from tests.e2e.harness.processes import Process, Processes
 
 OWN = ("/var/lib", "/var/log", "/run", names.MPS_PIPE_FOLDER)
 PCI = "/sys/bus/pci/devices"  # its own, too, on machines that have one
+HOST = "/host"  # stands for its file system, with what is in none of its own folders
 EMPTY_SECONDS = 10.0
 # The first process of a machine: orphans become its children, and `wait` takes the dead ones away.
 FIRST = (
     f"mount -t tmpfs none {names.SHM_FOLDER} && "
     + "".join(f'mkdir -p {folder} && mount --bind "$0{folder}" {folder} && ' for folder in OWN)
-    + f'if test -d {PCI}; then mount --bind "$0{PCI}" {PCI}; fi && '
+    + f'mount --bind "$0/run" "$0{HOST}/run" && if test -d {PCI}; then mount --bind "$0{HOST}{PCI}" {PCI}; fi && '
     + "{ sleep infinity & wait; }"
 )
 NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
@@ -95,13 +96,13 @@ class Machine:
 
     @property
     def host(self) -> Path:
-        """In place of its file system: where NVIDIA's driver and container runtime are, if it has them (`gpu_host`)."""
-        return self.folder / "host"
+        """Where NVIDIA's driver and container runtime are, if it has them (`gpu_host`)."""
+        return self.inside(HOST)
 
     @property
     def pci(self) -> Path:
         """Its PCI devices. There are none at first."""
-        return self.inside(PCI)
+        return self.inside(HOST + PCI)
 
     @property
     def first(self) -> int:
@@ -165,7 +166,7 @@ class Machine:
         return False
 
     def _make_folders(self) -> None:
-        for folder in (*OWN, "/run/cni", "/var/lib/kubelet", PCI):
+        for folder in (*OWN, "/run/cni", "/var/lib/kubelet", f"{HOST}/run", HOST + PCI):
             self.inside(folder).mkdir(parents=True, exist_ok=True)
         for folder in OWN:
             Path(folder).mkdir(exist_ok=True)  # its own one covers it

@@ -35,6 +35,9 @@ class GpuHost:
         runtime.parent.mkdir(parents=True, exist_ok=True)
         runtime.write_text(nvidia_runtime.program(self.root, str(binaries.packaged("usr/sbin/runc"))))
         runtime.chmod(0o755)
+        (self.root / "var").mkdir(exist_ok=True)
+        if not (self.root / "var" / "run").is_symlink():
+            (self.root / "var" / "run").symlink_to("/run")
         self.mock.path.parent.mkdir(exist_ok=True)
         self.plug_in(gpus)
 
