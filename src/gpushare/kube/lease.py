@@ -159,7 +159,9 @@ class Election:
     async def _replace(self, spec: Spec) -> None:
         version = self._seen[0] if self._seen is not None else ""
         body = self._body(spec, version)
-        self._remember(await self._api.fetch(requests.replace(resources.LEASES, self._namespace, self._name, body), Lease))
+        self._remember(
+            await self._api.fetch(requests.replace(resources.LEASES, self._namespace, self._name, body), Lease)
+        )
 
     def _remember(self, written: Lease) -> None:
         self._seen, self._changed = (written.metadata.resource_version, written.spec), self._clock()

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from gpushare.operator.seeing.models import Live
+
 # The lists that Kubernetes merges by a field of their items, as far as our objects have them.
 MERGED_BY: Final = {
     "containers": "name",
@@ -19,9 +21,30 @@ MERGED_BY: Final = {
     "env": "name",
     "imagePullSecrets": "name",
     "volumeMounts": "mountPath",
-    "ownerReferences": "uid",
     "webhooks": "name",
 }
+
+NOT_CONTENT: Final = ("metadata", "status")
+FIELDS: Final = {
+    field.encode_name: field.name for field in msgspec.structs.fields(Live) if field.name not in NOT_CONTENT
+}
+
+
+def as_wanted(live: Live, wanted: dict[str, Any]) -> bool:
+    """`wanted`: an object as it is applied."""
+    metadata = wanted["metadata"]
+    content = {key: value for key, value in wanted.items() if key not in ("apiVersion", "kind", "metadata")}
+    return (
+        contains(live.metadata.labels, metadata.get("labels", {}))
+        and contains(live.metadata.annotations, metadata.get("annotations", {}))
+        and all(owner["uid"] == live.metadata.controller for owner in metadata.get("ownerReferences", ()))
+        and all(key in FIELDS and contains(getattr(live, FIELDS[key]), value, key) for key, value in content.items())
+    )
+
+
+def fingerprint(live: Live) -> str:
+    """Of all that an apply can change."""
+    return digest([live.metadata.labels, live.metadata.annotations, [getattr(live, name) for name in FIELDS.values()]])
 
 
 def contains(there: object, wanted: object, field: str = "") -> bool:

@@ -22,7 +22,7 @@ class Policy(objects.Struct):
     """`spec` is decoded by whoever needs it: a policy that cannot be decoded still has a status."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
-    spec: Object = {}
+    spec: Object = msgspec.field(default_factory=dict)
     status: Object | None = None
 
     @property
@@ -34,24 +34,10 @@ class Policy(objects.Struct):
         return self.metadata.uid
 
 
-class OwnerReference(objects.Struct):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class LiveMeta(objects.Metadata):
-    generation: int = 0
-    owners: list[OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
-    owner_references: list[objects.OwnerReference] | None = msgspec.field(default=None, name="-")
-
-
-class Live(objects.Struct, omit_defaults=True):
+class Live(objects.Struct):
     """An object of any kind that the operator makes."""
 
-    metadata: LiveMeta = msgspec.field(default_factory=LiveMeta)
+    metadata: Meta = msgspec.field(default_factory=Meta)
     spec: Any = None
     status: Any = None
     data: Any = None
@@ -68,11 +54,6 @@ class Live(objects.Struct, omit_defaults=True):
     global_default: Any = None
     automount_service_account_token: Any = None
     image_pull_secrets: Any = None
-
-    @property
-    def controller(self) -> str:
-        """The uid of the policy that made it."""
-        return next((owner.uid for owner in self.metadata.owners or () if owner.controller), "")
 
 
 class Terminated(objects.Struct):
