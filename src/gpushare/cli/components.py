@@ -291,8 +291,13 @@ def identity(args: argparse.Namespace, port: str = "12346") -> tuple[str, str, i
         raise errors.UserError(
             "which node is this?", why, "--node-name NAME, or NODE_NAME from the pod's spec.nodeName"
         )
+    return args.node_name, *listening(args, port)
+
+
+def listening(args: argparse.Namespace, port: str) -> tuple[str, int]:
+    """The address and the port. `port`: a proposal, if the given one is wrong."""
     (number,) = _port_numbers([args.port], f"--port {port}")
-    return args.node_name, _address(args.listen), number
+    return _address(args.listen), number
 
 
 def _until_ended(args: argparse.Namespace, run: "Callable[[Access, Nvml], Coroutine[Any, Any, signal.Signals]]") -> int:

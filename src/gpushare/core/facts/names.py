@@ -90,6 +90,10 @@ VALIDATOR_MANAGER: Final = "gpushare-validator"
 # A label of all that the operator made, and of its pods.
 MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "gpushare-operator")
 
+PART_OF: Final = "gpushare.io/component"  # a label beside it: which component, as the policy's status has it
+WANTED: Final = "gpushare.io/wanted"  # an annotation of what the operator made: a digest of what it wanted
+CLEAN_UP: Final = "gpushare.io/clean-up"  # the finalizer of a policy: nodes still have labels of ours
+
 # NVIDIA's: where a node's checks leave one file each when they have passed, and programs wait for these files.
 VALIDATIONS_FOLDER: Final = "/run/nvidia/validations"
 

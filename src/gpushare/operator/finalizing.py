@@ -1,0 +1,109 @@
+"""Takes a policy's things out of the cluster, one step after the other, each from what is seen now.
+
+Programs go first and are waited for: one that still runs would write again what is taken back. Then everything else of
+the policy, then what nodes and node-feature-discovery have from us, and last the finalizer. Killed at any moment, the
+next operator goes on where this one stopped.
+"""
+
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gpushare.core.facts import names, objects
+from gpushare.kube import client, requests, resources
+from gpushare.kube.errors import ApiError, KubeError
+from gpushare.operator.applying.applier import Applier, goes
+from gpushare.operator.applying.writer import Writer, sentence
+from gpushare.operator.labelling import Labeller
+from gpushare.operator.seeing.kinds import GOES, WORKLOADS, Key
+from gpushare.operator.seeing.models import Live, Meta, Policy
+from gpushare.operator.seeing.watches import Seen
+
+FEATURES_SERVED: Final = "nodefeatures.nfd.k8s-sigs.io/v1alpha1"
+OUR_FEATURES: Final = "gpushare-"  # how the names of NodeFeatures of ours begin
+PATIENCE: Final = datetime.timedelta(seconds=30)  # after a pod should be gone; its node is dead then
+LAST_WORKLOAD: Final = max(GOES[kind] for kind in WORKLOADS)
+
+
+class Finalizer:
+    def __init__(
+        self,
+        api: client.Api,
+        writer: Writer,
+        applier: Applier,
+        labeller: Labeller,
+        seen: Seen,
+        namespace: str,
+        now: Callable[[], datetime.datetime],
+    ) -> None:
+        self._api, self._writer, self._applier, self._labeller = api, writer, applier, labeller
+        self._seen, self._namespace, self._now = seen, namespace, now
+
+    async def clean_up(self, policy: Policy, served: frozenset[str], *, alone: bool) -> list[str]:
+        """What it waits for; empty: all is gone, and the policy with it. `alone`: nodes have been labelled for this
+        policy; one that was ignored has only what it may have owned before."""
+        try:
+            return await self._step(policy, served, alone=alone)
+        except KubeError as error:
+            return [f"deleting failed: {sentence(error)}"]
+
+    def later(self) -> float | None:
+        """In so many seconds another look is due, though nothing may change until then."""
+        waits = [self._overdue_in(pod.ends) for pod in self._seen.pods.found.values() if pod.ends]
+        return max(min(waits), 0.0) + 1.0 if waits else None
+
+    async def _step(self, policy: Policy, served: frozenset[str], *, alone: bool) -> list[str]:
+        left = list(goes(self._seen.owned, policy))
+        programs = [one for one in left if GOES[one[0].kind] <= LAST_WORKLOAD]
+        waits = await self._delete(programs) + (list(self._running()) if alone else [])
+        if waits:
+            return waits
+        waits = await self._delete(left)
+        if waits:
+            return waits
+        if alone:
+            waits = await self._labeller.take_back()
+            if FEATURES_SERVED in served:
+                await self._delete_features()
+        if not waits:
+            await self._release(policy)
+        return waits
+
+    async def _delete(self, objects: list[tuple[Key, Live]]) -> list[str]:
+        for key, live in objects:
+            await self._applier.delete(key, live)
+        return [f"waiting until {key} is gone" for key, _ in objects]
+
+    def _running(self) -> Iterator[str]:
+        for pod in self._seen.pods.found.values():
+            if not pod.ends or self._overdue_in(pod.ends) > 0:
+                yield f"{pod.component}: {pod.node}: waiting until pod {pod.name} has ended"
+
+    def _overdue_in(self, ends: str) -> float:
+        due = datetime.datetime.fromisoformat(ends) + PATIENCE
+        return (due - self._now()).total_seconds()
+
+    async def _delete_features(self) -> None:
+        pages = self._api.list_pages(resources.NODE_FEATURES, _Named, namespace=self._namespace)
+        found = [item.metadata.name async for items, _ in pages for item in items]
+        for name in found:
+            if name.startswith(OUR_FEATURES):
+                await self._writer.delete(requests.delete(resources.NODE_FEATURES, self._namespace, name))
+
+    async def _release(self, policy: Policy) -> None:
+        kept = [one for one in policy.metadata.finalizers or () if one != names.CLEAN_UP]
+        await set_finalizers(self._writer, policy, kept)
+
+
+class _Named(objects.Struct):
+    metadata: Meta
+
+
+async def set_finalizers(writer: Writer, policy: Policy, finalizers: list[str]) -> None:
+    """The list is written as a whole, so nobody may have changed it meanwhile: 409 then."""
+    metadata = {"finalizers": finalizers, "resourceVersion": policy.metadata.resource_version}
+    try:
+        await writer.send(requests.patch(resources.CLUSTER_POLICIES, "", policy.name, {"metadata": metadata}))
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
