@@ -36,6 +36,7 @@ class Resource(NamedTuple):
 
 PODS: Final = Resource("", "v1", "pods")
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", namespaced=False)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 EVENTS: Final = Resource("", "v1", "events")
 SECRETS: Final = Resource("", "v1", "secrets")

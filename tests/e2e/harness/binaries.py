@@ -199,8 +199,13 @@ def _build_runtime(work: Path) -> Path:
 
 
 def _build_helm(work: Path) -> Path:
+    """As its Makefile does: without a cluster it takes the one it was built for."""
     module, whole = "helm.sh/helm/v3", work / helm().parent.name
-    flags = f"-s -w -X {module}/internal/version.version={HELM_VERSION}"
+    major, minor, _ = VERSION.removeprefix("v").split(".")
+    facts = {"internal/version.version": HELM_VERSION}
+    for part in ("pkg/lint/rules", "pkg/chartutil"):
+        facts |= {f"{part}.k8sVersionMajor": major, f"{part}.k8sVersionMinor": minor}
+    flags = " ".join(["-s", "-w", *(f"-X {module}/{key}={value}" for key, value in facts.items())])
     _run(work, "go", "install", "-trimpath", "-ldflags", flags, f"{module}/cmd/helm@{HELM_VERSION}", GOBIN=str(whole))
     return whole
 
