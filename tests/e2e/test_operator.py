@@ -1,4 +1,4 @@
-"""From a bare GPU node to a working cluster in one command, on a real kubelet: the chart, the operator and all it makes.
+"""From a bare GPU node to a working cluster in one command, on a real kubelet: chart, operator and all that it makes.
 
 The tests are the life of one installation, from top to bottom, as the guide has it: the node is tainted, the chart is
 installed with the guide's values, its commands show what it says, everything is broken once and heals, what people
@@ -6,23 +6,22 @@ change by hand is put back, the node sells shares in place of GPUs, the chart is
 end nothing of it is left.
 """
 
-import asyncio
+import datetime
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-import yaml
 
 from gpushare.core.facts import names
 from tests.e2e.harness import gpu_host, operator
 from tests.e2e.harness.cluster import NODE, ROOT, Failed
 from tests.e2e.harness.figures import Figures
-from tests.e2e.harness.images import PRODUCT, SMALL
+from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.installation import held
 from tests.e2e.harness.kubelet import Node
-from tests.e2e.harness.operator import CHART, NAMESPACE, NAMED_SECONDS, RELEASE, REPAIRED_SECONDS, Operator
+from tests.e2e.harness.operator import CHART, NAMED_SECONDS, NAMESPACE, RELEASE, REPAIRED_SECONDS, Operator
 from tests.e2e.harness.snapshot import Snapshot, taken
 from tests.support import wait
 from tests.support.objects import Object
@@ -48,10 +47,9 @@ daemonsets:
     effect: NoSchedule
 """
 SELL_GPUS = {"sharing": {"sell": "gpus"}}
-INSTALL = (
-    f"helm install {RELEASE} {CHART} -n {NAMESPACE} --create-namespace -f guide-values.yaml -f sell.yaml -f machine.yaml"
-)
-UPGRADE = f"helm upgrade {RELEASE} {{chart}} -n {NAMESPACE} -f guide-values.yaml -f sell.yaml -f machine.yaml --wait"
+VALUES = "-f guide-values.yaml -f sell.yaml -f machine.yaml"
+INSTALL = f"helm install {RELEASE} {CHART} -n {NAMESPACE} --create-namespace {VALUES}"
+UPGRADE = f"helm upgrade {RELEASE} {{chart}} -n {NAMESPACE} {VALUES} --wait"
 COLUMNS = r"kubectl get nodes -o=custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu"
 # As the guide has it, with an image that is there.
 POD = f"""
@@ -122,7 +120,8 @@ async def test_each_part_began_when_what_it_needs_was_there(installed: Operator)
 async def test_the_commands_of_the_guide_show_what_it_says(installed: Operator) -> None:
     pods = await installed.shell("kubectl get pod -n gpu-operator -o wide")
     states = {line.split()[0].rstrip("0123456789abcdef-"): line.split()[1:3] for line in pods.splitlines()[1:]}
-    assert all(ready == "1/1" and status == "Running" or "gpu-scheduler" in name for name, (ready, status) in states.items()), pods  # noqa: E501
+    assert {status for _, status in states.values()} == {"Running"}, pods
+    assert all(ready in ("1/1", "2/2") for ready, _ in states.values()), pods
     assert await installed.shell(COLUMNS) == f"NAME   GPU\n{NODE}   {len(GPUS)}\n"
     classes = await installed.shell("kubectl get runtimeclass")
     assert classes.splitlines()[1].split()[:2] == ["nvidia", "nvidia"]
@@ -249,7 +248,7 @@ async def test_the_deployment_of_the_readme_runs_on_shares_as_it_is_written(inst
     await installed.shell("kubectl rollout status deployment/web --timeout=60s")
     seen = set()
     for pod in await _pods_of_deployment(installed):
-        shown = await installed.shell(f"kubectl exec {pod} -- env")
+        shown = await installed.shell(f"kubectl exec {pod['metadata']['name']} -- env")
         told = dict(line.split("=", 1) for line in shown.splitlines())
         seen.add(told[names.VISIBLE_DEVICES])
     assert len(seen) == 1
@@ -268,3 +267,117 @@ async def test_an_upgrade_leaves_running_pods_alone(installed: Operator) -> None
     await installed.shell(UPGRADE.format(chart=CHART))
     await installed.until_ready()
     assert await _containers(installed) == before
+
+
+async def test_every_component_is_switched_off_and_on_again(installed: Operator) -> None:
+    switches = ("finder", "validator", "devicePlugin", "gfd", "dcgmExporter", "scheduler", "admission")
+    named = {"devicePlugin": "node-part", "gfd": "discovery", "dcgmExporter": "exporter"}
+    await installed.shell(f"kubectl delete --wait -f {DEPLOYMENT}")  # without a node part GPUs are nobody's
+    for on in (False, True):
+        await installed.patch({name: {"enabled": on} for name in switches})
+        await installed.until_ready()
+        states = {one["name"]: one["state"] for one in (await installed.status())["components"]}
+        wanted = "ready" if on else "disabled"
+        assert {name: states[named.get(name, name)] for name in switches} == dict.fromkeys(switches, wanted)
+        workloads = await installed.cluster.kubectl("get", "daemonsets,deployments", "-n", NAMESPACE, "-o", "name")
+        assert on == ("gpushare-node" in workloads), workloads
+        assert on == ("gpu-scheduler" in workloads), workloads
+
+
+async def test_what_cannot_be_served_is_said(installed: Operator) -> None:
+    await installed.patch({"vgpuManager": {"enabled": True}})
+    await installed.until_ready()
+    found = await installed.component("vgpu-manager")
+    assert found["state"] == "unserved"
+    assert found["message"]
+    await installed.patch({"vgpuManager": {"enabled": False}})
+    await installed.until_ready()
+
+
+# It is removed
+
+
+async def test_without_the_policy_the_node_is_as_it_was_and_nothing_is_left_after_uninstall(
+    installed: Operator, prepared: tuple[Operator, Snapshot], figures: Figures
+) -> None:
+    before = prepared[1]
+    began = time.monotonic()
+    await installed.shell("kubectl delete clusterpolicy cluster-policy")
+    figures.say("operator", f"a policy with all that it made is gone after {time.monotonic() - began:.0f} s")
+    now = await taken(installed.node)
+    assert now.node == before.node
+    assert now.files == before.files
+    await installed.shell(f"helm uninstall {RELEASE} -n {NAMESPACE} --wait")
+    await _left(installed, before)
+
+
+async def test_uninstall_alone_leaves_nothing_either(
+    installed: Operator, prepared: tuple[Operator, Snapshot], figures: Figures
+) -> None:
+    await installed.shell(INSTALL)
+    await installed.until_ready()
+    began = time.monotonic()
+    await installed.shell(f"helm uninstall {RELEASE} -n {NAMESPACE} --wait")
+    figures.say("operator", f"helm uninstall took {time.monotonic() - began:.0f} s")
+    await _left(installed, prepared[1])
+
+
+async def _left(installed: Operator, before: Snapshot) -> None:
+    """But for the namespace, which helm made and never deletes. Pods of its jobs go last."""
+
+    async def as_before() -> bool:
+        return (await taken(installed.node)).without_namespace(NAMESPACE) == before
+
+    try:
+        await wait.eventually_asked(as_before, "all is as before", 30)
+    except AssertionError:
+        now = (await taken(installed.node)).without_namespace(NAMESPACE)
+        assert sorted(now.objects - before.objects) == sorted(before.objects - now.objects)
+        assert now == before
+        raise
+
+
+# Words of the tests above
+
+
+def _say(figures: Figures, what: str, named: float, healed: float) -> None:
+    figures.say("operator", f"{what}: named after {named:.1f} s, ready again {healed:.1f} s after it was healed")
+
+
+async def _repaired(again: Callable[[], Awaitable[bool]], what: str) -> float:
+    began = time.monotonic()
+    await wait.eventually_asked(again, f"{what} is put back", REPAIRED_SECONDS, every=0.05)
+    return time.monotonic() - began
+
+
+async def _configure(installed: Operator, config: str) -> None:
+    """Configs of NVIDIA's plugin, in a ConfigMap that a person has made."""
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "configs"}, "data": {"mine": config}}
+    installed.write("configs.yaml", made)
+    await installed.shell(f"kubectl -n {NAMESPACE} apply -f configs.yaml")
+
+
+async def _pods_of_deployment(installed: Operator) -> list[Object]:
+    found = await installed.cluster.get("/api/v1/namespaces/default/pods?labelSelector=app=web")
+    return list(found["items"])
+
+
+async def _containers(installed: Operator) -> dict[str, str]:
+    """Their ids, by pod: one that was restarted has another."""
+    pods = await _pods_of_deployment(installed)
+    return {pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["containerID"] for pod in pods}
+
+
+async def _previous_chart(installed: Operator) -> str:
+    """That of the previous commit, if it had one; else this one."""
+    place = installed.folder / "previous"
+    place.mkdir()
+    try:
+        await installed.shell(f"cd {ROOT} && git archive HEAD~1 charts/gpushare | tar -x -C {place}")
+    except Failed:
+        return str(CHART)
+    return str(place / "charts" / "gpushare")
+
+
+def _time(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()

@@ -150,8 +150,9 @@ class Operator:
 
     # Pods of the operator
 
-    async def pods(self) -> list[Object]:
-        found = await self.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/pods")
+    async def pods_of(self, component: str) -> list[Object]:
+        """Of one of its workloads that runs our image."""
+        found = await self.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=component={component}")
         return list(found["items"])
 
     def ready_files(self) -> dict[str, float]:

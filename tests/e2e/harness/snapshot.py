@@ -16,6 +16,7 @@ BY_THEMSELVES = ("events", "endpoints", "endpointslices")
 LEASES = ("apiserver-", "real")  # of the API server and of kubelet
 FOLDERS = ("/run/nvidia", "/run/cdi", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/static")
 SHARED_FOLDERS = ("/etc/kubernetes", "/etc/cdi")  # the machine has none of its own
+CHECKPOINT = "kubelet_internal_checkpoint"  # kubelet's own, about devices
 KUBELETS = ("volumes.kubernetes.io/", "node.alpha.kubernetes.io/")  # annotations that controllers write
 
 
@@ -69,5 +70,5 @@ def _files(node: Node) -> Iterator[str]:
     roots = [(node.machine.inside(folder), folder) for folder in FOLDERS]
     for real, shown in (*roots, *((Path(folder), folder) for folder in SHARED_FOLDERS)):
         for path in real.rglob("*"):
-            if not path.is_dir():
+            if not path.is_dir() and path.name != CHECKPOINT:
                 yield f"{shown}/{path.relative_to(real)}"
