@@ -105,4 +105,7 @@ def test_a_scheduler_is_given_after_the_pins_and_before_the_priority() -> None:
     assert f"'{names.NVIDIA_GPU}'" in conditions["asks-for-gpus"]
     assert "['', 'default-scheduler']" in conditions["leaves-its-scheduler-open"]
     (plain,) = (o for o in rules.mutating(NEW, Choices(scheduler="s")) if o["name"] == "scheduler-name.gpushare.io")
-    assert names.NVIDIA_GPU not in str(plain["matchConditions"]), "pods of NVIDIA's plugin do not depend on it"
+    asks = plain["matchConditions"][0]["expression"]
+    assert f"['{names.NVIDIA_GPU}'].exists(name, name in one.resources.limits) && has(one.env)" in asks, (
+        "pods of NVIDIA's plugin do not depend on it"
+    )

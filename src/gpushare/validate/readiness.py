@@ -1,6 +1,7 @@
 """What the node part of this machine says of itself: the body of its /readyz is the reason."""
 
 import asyncio
+import os
 from typing import Final
 
 import aiohttp
@@ -28,5 +29,5 @@ async def ask(url: str = URL, limit: float = LIMIT_SECONDS) -> Answered:
 
 
 def _why(error: Exception, url: str) -> str:
-    cause = getattr(error, "os_error", error)
-    return f"{getattr(cause, 'strerror', None) or cause} ({url.removeprefix('http://')})"
+    number = getattr(getattr(error, "os_error", error), "errno", None)  # asyncio's own text names no cause
+    return f"{os.strerror(number) if number else error} ({url.removeprefix('http://')})"

@@ -32,6 +32,10 @@ _TEMPLATES: Final = (
 _EVERY: Final = "({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
 _LIMITS: Final = "has(one.resources) && has(one.resources.limits)"
 _LIMITED: Final = _LIMITS + " && {resources}.exists(name, name in one.resources.limits)"
+_PINNED: Final = (
+    "has(one.env) && one.env.exists(entry, has(entry.valueFrom) && has(entry.valueFrom.fieldRef)"
+    f""" && entry.valueFrom.fieldRef.fieldPath.startsWith("metadata.annotations['{names.VISIBLE_PREFIX}"))"""
+)
 _TEMPLATE: Final = "(has(object.spec.jobTemplate) ? object.spec.jobTemplate : object).spec.template.spec"
 _BEFORE: Final = "(oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {})"
 _USER: Final = "request.userInfo.username"
@@ -154,12 +158,14 @@ def _unasked(namespace: str, new: bool) -> dict[str, Object]:
 
 def _scheduler(choices: Choices, namespaces: Object, new: bool) -> Object:
     """Whoever is pinned may be bound by the scheduler that knows GPUs alone, so this fails as the pin does."""
-    resources = (*names.PINNED, *[names.NVIDIA_GPU] * choices.nvidia)
     undecided = (
         f"(!has(object.spec.schedulerName) || object.spec.schedulerName in {_list(scheduler_name.OPEN)})"
         " && (!has(object.spec.nodeName) || object.spec.nodeName == '')"
     )
-    conditions = {**_asks("object.spec", resources), "leaves-its-scheduler-open": undecided} if new else {}
+    limited = _LIMITED.format(resources=_list([names.NVIDIA_GPU]))
+    # Where we pin it, it comes here in any case: the pin may not be there yet when an API server looks.
+    nvidia = f"({limited})" if choices.nvidia else f"({limited} && {_PINNED})"
+    conditions = _asks("object.spec", names.PINNED, nvidia) | {"leaves-its-scheduler-open": undecided} if new else {}
     path = SCHEDULER_PATH.format(name=choices.scheduler)
     return _webhook("scheduler-name", path, _PODS, namespaces, conditions)
 
@@ -219,8 +225,9 @@ def _selector(labels: Mapping[str, str], *without: tuple[str, list[str]]) -> Obj
     return selector
 
 
-def _asks(spec: str, resources: Sequence[str]) -> dict[str, str]:
-    limited = _LIMITED.format(resources=_list(resources))
+def _asks(spec: str, resources: Sequence[str], *others: str) -> dict[str, str]:
+    """`others`: what else makes it a container that asks."""
+    limited = " || ".join((_LIMITED.format(resources=_list(resources)), *others))
     return {"asks-for-gpus": f"{spec}.containers != null && {_EVERY.format(spec=spec)}.exists(one, {limited})"}
 
 
