@@ -168,6 +168,13 @@ def test_what_cannot_be_served_is_said_and_does_not_make_the_rest_unready() -> N
     assert message(status).endswith("not served: vgpu-manager: gpushare has no vGPUs")
 
 
+def test_a_component_that_is_needed_and_cannot_be_served_makes_the_policy_unready() -> None:
+    status = told(VALIDATOR, Component("node-part", unserved="devicePlugin: version is missing"))
+    assert status["state"] == "notReady"
+    assert message(status) == "node-part: devicePlugin: version is missing"
+    assert component(status, "node-part")["state"] == "unserved"
+
+
 def test_what_could_not_be_written_is_a_failure() -> None:
     status = told(failed=(Line("node-part", "", "DaemonSet x cannot be applied: not allowed: patch daemonsets"),))
     assert reasons(status)["Error"] == ("True", "ReconcileFailed")
