@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from gpushare.operator.desired.component import Component
-from gpushare.operator.seeing.kinds import Key
+from gpushare.operator.seeing.keys import Key
 from gpushare.operator.seeing.models import Live, Meta, Policy
 from gpushare.operator.status import whole
 from gpushare.operator.status.components import Line, Scene
