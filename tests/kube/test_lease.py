@@ -1,6 +1,7 @@
 """Of several candidates one leads, whatever their clocks say, and whatever the API server does."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -30,7 +31,7 @@ class Leases:
     def __init__(self) -> None:
         self.there: Object | None = None
         self.failure: KubeError | None = None
-        self.before_write = lambda: None
+        self.before_write: Callable[[], None] = lambda: None
         self.writes = 0
 
     async def find(self, request: Request, kind: type[Lease]) -> Lease | None:
@@ -86,7 +87,7 @@ class Candidate:
 
     async def _sleep(self, seconds: float) -> None:
         self._due = self._clock() + seconds
-        while self._clock() < self._due:
+        while self._clock() < self._due:  # noqa: ASYNC110 -- the test moves the clock
             await asyncio.sleep(0)
 
 

@@ -15,7 +15,8 @@ from gpushare.kube.errors import ApiError, KubeError
 from gpushare.operator.applying.applier import Applier, goes
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.labelling import Labeller
-from gpushare.operator.seeing.kinds import GOES, WORKLOADS, Key
+from gpushare.operator.seeing.keys import WORKLOADS, Key
+from gpushare.operator.seeing.kinds import GOES
 from gpushare.operator.seeing.models import Live, Meta, Policy
 from gpushare.operator.seeing.watches import Seen
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from gpushare.operator.desired.component import Component
-from gpushare.operator.seeing.kinds import Key
+from gpushare.operator.seeing.keys import Key
 from gpushare.operator.seeing.models import Live, Meta, Policy
 from gpushare.operator.status import whole
 from gpushare.operator.status.components import Line, Scene
@@ -166,6 +166,13 @@ def test_what_cannot_be_served_is_said_and_does_not_make_the_rest_unready() -> N
         "name": "vgpu-manager", "state": "unserved", "desired": 0, "ready": 0, "message": "gpushare has no vGPUs",
     }  # fmt: skip
     assert message(status).endswith("not served: vgpu-manager: gpushare has no vGPUs")
+
+
+def test_a_component_that_is_needed_and_cannot_be_served_makes_the_policy_unready() -> None:
+    status = told(VALIDATOR, Component("node-part", unserved="devicePlugin: version is missing"))
+    assert status["state"] == "notReady"
+    assert message(status) == "node-part: devicePlugin: version is missing"
+    assert component(status, "node-part")["state"] == "unserved"
 
 
 def test_what_could_not_be_written_is_a_failure() -> None:
