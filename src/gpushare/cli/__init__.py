@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, help, mps, observing, operating, words
+from gpushare.cli import commands, components, finder, help, mps, observing, operating, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "collector": (help.COLLECTOR, components.collector),
     "mps": (help.MPS, mps.mps),
     "webhook": (help.WEBHOOK, components.webhook),
+    "finder": (finder.PAGE, finder.finder),
     "operator": (operating.OPERATOR, operating.operator),
 }
 OF_PLUGIN = ("inspect", "why")

@@ -6,6 +6,7 @@ As in `commands`, a component is imported when it runs.
 import argparse
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpushare.cli import exporting, observing
 from gpushare.cli.words import Parser, namespace, seconds, unknown
+from gpushare.core.admission import guard
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, policies
 from gpushare.ctl import streams
@@ -42,6 +44,8 @@ WEBHOOK_CHOICES = {  # the first is the default
     "on-invalid": ("deny", "warn"),
     "on-unplaceable": ("warn", "deny", "off"),
 }
+SCHEDULER_NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*")
+LONGEST_NAME = 63
 IGNORED = "note: these flags of Aliyun's plugin have no effect here: {flags}"
 
 
@@ -207,10 +211,11 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--listen", default="0.0.0.0")
     for name, choices in WEBHOOK_CHOICES.items():
         parser.add_argument(f"--{name}", default=choices[0])
-    for name in ("tls-cert", "tls-key", "ca-file"):
+    for name in ("scheduler-name", "tls-cert", "tls-key", "ca-file"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--log-level", default="info")
     args = parser.parse(words)
+    scheduler = _scheduler_name(args.scheduler_name)
     given = {name: getattr(args, name.replace("-", "_")) for name in WEBHOOK_CHOICES}
     for name, choices in WEBHOOK_CHOICES.items():
         if given[name] not in choices:
@@ -230,6 +235,8 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
         labelled=given["pin-namespaces"] == "labelled",
         nvidia=given["nvidia-gpu"] == "whole",
         void=given["unasked"] == "void",
+        scheduler=scheduler,
+        namespace=os.environ.get("POD_NAMESPACE") or guard.NAMESPACE,
     )
     (port,) = _port_numbers([args.port], "--port 9443")
     on = reviews.On(given["on-invalid"], given["on-unplaceable"])
@@ -237,6 +244,15 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access))
     return errors.INTERRUPTED if ended is signal.SIGINT else 0
+
+
+def _scheduler_name(written: str | None) -> str:
+    """Empty: none is given. It becomes part of a path that API servers ask, which they check."""
+    if written is not None and not (len(written) <= LONGEST_NAME and SCHEDULER_NAME.fullmatch(written)):
+        why = "it has small letters, digits, dashes and dots, 63 at most"
+        way = f"--scheduler-name {names.GPU_SCHEDULER}"
+        raise errors.UserError(f'"{written:.63}" is not the name of a scheduler', why, way)
+    return written or ""
 
 
 def _flag(word: str) -> str:

@@ -20,6 +20,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   collector           only measures a node's GPUs, beside gpushare node
   mps                 keeps NVIDIA's MPS daemon of a node running
   webhook             admission: pins new pods, and refuses what can never run
+  finder              labels its node if it has an NVIDIA GPU
   operator            keeps all of this running, as a ClusterPolicy asks
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
@@ -246,6 +247,8 @@ GPUs, guards gpushare's annotations, and refuses what can never run.
                         (default all; before Kubernetes 1.28 always labelled)
   --nvidia-gpu WHAT     whole: pin pods that ask for nvidia.com/gpu (off)
   --unasked WHAT        void: containers that ask for no GPU see none (off)
+  --scheduler-name NAME pods that ask for shares and name no scheduler get this
+                        one: gpu-scheduler beside the cluster's own (off)
   --on-invalid WHAT     pods that can never run: deny (default) or warn
   --on-unplaceable WHAT pods no node here can run: warn (default), deny or off
   --tls-cert FILE --tls-key FILE [--ca-file FILE]

@@ -5,7 +5,8 @@ now. A node that has all it should has no request.
 """
 
 from gpushare.core.facts import names
-from gpushare.kube import node_labels, requests, resources
+from gpushare.kube import requests, resources
+from gpushare.kube.labels import applied
 from gpushare.kube.requests import Request
 from gpushare.operator import managed, nodes
 from gpushare.operator.managed import Node
@@ -16,9 +17,7 @@ def writes(node: Node, want: Wanted) -> list[Request]:
     found = []
     if not nodes.has_labels(node, want.labels):
         force = nodes.takes_over(node, want.labels)
-        found.append(
-            node_labels.apply(node.metadata, names.OPERATOR_MANAGER, want.labels, force=force, unchanged=force)
-        )
+        found.append(applied.apply(node.metadata, names.OPERATOR_MANAGER, want.labels, force=force, unchanged=force))
     if want.taints is not None:
         found.append(_taint(node, want.taints))
     return found
@@ -27,7 +26,7 @@ def writes(node: Node, want: Wanted) -> list[Request]:
 def taken_back(node: Node) -> list[Request]:
     """What takes all of ours from a node. Of use when the programs that write it have ended."""
     others = sorted(managed.managers(node) - {names.OPERATOR_MANAGER})
-    return writes(node, nodes.wanted(node, None)) + [node_labels.take_back(node.metadata, one) for one in others]
+    return writes(node, nodes.wanted(node, None)) + [applied.take_back(node.metadata, one) for one in others]
 
 
 def _taint(node: Node, taints: Taints) -> Request:

@@ -50,16 +50,18 @@ class Applier:
         return failures
 
     async def prune(self, components: Sequence[Component], policy: Policy) -> list[Failure]:
-        """Only what has our label (nothing else is watched) and that policy as owner."""
+        """Only what has our label (nothing else is watched) and that policy as owner. A component that is switched on
+        and cannot be served as it is asked for now keeps running as it was."""
         wanted = {key_of(one) for component in components for one in component.objects}
+        kept = {component.name for component in components if component.unserved}
         failures = []
         for key, live in goes(self._owned, policy):
-            if key in wanted:
+            component = (live.metadata.labels or {}).get(names.PART_OF, "")
+            if key in wanted or component in kept:
                 continue
             try:
                 await self.delete(key, live)
             except KubeError as error:
-                component = (live.metadata.labels or {}).get(names.PART_OF, "")
                 failures.append(Failure(component, f"{key} cannot be deleted: {sentence(error)}"))
         return failures
 

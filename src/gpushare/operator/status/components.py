@@ -13,6 +13,10 @@ State = Literal["ready", "notReady", "disabled", "unserved"]
 
 NODE_PART, VALIDATOR = "node-part", "validator"
 FOUND_BY: Final = {"driver": "driver", "toolkit": "toolkit", "mps": "mps", "workload": VALIDATOR}
+# Extras: that they cannot be served is said, and the rest is ready nevertheless.
+EXTRAS: Final = frozenset(
+    {"monitoring", "dashboard", "mig-manager", "vgpu-manager", "vgpu-device-manager", "vfio-manager"}
+)
 NOT_CHECKED: Final = "its checks have no result yet"
 NOT_THERE: Final = "{name} is not there yet"
 
@@ -52,6 +56,7 @@ def lines(scene: Scene) -> list[Line]:
     """Everything that is wrong, sorted. Counts of pods only where nothing says more."""
     running = frozenset(one.name for one in scene.components if one.enabled and not one.unserved)
     found = set(scene.failed) | _of_pods(scene, running) | _of_nodes(scene, running)
+    found |= {Line(one.name, "", one.unserved) for one in scene.components if one.unserved and one.name not in EXTRAS}
     named = {line.component for line in found}
     for component in scene.components:
         if component.name in running and component.name not in named:
