@@ -1,4 +1,4 @@
-"""Writes the files of charts/gpushare that follow from others: the CRD, and the schema of its values.
+"""Writes the files of charts/gpushare that follow from others: the CRD, the schema of its values, the operator's rights.
 
 Most values become the ClusterPolicy, so their schema is that of the CRD; what only the chart knows is described below.
 helm refuses values that do not fit, and says which key it is. Run it after a change: `.venv/bin/python -m
@@ -12,11 +12,15 @@ from typing import Any, Final
 
 import yaml
 
+from tools import chart_parts, chart_rights
+
 Object = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = "charts/gpushare"
 CRD = "crds/clusterpolicies.yaml"
+OWN_RIGHTS: Final = ROOT / "tools" / "operator_rights.yaml"
+RIGHTS_HEADER: Final = "{{- /* Written by tools/render_chart.py: change it there. */ -}}\n"
 CHART_ONLY: Final = ("image", "imagePullSecrets", "nfd", "psa")  # values that are no part of the policy
 # Components of NVIDIA's operator that we do not have. Values files of its users say of them that they are off.
 ALWAYS_OFF: Final = (
@@ -33,7 +37,17 @@ def rendered() -> dict[str, str]:
     return {
         f"{CHART}/{CRD}": crd,
         f"{CHART}/values.schema.json": json.dumps(schema(yaml.safe_load(crd)), indent=2) + "\n",
+        f"{CHART}/templates/rights.yaml": RIGHTS_HEADER + chart_rights.template(rights()),
     }
+
+
+def rights() -> chart_rights.Rights:
+    """All that the operator may do."""
+    parts, namespace = chart_parts.everything(), chart_parts.NAMESPACE
+    made, granted = chart_rights.made(parts, namespace), chart_rights.granted(parts, namespace)
+    return chart_rights.together(
+        chart_rights.own(OWN_RIGHTS), made, granted, chart_rights.bound(parts, namespace)
+    )  # fmt: skip
 
 
 def schema(crd: Object) -> Object:
