@@ -1,8 +1,9 @@
-"""The rights of the operator, for charts/gpushare: its own, and all that it grants to the parts that it makes.
+"""The rights of the operator, for charts/gpushare: its own, to make its parts, and all that it grants to them.
 
 The API server lets nobody grant a right that he does not have. So the rights of the parts are collected from all that
-a ClusterPolicy can ask for, and nothing is added: least rights of the parts make least rights of the operator. Its own
-ones are in tools/operator_rights.yaml. A role that Kubernetes has itself is not copied: the operator may bind it.
+a ClusterPolicy can ask for, and nothing is added: least rights of the parts make least rights of the operator. A role
+that Kubernetes has itself is not copied: the operator may bind it. Objects outside of its own namespace it may write
+only under the names that its parts have. The rest is in tools/operator_rights.yaml.
 """
 
 from collections import defaultdict
@@ -12,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from gpushare.operator.seeing import kinds
+
 Object = dict[str, Any]
 
 NAME: Final = "gpushare-operator"
@@ -19,6 +22,7 @@ OWN: Final = "{{ .Release.Namespace }}"  # also where the operator's parts go
 SYSTEM: Final = "kube-system"
 CLUSTER: Final = ""
 WHERE: Final = (CLUSTER, OWN, SYSTEM)
+WRITES: Final = ("create", "delete", "patch")
 RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -63,6 +67,20 @@ def bound(objects: Iterable[Object], namespace: str) -> Rights:
             where = one["metadata"].get("namespace", CLUSTER)
             plural = f"{reference['kind'].lower()}s"
             rights[OWN if where == namespace else where].add(Right(RBAC, plural, reference["name"], "bind"))
+    return rights
+
+
+def made(objects: Iterable[Object], namespace: str) -> Rights:
+    """The right to write these objects by server-side apply, and to delete them, outside of the operator's namespace.
+
+    An apply that creates an object is a patch and a creation with a name.
+    """
+    rights: Rights = {where: set() for where in WHERE}
+    for one in objects:
+        where = one["metadata"].get("namespace", CLUSTER)
+        if where != namespace:
+            resource, name = kinds.BY_NAME[one["kind"]].resource, one["metadata"]["name"]
+            rights[where] |= {Right(resource.group, resource.plural, name, verb) for verb in WRITES}
     return rights
 
 

@@ -26,6 +26,7 @@ what is switched off, and says in the policy's status what is wrong and where.
   --image IMAGE       gpushare's own, for its parts; default OPERAND_IMAGE
   --pull-secret NAME  for that image; may be repeated; default
                       OPERAND_PULL_SECRETS, comma-separated
+  --label-namespace   for pod security, so that parts on nodes may run there
   --install-crds      only apply the kind ClusterPolicy, and end
   --uninstall         only delete all policies, wait until the operator has
                       cleaned up, delete our kinds of objects, and end
@@ -45,6 +46,7 @@ def operator(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE"))
     parser.add_argument("--image", default=os.environ.get("OPERAND_IMAGE", ""))
     parser.add_argument("--pull-secret", action="append")
+    parser.add_argument("--label-namespace", action="store_true")
     parser.add_argument("--install-crds", action="store_true")
     parser.add_argument("--uninstall", action="store_true")
     parser.add_argument("--keep-crds", action="store_true")
@@ -68,7 +70,7 @@ def _once(args: argparse.Namespace) -> int:
 
     if args.install_crds:
         return _ask(args, lambda api: crds.install(api, manifests.load))
-    return _ask(args, lambda api: crds.uninstall(api, keep=args.keep_crds))
+    return _ask(args, lambda api: crds.uninstall(api, args.namespace or "", keep=args.keep_crds))
 
 
 def _ask(args: argparse.Namespace, work: "Callable[[Api], Coroutine[Any, Any, None]]") -> int:
@@ -108,7 +110,8 @@ def _run(args: argparse.Namespace) -> int:
     address, port = components.listening(args, PORT)
     secrets = args.pull_secret or os.environ.get("OPERAND_PULL_SECRETS", "").split(",")
     work = Config(
-        namespace(args.namespace), args.image, tuple(filter(None, secrets)), whole.desired, manifests.load
+        namespace(args.namespace), args.image, tuple(filter(None, secrets)), whole.desired, manifests.load,
+        args.label_namespace,
     )  # fmt: skip
     identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())

@@ -13,6 +13,7 @@ from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError
 from gpushare.obs import log
 from gpushare.obs.errors import not_asked
+from gpushare.operator import pod_security
 from gpushare.operator.desired.component import Manifests
 from gpushare.operator.seeing.models import Live, Policy
 
@@ -42,8 +43,9 @@ async def install(api: client.Api, manifests: Manifests) -> None:
         logger.info("applied", kind="CustomResourceDefinition", name=name)
 
 
-async def uninstall(api: client.Api, *, keep: bool) -> None:
-    """Deletes all policies, waits until the operator has cleaned up, then deletes the kinds unless `keep`."""
+async def uninstall(api: client.Api, namespace: str, *, keep: bool) -> None:
+    """Deletes all policies, waits until the operator has cleaned up, then takes the labels for pod security from its
+    namespace, if that is known, and deletes the kinds unless `keep`."""
     for policy in await _policies(api):
         await _delete(api, resources.CLUSTER_POLICIES, policy.name)
     if not await _within(GONE_SECONDS, lambda: _none_left(api)):
@@ -53,6 +55,8 @@ async def uninstall(api: client.Api, *, keep: bool) -> None:
             _why(left[0]) if left else "it went only now",
             "kubectl logs of deployment gpushare-operator; it must run until its policy is gone",
         )
+    if namespace:
+        await pod_security.keep(api, namespace, allowed=False)
     for name in () if keep else KINDS:
         await _delete(api, resources.CUSTOM_RESOURCES, name)
     logger.info("uninstalled", kinds_kept=keep)

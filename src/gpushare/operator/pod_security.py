@@ -16,22 +16,18 @@ LEVEL: Final = "privileged"
 LABELS: Final = {f"pod-security.kubernetes.io/{mode}": LEVEL for mode in ("enforce", "audit", "warn")}
 CONFLICT: Final = 409
 
-_log = log.get(__name__)
+logger = log.get(__name__)
 
 
-async def allow(api: Api, namespace: str) -> None:
+async def keep(api: Api, namespace: str, *, allowed: bool) -> None:
+    """The labels are there, or those that are ours are not."""
     try:
-        await _apply(api, namespace, LABELS)
+        await _apply(api, namespace, LABELS if allowed else {})
     except ApiError as error:
         if error.status != CONFLICT:
             raise
         way = f"kubectl label --overwrite namespace {namespace} pod-security.kubernetes.io/enforce={LEVEL}"
-        _log.warn("somebody else labelled the namespace for pod security", why=error.message, way=way)
-
-
-async def take_back(api: Api, namespace: str) -> None:
-    """Those labels that are ours."""
-    await _apply(api, namespace, {})
+        logger.warn("somebody else labelled the namespace for pod security", why=error.message, way=way)
 
 
 async def _apply(api: Api, namespace: str, labels: dict[str, str]) -> None:

@@ -16,9 +16,9 @@ from gpushare.core.facts import names
 from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
-from gpushare.kube.loop import Loop
+from gpushare.kube.loop import Backoff, Loop
 from gpushare.obs import log
-from gpushare.operator import active, finalizing, notices
+from gpushare.operator import active, finalizing, notices, pod_security
 from gpushare.operator.applying.applier import Applier
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Cluster, Component, Manifests
@@ -39,13 +39,14 @@ logger = log.get(__name__)
 
 
 class Config(NamedTuple):
-    """`build`: what a policy wants, as objects."""
+    """`build`: what a policy wants, as objects. `privileged`: the namespace gets labels that let its parts run."""
 
     namespace: str
     image: str
     pull_secrets: tuple[str, ...]
     build: Callable[[Spec, Cluster, Manifests], Sequence[Component]]
     manifests: Manifests
+    privileged: bool = False
 
 
 class Term:
@@ -71,8 +72,19 @@ class Term:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watches.run())
+            tasks.create_task(self._label_namespace())
             tasks.create_task(self._discover())
             tasks.create_task(self._loop.run())
+
+    async def _label_namespace(self) -> None:
+        """Once: what people change there afterwards is theirs."""
+        config, retry = self._config, Backoff()
+        while True:
+            try:
+                return await pod_security.keep(self._api, config.namespace, allowed=config.privileged)
+            except KubeError as error:
+                logger.warn("cannot label the namespace for pod security, trying again", why=str(error))
+                await asyncio.sleep(retry.delay())
 
     async def _discover(self) -> None:
         while True:

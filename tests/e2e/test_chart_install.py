@@ -1,0 +1,217 @@
+"""The chart on a real API server without a kubelet: installed, upgraded, rolled back and uninstalled by helm.
+
+The operator and the Jobs of helm run as processes, with the words and the account of their templates, so every right
+that they need is in the chart, or a test fails. The parts on nodes are in test_operator.py.
+"""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare.operator import pod_security
+from tests.e2e.harness import charts
+from tests.e2e.harness.charts import CHART, NAMESPACE, RELEASE, Helm
+from tests.e2e.harness.cluster import Cluster, Failed
+from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.stand_in_pods import Pods
+from tests.support import wait
+
+Object = dict[str, Any]
+OPERATOR = "gpushare-operator"
+POLICY = "/apis/gpushare.io/v1alpha1/clusterpolicies/cluster-policy"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.gpushare.io"
+NAMESPACES = f"/api/v1/namespaces/{NAMESPACE}"
+NEW = "dashboard"  # a component that the CRD of an older chart does not know
+PATIENCE = 60.0
+# What Kubernetes makes by itself, at moments of its own.
+NOT_OURS = ("events", "leases", "endpoints", "endpointslices", "controllerrevisions", "ipaddresses")
+
+
+@pytest.fixture
+async def helm(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Helm]:
+    """The namespace is there afterwards, as helm leaves it, and is deleted here."""
+    yield Helm(tmp_path, cluster)
+    await cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s")
+
+
+@pytest.fixture
+def pods(cluster: Cluster) -> Pods:
+    return Pods(cluster, NAMESPACE)
+
+
+async def test_from_install_to_uninstall_and_nothing_is_left(
+    cluster: Cluster, helm: Helm, pods: Pods, tmp_path: Path, figures: Figures
+) -> None:
+    await cluster.kubectl("create", "namespace", NAMESPACE)  # else what Kubernetes makes in it would be new
+    await _until_settled(cluster)
+    before = await _everything(cluster)
+
+    said = await charts.install(helm, chart=_older(tmp_path))
+    assert "kubectl get clusterpolicy" in said
+    async with pods.deployment(OPERATOR) as operator, pods.running_jobs():
+        await _until_taken_up(cluster)
+        assert pod_security.LABELS.items() <= (await _labels(cluster)).items()
+
+        assert NEW not in await _spec(cluster)
+        await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--set", f"{NEW}.enabled=true")
+        assert pods.jobs == ["gpushare-upgrade-crds"]
+        assert (await _spec(cluster))[NEW]["enabled"] is True
+
+        await helm.run("rollback", RELEASE, "1", "--namespace", NAMESPACE)
+        assert not (await _spec(cluster)).get(NEW, {}).get("enabled")
+        operator.check()
+
+        await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE)
+        started = asyncio.get_running_loop().time()
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
+        figures.say("helm uninstall, without parts on nodes", f"{asyncio.get_running_loop().time() - started:.1f} s")
+        assert pods.jobs[-2:] == ["gpushare-uninstall", "gpushare-delete-crds"]
+
+    await _until_settled(cluster)
+    assert await _everything(cluster) == before
+    assert pod_security.LABELS.keys().isdisjoint(await _labels(cluster))
+
+
+async def test_the_policy_is_as_the_values_say(cluster: Cluster, helm: Helm) -> None:
+    """And what the values do not say, the API server adds."""
+    async with _installed(cluster, helm, "--set", "sharing.sell=gpus,nfd.enabled=false"):
+        spec = await _spec(cluster)
+        assert (spec["sharing"]["sell"], spec["finder"]["enabled"]) == ("gpus", False)
+        assert spec["driver"]["enabled"] is False
+        assert spec["daemonsets"]["tolerations"] == [
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+        ]
+        assert "create" not in spec["devicePlugin"].get("config", {})
+
+
+async def test_a_second_release_is_refused(cluster: Cluster, helm: Helm) -> None:
+    """Two operators would work against each other."""
+    async with _installed(cluster, helm):
+        with pytest.raises(Failed, match="exists and cannot be imported into the current release"):
+            await helm.run("install", "another", CHART, "--namespace", "default")
+
+
+async def test_its_own_pods_run_where_nothing_is_allowed(cluster: Cluster, helm: Helm) -> None:
+    """The operator, the Jobs and the test need no rights on their node: only parts on nodes do."""
+    await cluster.kubectl("create", "namespace", NAMESPACE)
+    await cluster.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+    specs = {one["metadata"]["name"]: _pod_spec(one) for one in helm.template() if _pod_spec(one)}
+    assert set(specs) == {OPERATOR, "gpushare-upgrade-crds", "gpushare-uninstall", "gpushare-delete-crds",
+                          "gpushare-test"}  # fmt: skip
+    for name, spec in specs.items():
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+        await cluster.kubectl("create", "serviceaccount", spec["serviceAccountName"], "--namespace", NAMESPACE,
+                              "--dry-run=server")  # fmt: skip
+        spec.pop("serviceAccountName")
+        await cluster.kubectl("create", "--dry-run=server", "-f", "-", given=json.dumps(pod))
+
+
+async def test_a_label_for_pod_security_that_somebody_else_wrote_stays(
+    cluster: Cluster, helm: Helm, pods: Pods
+) -> None:
+    enforce = "pod-security.kubernetes.io/enforce"
+    await cluster.kubectl("create", "namespace", NAMESPACE)
+    await cluster.kubectl("label", "namespace", NAMESPACE, f"{enforce}=restricted")
+    await charts.install(helm)
+    async with pods.deployment(OPERATOR) as operator, pods.running_jobs():
+        await wait.eventually(lambda: "labelled the namespace" in operator.tail(200), "its warning", PATIENCE)
+        assert (await _labels(cluster))[enforce] == "restricted"
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
+    assert (await _labels(cluster))[enforce] == "restricted"
+
+
+async def test_an_uninstall_leaves_the_crd_where_it_shall(cluster: Cluster, helm: Helm, pods: Pods) -> None:
+    await charts.install(helm, "--set", "operator.cleanupCRD=false,psa.enabled=false")
+    async with pods.deployment(OPERATOR), pods.running_jobs():
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
+    assert pods.jobs == ["gpushare-uninstall"]
+    await cluster.get(CRD)
+    await cluster.kubectl("delete", "crd", "clusterpolicies.gpushare.io")
+
+
+async def test_a_hook_that_fails_shows_why_and_is_gone(cluster: Cluster, helm: Helm, pods: Pods) -> None:
+    """Here the operator does not run, so nobody takes back what it made."""
+    async with _installed(cluster, helm):
+        body = {"metadata": {"finalizers": ["gpushare.io/clean-up"]}}
+        await cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "--patch", json.dumps(body))
+        async with pods.running_jobs():
+            with pytest.raises(Failed, match="timed out"):
+                await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE, "--timeout=5s")
+        body["metadata"]["finalizers"] = []
+        await cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "--patch", json.dumps(body))
+    left = await cluster.kubectl("get", "jobs,serviceaccounts", "--namespace", NAMESPACE, "-o", "name")
+    assert left.split() == ["serviceaccount/default"]
+
+
+@contextlib.asynccontextmanager
+async def _installed(cluster: Cluster, helm: Helm, *words: str) -> AsyncIterator[None]:
+    """And taken away without the help of an operator: it did nothing."""
+    await charts.install(helm, *words)
+    try:
+        yield
+    finally:
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE, "--no-hooks", "--ignore-not-found", "--wait")
+        await cluster.kubectl("delete", "crd", "clusterpolicies.gpushare.io")
+
+
+def _older(folder: Path) -> Path:
+    """The chart before it knew one of the components."""
+    chart = folder / "older"
+    shutil.copytree(CHART, chart)
+    crd = yaml.safe_load((chart / "crds" / "clusterpolicies.yaml").read_text())
+    (version,) = crd["spec"]["versions"]
+    del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][NEW]
+    (chart / "crds" / "clusterpolicies.yaml").write_text(json.dumps(crd))
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    del values[NEW]
+    (chart / "values.yaml").write_text(json.dumps(values))
+    return chart
+
+
+def _pod_spec(document: Object) -> Object:
+    """Empty: it has no pods."""
+    spec: Object = document.get("spec", {})
+    return dict(spec) if document["kind"] == "Pod" else dict(spec.get("template", {}).get("spec", {}))
+
+
+async def _spec(cluster: Cluster) -> Object:
+    return dict((await cluster.get(POLICY))["spec"])
+
+
+async def _labels(cluster: Cluster) -> dict[str, str]:
+    return dict((await cluster.get(NAMESPACES))["metadata"].get("labels", {}))
+
+
+async def _until_taken_up(cluster: Cluster) -> None:
+    async def taken_up() -> bool:
+        return "state" in (await cluster.get(POLICY)).get("status", {})
+
+    await wait.eventually_asked(taken_up, "the operator's word about the policy", PATIENCE)
+
+
+async def _everything(cluster: Cluster) -> set[str]:
+    """The name of every object, and of every label of the nodes."""
+    kinds = (await cluster.kubectl("api-resources", "--verbs=list", "-o", "name")).split()
+    asked = [kind for kind in kinds if kind.partition(".")[0] not in NOT_OURS]
+    wanted = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
+    found = await cluster.kubectl("get", ",".join(sorted(asked)), "--all-namespaces", "-o", wanted)
+    return set(found.splitlines())
+
+
+async def _until_settled(cluster: Cluster) -> None:
+    """Namespaces and accounts come and go a moment after the rest."""
+    last: set[str] = set()
+
+    async def settled() -> bool:
+        nonlocal last
+        before, last = last, await _everything(cluster)
+        return last == before
+
+    await wait.eventually_asked(settled, "an end of changes", PATIENCE, every=1.0)
