@@ -22,6 +22,7 @@ ON_NODES = {
     "kube-system:gpushare-nvidia",  # it writes to no pod, but to its node
     "gpu:keti-gpu-device-plugin",
 }
+ON_ALL_NODES = {"kube-system:gpushare-finder", "kube-system:gpushare-validator"}  # they write to no pod either
 OURS = KEYS - PEOPLES | {names.ALLOCATION}
 
 
@@ -118,7 +119,7 @@ def test_who_pins_nvidias_resource_leaves_the_namespaces_that_say_so() -> None:
 
 
 def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
-    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES
+    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES | ON_ALL_NODES
     rules = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
     written = {
         (group, resource)
@@ -127,8 +128,10 @@ def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
         for resource in granted["resources"]
         if {"patch", "update"} & set(granted["verbs"])
     }
+    written.add(("nfd.k8s-sigs.io", "nodefeatures"))  # in its own namespace, by a role there
     assert {(group, what) for rule in rules for group in rule["apiGroups"] for what in rule["resources"]} == written
-    assert [rule["operations"] for rule in rules] == [["UPDATE"], ["CREATE", "UPDATE"]]  # it makes its GPUNode
+    made = ["CREATE", "UPDATE"]  # its GPUNode
+    assert [rule["operations"] for rule in rules] == [["UPDATE"], made, [*made, "DELETE"]]
 
 
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:

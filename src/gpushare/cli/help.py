@@ -12,6 +12,7 @@ usage: gpushare COMMAND [options]        share GPUs on Kubernetes by GPU memory
 Look and try
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs  (kubectl gpushare why)
+  validate [NODE...]  whether driver, toolkit, node part and a real pod work
   demo                all of it on this machine, without a cluster, in a minute
 Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
@@ -20,6 +21,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   collector           only measures a node's GPUs, beside gpushare node
   mps                 keeps NVIDIA's MPS daemon of a node running
   webhook             admission: pins new pods, and refuses what can never run
+  finder              labels its node if it has an NVIDIA GPU
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version
