@@ -8,6 +8,7 @@ taken away meanwhile.
 import asyncio
 import contextlib
 import copy
+import json
 import os
 import signal
 import sys
@@ -24,8 +25,8 @@ from gpushare.operator import manifests
 from gpushare.operator.desired import whole
 from gpushare.operator.desired.component import Cluster as Facts
 from gpushare.operator.desired.policy import Off, Scheduler, Spec
-from tests.e2e.harness import shipped
-from tests.e2e.harness.cluster import ADMIN, Cluster
+from tests.e2e.harness import shipped, snapshot
+from tests.e2e.harness.cluster import ADMIN, URL, Cluster
 from tests.e2e.harness.processes import Process
 from tests.support import wait
 from tests.support.objects import Object
@@ -35,11 +36,16 @@ ACCOUNT: Final = "gpushare-operator"
 IMAGE: Final = "registry.example/gpushare:1"
 POLICY: Final = "cluster-policy"
 RBAC: Final = "rbac.authorization.k8s.io"
+CRD: Final = "clusterpolicies.gpushare.io"
+LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpushare-operator"
+JOB: Final = "gpushare-job"
 POLICIES: Final = "/apis/gpushare.io/v1alpha1/clusterpolicies"
 DAEMON_SETS: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 GPU: Final = {names.PCI_LABELS[0]: "true"}
 RIGHTS: Final = Path(__file__).parents[1] / "data" / "operator-rights.yaml"
 BOUND: Final = ("system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader")
+OF_CONTROLLERS: Final = ("deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision")
+PASSING: Final = ("leases ", "pods ", "controllerrevisions ", "replicasets ", "nodes ", "csinodes ", "clusterpolicies ")
 QUICK: Final = 60.0  # seconds for what takes less than 5 on a machine with nothing else to do
 
 
@@ -78,15 +84,32 @@ class Operating:
 
     # The process
 
-    async def once(self, *words: str) -> None:
-        """As the chart's jobs do, with their rights."""
-        config = self.cluster.kubeconfig(ADMIN, self.cluster.tokens[ADMIN])
+    async def once(self, *words: str, config: Path | None = None) -> None:
+        """As the chart's jobs do."""
+        config = config or self.cluster.kubeconfig(ADMIN, self.cluster.tokens[ADMIN])
         process = self.cluster.processes.start(
             "operator-once", Path(sys.executable).parent / "gpushare", "operator", *words, "--kubeconfig", config
         )
         await asyncio.to_thread(process.popen.wait, 300)
         assert process.popen.returncode == 0, process.tail()
         await self.cluster.processes.end(process)
+
+    async def as_job(self, rights: str, *words: str) -> None:
+        """The same with the rights of a job."""
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(JOB, NAMESPACE)}
+        rules = yaml.safe_load(RIGHTS.read_text())[rights]
+        role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": JOB}, "rules": rules}
+        binding = {
+            "apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": JOB},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": JOB},
+            "subjects": [{"kind": "ServiceAccount", "name": JOB, "namespace": NAMESPACE}],
+        }  # fmt: skip
+        await self.cluster.apply(account, role, binding)
+        try:
+            await self.once(*words, config=await self.cluster.account_kubeconfig(NAMESPACE, JOB))
+        finally:
+            await self.cluster.kubectl("delete", "clusterrole,clusterrolebinding", JOB)
+            await self.cluster.kubectl("delete", "serviceaccount", JOB, "-n", NAMESPACE)
 
     async def start(self, name: str = "operator") -> Process:
         config = await self.cluster.account_kubeconfig(NAMESPACE, ACCOUNT)
@@ -115,7 +138,7 @@ class Operating:
         await self.cluster.call("POST", POLICIES, body)
 
     async def change(self, **spec: Any) -> None:
-        await self.cluster.kubectl("patch", "clusterpolicy", POLICY, "--type=merge", "-p", _json({"spec": spec}))
+        await self.cluster.kubectl("patch", "clusterpolicy", POLICY, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     async def delete(self, name: str = POLICY) -> None:
         await self.cluster.kubectl("delete", "clusterpolicy", name, "--wait=false", "--ignore-not-found")
@@ -150,12 +173,45 @@ class Operating:
         labels: dict[str, str] = found["metadata"].get("labels", {})
         return labels
 
-    async def made(self) -> set[str]:
+    async def nodes(self, called: list[str]) -> None:
+        """Many at once, with GPUs."""
+        limit = asyncio.Semaphore(20)
+        headers = {"Authorization": f"Bearer {self.cluster.tokens[ADMIN]}"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+
+            async def one(name: str) -> None:
+                body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": GPU}}
+                async with limit, session.post(f"{URL}/api/v1/nodes", json=body, ssl=trust) as response:
+                    response.raise_for_status()
+
+            trust = self.cluster.trust()
+            await asyncio.gather(*(one(name) for name in called))
+
+    async def made(self, component: str = "") -> set[str]:
         """Names of all that the operator made."""
-        listed = await self.cluster.kubectl(
-            "get", ",".join(sorted(_KINDS)), "-A", "-o", "name", "-l", "=".join(names.MANAGED_BY)
-        )
+        selector = "=".join(names.MANAGED_BY) + (f",{names.PART_OF}={component}" if component else "")
+        listed = await self.cluster.kubectl("get", ",".join(sorted(_KINDS)), "-A", "-o", "name", "-l", selector)
         return set(listed.split())
+
+    async def contents(self) -> list[str]:
+        """All that it made and all nodes, without what is different each time."""
+        found = []
+        for kinds, words in ((",".join(sorted(_KINDS)), ("-A", "-l", "=".join(names.MANAGED_BY))), ("nodes", ())):
+            listed = json.loads(await self.cluster.kubectl("get", kinds, *words, "-o", "json"))
+            found += [json.dumps(_lasting(one), sort_keys=True) for one in listed["items"]]
+        return sorted(found)
+
+    async def snapshot(self) -> list[str]:
+        """Names of all objects, and what nodes have."""
+        made = {line async for line in snapshot.objects(self.cluster) if not line.startswith(PASSING)}
+        nodes = [line for line in await self.contents() if '"kind": "Node"' in line]
+        return sorted(made) + nodes
+
+    async def policies(self) -> list[str]:
+        return [one["metadata"]["name"] for one in (await self.cluster.get(POLICIES))["items"]]
+
+    async def forget_lease(self) -> None:
+        await self.cluster.kubectl("-n", NAMESPACE, "delete", "lease", "gpushare-operator", "--ignore-not-found")
 
     async def until(self, what: str, condition: Callable[[], Awaitable[Any]], seconds: float = QUICK) -> float:
         """How many seconds it took."""
@@ -166,10 +222,10 @@ class Operating:
     async def gone(self) -> None:
         """The policy, with all that was of it."""
 
-        async def is_gone() -> bool:
-            return await self.find(f"{POLICIES}/{POLICY}") is None
+        async def are_gone() -> bool:
+            return not await self.policies()
 
-        await self.until("the policy is gone", is_gone)
+        await self.until("policies are gone", are_gone)
 
 
 _KINDS: Final = frozenset(
@@ -231,7 +287,16 @@ def _named(name: str, namespace: str) -> Object:
     return {"name": name, "namespace": namespace} if namespace else {"name": name}
 
 
-def _json(value: object) -> str:
-    import json
-
-    return json.dumps(value)
+def _lasting(found: Object) -> Object:
+    """What a second run makes again exactly so."""
+    metadata = found["metadata"]
+    kept = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if metadata.get(key)}
+    annotations = dict(kept.pop("annotations", {}))
+    for key in (*OF_CONTROLLERS, names.WANTED):  # the digest has the uid of the policy in it
+        annotations.pop(key, None)
+    content = {key: value for key, value in found.items() if key not in ("metadata", "status")}
+    if found["kind"] == "Node":
+        content["spec"] = [one for one in found["spec"].get("taints", ()) if "node.kubernetes.io" not in one["key"]]
+    if found["kind"] == "ServiceAccount":
+        content.pop("secrets", None)
+    return {**content, "metadata": {**kept, **({"annotations": annotations} if annotations else {})}}
