@@ -75,5 +75,3 @@ class Machine:
             link = self.root / f"sys/bus/pci/devices/{real.name}"
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(f"../../../devices/pci0000:00/{real.name}")
-
-

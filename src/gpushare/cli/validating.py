@@ -33,7 +33,8 @@ nodes has looked; this reads what it found.
                       share, has to see exactly its GPU, and is deleted
   -n, --namespace NS  where that pod is made; default: the validator's
   --image IMAGE       gpushare's image for it; default: the validator's
-  --scheduler-name S, --runtime-class C    of that pod; default: as for others
+  --scheduler-name S  who places it if it asks for shares (gpu-scheduler)
+  --runtime-class C   of that pod; default: none
   --here              check driver and toolkit of this machine, now; no cluster
   --host-root DIR     where the machine's / is; default /host if it is there
   -o, --output FORMAT wide: found things, too; json, yaml: for programs
@@ -59,7 +60,7 @@ With --keep
   --driver-root DIR   root of a driver container (/run/nvidia/driver)
   --toolkit-dir DIR   where a toolkit container installs (/usr/local/nvidia)
   --image IMAGE       of the pod; default OPERAND_IMAGE, else that of POD_NAME
-  --scheduler-name S, --runtime-class C    of the pod; in POD_NAMESPACE
+  --scheduler-name S, --runtime-class C    of the pod with a share
   --metrics-listen ADDRESS   figures of NVIDIA's node-status-exporter (off)
   --listen ADDRESS, --port N for /healthz, /readyz, /metrics (127.0.0.1, 12352)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins

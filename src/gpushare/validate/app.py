@@ -6,7 +6,6 @@ An API server that is away is not waited for: driver and toolkit are checked wit
 import asyncio
 import contextlib
 import signal
-import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -69,7 +68,7 @@ class Validator:
             "driver": self.driver,
             "toolkit": checks.Toolkit(config.places),
             "plugin": checks.Plugin(lambda: readiness.ask(config.node_part), self.sight.found),
-            "mps": checks.Mps(config.places, self.sight.found, time.time),
+            "mps": checks.Mps(self.sight.found),
             "workload": self.workload,
         }
         self.keeper = Keeper(

@@ -115,7 +115,7 @@ class Trial:
         return {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
 
     async def _tried(self, asks: Asked, given: Given) -> Verdict:
-        scheduler = given.scheduler or asks.scheduler
+        scheduler = pod.scheduler_of(asks, given)
         draft = requests.create(resources.PODS, given.namespace, pod.made(asks, given))
         made = await self._api.fetch(draft, Tried)
         began = self._clock()
