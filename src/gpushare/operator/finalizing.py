@@ -15,9 +15,10 @@ from gpushare.kube.errors import ApiError, KubeError
 from gpushare.operator.applying.applier import Applier, goes
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.labelling import Labeller
-from gpushare.operator.seeing.kinds import GOES, WORKLOADS, Key
+from gpushare.operator.seeing.keys import WORKLOADS, Key
+from gpushare.operator.seeing.kinds import GOES
 from gpushare.operator.seeing.models import Live, Meta, Policy
-from gpushare.operator.seeing.watches import Seen
+from gpushare.operator.seeing.watches import OURS, Seen
 
 FEATURES_SERVED: Final = "nodefeatures.nfd.k8s-sigs.io/v1alpha1"
 OUR_FEATURES: Final = "gpushare-"  # how the names of NodeFeatures of ours begin
@@ -56,6 +57,8 @@ class Finalizer:
         left = list(goes(self._seen.owned, policy))
         programs = [one for one in left if GOES[one[0].kind] <= LAST_WORKLOAD]
         waits = await self._delete(programs) + (list(self._running()) if alone else [])
+        if alone and not waits:
+            waits = await self._unseen()
         if waits:
             return waits
         waits = await self._delete(left)
@@ -78,6 +81,14 @@ class Finalizer:
         for pod in self._seen.pods.found.values():
             if not pod.ends or self._overdue_in(pod.ends) > 0:
                 yield f"{pod.component}: {pod.node}: waiting until pod {pod.name} has ended"
+
+    async def _unseen(self) -> list[str]:
+        """Pods that a DaemonSet made in its last moment: the watch may not have shown them yet, and will."""
+        pages = self._api.list_pages(resources.PODS, _Named, namespace=self._namespace, query=OURS)
+        listed = [one.metadata async for items, _ in pages for one in items]
+        return [
+            f"waiting until pod {one.name} has ended" for one in listed if one.uid not in self._seen.pods.found
+        ]  # fmt: skip
 
     def _overdue_in(self, ends: str) -> float:
         due = datetime.datetime.fromisoformat(ends) + PATIENCE

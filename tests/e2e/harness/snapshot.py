@@ -31,11 +31,11 @@ class Snapshot(NamedTuple):
 
 
 async def taken(node: Node) -> Snapshot:
-    found = {line async for line in _objects(node.cluster)}
+    found = {line async for line in objects(node.cluster)}
     return Snapshot(frozenset(found), _of_node(await node.object()), frozenset(_files(node)))
 
 
-async def _objects(cluster: Cluster) -> AsyncIterator[str]:
+async def objects(cluster: Cluster) -> AsyncIterator[str]:
     for path in await _versions(cluster):
         for kind in (await cluster.get(path))["resources"]:
             if "list" in kind["verbs"] and "/" not in kind["name"] and kind["name"] not in BY_THEMSELVES:

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from gpushare.operator.applying.comparing import FIELDS
-from gpushare.operator.seeing.kinds import BY_NAME, GOES, WORKLOADS
+from gpushare.operator.seeing.keys import WORKLOADS
+from gpushare.operator.seeing.kinds import BY_NAME, GOES
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 HEAD = {"apiVersion", "kind", "metadata"}

@@ -13,7 +13,8 @@ from gpushare.obs import log
 from gpushare.operator.applying import comparing, marking
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Component, Object
-from gpushare.operator.seeing.kinds import BY_NAME, GOES, Key, key_of
+from gpushare.operator.seeing.keys import Key, key_of
+from gpushare.operator.seeing.kinds import BY_NAME, GOES
 from gpushare.operator.seeing.models import Live, Policy
 from gpushare.operator.seeing.sight import Owned
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpushare.core.facts import names
 from gpushare.operator.applying import comparing
-from gpushare.operator.seeing.kinds import WORKLOADS
+from gpushare.operator.seeing.keys import WORKLOADS
 from gpushare.operator.seeing.models import Policy
 
 Object = dict[str, Any]

@@ -4,12 +4,10 @@ What decides about other people's pods goes first, so that nobody waits for a pr
 while their accounts and rights are still there: a part that ends puts things in order. Kinds of objects go last.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpushare.kube import resources
 from gpushare.kube.resources import Resource
-
-Object = dict[str, Any]
 
 ADMISSION: Final = "admissionregistration.k8s.io"
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -65,22 +63,4 @@ KINDS: Final = (
     Kind("CustomResourceDefinition", resources.CUSTOM_RESOURCES),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}
-WORKLOADS: Final = ("DaemonSet", "Deployment")
 GOES: Final = {kind.name: place for place, kind in enumerate(KINDS)}
-
-
-class Key(NamedTuple):
-    """One object, whatever version of it."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
-def key_of(wanted: Object) -> Key:
-    """`wanted`: an object as it is applied."""
-    metadata = wanted["metadata"]
-    return Key(wanted["kind"], metadata.get("namespace", ""), metadata["name"])

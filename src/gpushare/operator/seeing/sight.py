@@ -11,7 +11,7 @@ import msgspec
 
 from gpushare.core.facts import names, objects
 from gpushare.operator.managed import Metadata, Node
-from gpushare.operator.seeing.kinds import Key
+from gpushare.operator.seeing.keys import Key
 from gpushare.operator.seeing.models import Live, Pod, Policy
 from gpushare.operator.status import node_problems, pod_problems
 from gpushare.operator.status.facts import NodeFacts, PodFacts

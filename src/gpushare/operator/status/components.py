@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from gpushare.operator.desired.component import Component
-from gpushare.operator.seeing.kinds import WORKLOADS, Key, key_of
+from gpushare.operator.seeing.keys import WORKLOADS, Key, key_of
 from gpushare.operator.seeing.models import Live
 from gpushare.operator.status import readiness
 from gpushare.operator.status.facts import NodeFacts, PodFacts, Problem

@@ -71,10 +71,20 @@ def _status(
         "conditions": conditions,
     }
     if stands is not None:
-        status["components"] = [stand._asdict() for stand in stands]
+        status["components"] = [_component(stand) for stand in stands]
     if nodes is not None:
         status["nodes"] = nodes
     return status
+
+
+def _component(stand: Stand) -> Object:
+    """Without what says nothing: most components are fine, and some have no pods."""
+    found: Object = {"name": stand.name, "state": stand.state}
+    if stand.desired or stand.ready:
+        found |= {"desired": stand.desired, "ready": stand.ready}
+    if stand.message:
+        found["message"] = stand.message
+    return found
 
 
 def _before(policy: Policy) -> Object:
