@@ -72,5 +72,6 @@ def _webhook(spec: Spec, cluster: Cluster, manifests: Manifests) -> Component:
         words += ["--scheduler-name", assigned]
     common.add_args(common.container(workload), words)
     common.every_workload(workload, part, cluster)
+    common.also_on_tainted(workload, spec)
     own_node = _policies(OWN_NODE, cluster, manifests) if cluster.version >= TOKENS_NAME_NODES else []
     return Component(NAME, (*objects, *own_node))

@@ -14,6 +14,10 @@ from gpushare.operator.desired.policy import DaemonSets, Image, Part, Spec
 KUBELET: Final = "/var/lib/kubelet"
 DRIVER: Final = "/run/nvidia/driver"
 VALIDATIONS: Final = "validations"
+CONTROL_PLANE: Final = tuple(
+    {"key": f"node-role.kubernetes.io/{role}", "operator": "Exists", "effect": "NoSchedule"}
+    for role in ("control-plane", "master")
+)
 RUN_AS: Final = 65532  # the user of gpushare's image
 WAITING: Final = {"cpu": "5m", "memory": "32Mi"}  # what an init container asks for
 
@@ -59,6 +63,13 @@ def on_nodes(workload: Object, spec: Spec, part: Part, cluster: Cluster, *, defa
     if not common.priority_class_name:
         del inside["priorityClassName"]
     _host_paths(inside, spec)
+
+
+def also_on_tainted(workload: Object, spec: Spec) -> None:
+    """A Deployment may go to control planes and to GPU nodes: a small cluster has no other machines."""
+    own = pod(workload).get("tolerations", [])
+    more = [*CONTROL_PLANE, *spec.daemonsets.tolerations]
+    pod(workload)["tolerations"] = [*own, *(dict(one) for one in more if one not in own)]
 
 
 def every_workload(workload: Object, part: Part, cluster: Cluster, *, default: str = "", called: str = "") -> None:

@@ -43,6 +43,7 @@ def build(spec: Spec, cluster: Cluster, manifests: Manifests) -> Component:
     if part.policy:
         common.add_args(common.container(workload, EXTENDER), ["--policy", part.policy])
     common.every_workload(workload, part, cluster, called=EXTENDER)
+    common.also_on_tainted(workload, spec)
     if part.mode == "second":
         _kube_scheduler(workload, spec, cluster)
         objects.append(_lease(cluster))
