@@ -1,5 +1,5 @@
-"""Who places pods that ask for shares: a second kube-scheduler with the extender in its pod, or the extender alone beside
-the cluster's own kube-scheduler."""
+"""Who places pods that ask for shares: a second kube-scheduler with the extender in its pod, or the extender alone, which
+the cluster's own kube-scheduler asks."""
 
 import re
 from typing import Final
@@ -57,7 +57,7 @@ def _kube_scheduler(workload: Object, spec: Spec, cluster: Cluster) -> None:
     container = common.container(workload, KUBE_SCHEDULER)
     container["image"] = images.name(said, f"registry.k8s.io/kube-scheduler:{version}")
     container["imagePullPolicy"] = said.image_pull_policy
-    common.pull_secrets(workload, cluster, spec.scheduler, said)
+    common.pull_secrets(workload, cluster, said)
 
 
 def _lease(cluster: Cluster) -> Object:
