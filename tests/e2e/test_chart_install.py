@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpushare.operator import pod_security
-from tests.e2e.harness import charts
+from tests.e2e.harness import charts, shipped, snapshot
 from tests.e2e.harness.charts import CHART, NAMESPACE, RELEASE, Helm
 from tests.e2e.harness.cluster import Cluster, Failed
 from tests.e2e.harness.figures import Figures
@@ -30,15 +30,22 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterpolicies.g
 NAMESPACES = f"/api/v1/namespaces/{NAMESPACE}"
 NEW = "dashboard"  # a component that the CRD of an older chart does not know
 PATIENCE = 60.0
-# What Kubernetes makes by itself, at moments of its own.
-NOT_OURS = ("events", "leases", "endpoints", "endpointslices", "controllerrevisions", "ipaddresses")
+FORBIDDEN = 403
+NOT_OURS = ("leases ", "controllerrevisions ", "ipaddresses ")  # Kubernetes makes them at moments of its own
+ON = (
+    "driver.enabled=true,driver.version=595.91.07-ubuntu24.04,toolkit.enabled=true,nodeStatusExporter.enabled=true,"
+    "mps.enabled=true,sharing.mpsSlots=10,monitoring.enabled=true,daemonsets.taint=true"
+)
 
 
 @pytest.fixture
 async def helm(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Helm]:
-    """The namespace is there afterwards, as helm leaves it, and is deleted here."""
+    """In a cluster that has nothing else of gpushare. The namespace is there afterwards, and is deleted here."""
+    others = shipped.rights()
+    await cluster.kubectl("delete", "-f", "-", "--ignore-not-found", given=yaml.safe_dump_all(others))
     yield Helm(tmp_path, cluster)
     await cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s")
+    await cluster.apply(*others)
 
 
 @pytest.fixture
@@ -77,6 +84,26 @@ async def test_from_install_to_uninstall_and_nothing_is_left(
     await _until_settled(cluster)
     assert await _everything(cluster) == before
     assert pod_security.LABELS.keys().isdisjoint(await _labels(cluster))
+
+
+async def test_every_component_can_be_made_with_the_rights_of_the_chart(
+    cluster: Cluster, helm: Helm, pods: Pods
+) -> None:
+    """In each way to place pods, and each way to look at new ones: nothing is refused."""
+    mark = cluster.audit.mark()
+    await charts.install(helm, "--set", ON)
+    async with pods.deployment(OPERATOR), pods.running_jobs():
+        for ways in (
+            "scheduler.mode=extender,admission.mode=webhook",
+            "admission.nvidiaGpu=leave,admission.unasked=void",
+        ):
+            await _until_made(cluster)
+            await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--set", f"{ON},{ways}")
+        await _until_made(cluster)
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
+    ours = [one for one in cluster.audit.since(mark) if f":{NAMESPACE}:" in one.user.username]
+    assert [one for one in ours if one.response_status.code == FORBIDDEN] == []
+    assert len(ours) > len(ON)
 
 
 async def test_the_policy_is_as_the_values_say(cluster: Cluster, helm: Helm) -> None:
@@ -196,13 +223,22 @@ async def _until_taken_up(cluster: Cluster) -> None:
     await wait.eventually_asked(taken_up, "the operator's word about the policy", PATIENCE)
 
 
+async def _until_made(cluster: Cluster) -> None:
+    """The operator has done all that the policy asks for now, as far as it is the operator's to do."""
+
+    async def made() -> bool:
+        policy = await cluster.get(POLICY)
+        status = policy.get("status", {})
+        reasons = [one["reason"] for one in status.get("conditions", ())]
+        return bool(
+            status.get("observedGeneration") == policy["metadata"]["generation"] and "ReconcileFailed" not in reasons
+        )
+
+    await wait.eventually_asked(made, "what the policy asks for", PATIENCE)
+
+
 async def _everything(cluster: Cluster) -> set[str]:
-    """The name of every object, and of every label of the nodes."""
-    kinds = (await cluster.kubectl("api-resources", "--verbs=list", "-o", "name")).split()
-    asked = [kind for kind in kinds if kind.partition(".")[0] not in NOT_OURS]
-    wanted = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
-    found = await cluster.kubectl("get", ",".join(sorted(asked)), "--all-namespaces", "-o", wanted)
-    return set(found.splitlines())
+    return {line async for line in snapshot.objects(cluster) if not line.startswith(NOT_OURS)}
 
 
 async def _until_settled(cluster: Cluster) -> None:

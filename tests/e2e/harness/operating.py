@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,15 +21,12 @@ import aiohttp
 import yaml
 
 from gpushare.core.facts import names
-from gpushare.operator import manifests
-from gpushare.operator.desired import whole
-from gpushare.operator.desired.component import Cluster as Facts
-from gpushare.operator.desired.policy import Off, Scheduler, Spec
 from tests.e2e.harness import shipped, snapshot
 from tests.e2e.harness.cluster import ADMIN, URL, Cluster
 from tests.e2e.harness.processes import Process
 from tests.support import wait
 from tests.support.objects import Object
+from tools import chart_rights, render_chart
 
 NAMESPACE: Final = "gpu-operator"
 ACCOUNT: Final = "gpushare-operator"
@@ -43,7 +40,6 @@ POLICIES: Final = "/apis/gpushare.io/v1alpha1/clusterpolicies"
 DAEMON_SETS: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 GPU: Final = {names.PCI_LABELS[0]: "true"}
 RIGHTS: Final = Path(__file__).parents[1] / "data" / "operator-rights.yaml"
-BOUND: Final = ("system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader")
 OF_CONTROLLERS: Final = ("deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision")
 PASSING: Final = ("leases ", "pods ", "controllerrevisions ", "replicasets ", "nodes ", "csinodes ", "clusterpolicies ")
 QUICK: Final = 60.0  # seconds for what takes less than 5 on a machine with nothing else to do
@@ -258,29 +254,9 @@ def rights() -> dict[str, list[Object]]:
 
 
 def _rights() -> dict[str, list[Object]]:
-    """By namespace; "" is the whole cluster."""
-    own = yaml.safe_load(RIGHTS.read_text())
-    found = {
-        "": own["clusterRole"], NAMESPACE: own["role"], "kube-system": own["roleKubeSystem"],
-        "default": own["roleDefault"],
-    }  # fmt: skip
-    for document in _everything():
-        if document["kind"] in ("ClusterRole", "Role"):
-            found[document["metadata"].get("namespace", "")].extend(document["rules"])
-    bind = {"apiGroups": [RBAC], "verbs": ["bind"], "resourceNames": list(BOUND)}
-    found[""].append({**bind, "resources": ["clusterroles"]})
-    found["kube-system"].append({**bind, "resources": ["roles"]})
-    return found
-
-
-def _everything() -> Iterable[Object]:
-    on = Off(enabled=True)
-    for mode in ("second", "extender"):
-        spec = Spec(driver=on, mps=on, scheduler=Scheduler(mode=mode))
-        for version in ((1, 30), (1, 36)):
-            facts = Facts(NAMESPACE, version, f"v{version[0]}.{version[1]}.0", IMAGE)
-            for component in whole.desired(spec, facts, manifests.load):
-                yield from component.objects
+    """Those of the chart, by namespace; "" is the whole cluster."""
+    places = {chart_rights.CLUSTER: "", chart_rights.OWN: NAMESPACE, chart_rights.SYSTEM: "kube-system"}
+    return {places[where]: chart_rights.rules(found) for where, found in render_chart.rights().items()}
 
 
 def _named(name: str, namespace: str) -> Object:
