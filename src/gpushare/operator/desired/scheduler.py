@@ -1,5 +1,5 @@
-"""Who places pods that ask for shares: a second kube-scheduler with the extender in its pod, or the extender alone, which
-the cluster's own kube-scheduler asks."""
+"""Who places pods that ask for shares: a second kube-scheduler with the extender in its pod, or the extender alone,
+which the cluster's own kube-scheduler asks."""
 
 import re
 from typing import Final
