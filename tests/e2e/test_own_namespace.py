@@ -56,8 +56,8 @@ async def by_webhook(world: World, own: str) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def own(world: World) -> AsyncIterator[str]:
-    """The operator's namespace."""
-    name = unique("gpu-operator")
+    """The operator's namespace. It begins like the names of its accounts: nothing may mistake one for the other."""
+    name = unique("gpushare-operator")
     await world.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
 
     async def is_ready() -> bool:
@@ -77,7 +77,7 @@ async def allowed(world: World, own: str) -> AsyncIterator[None]:
     everybody = [
         {"apiGroup": group, "kind": "User", "name": user(namespace, name)}
         for namespace in (own, *OTHERS)
-        for name in (*WRITERS, "gpushare-validator", "gpushare-operator", "scheduler")
+        for name in (*WRITERS, "gpushare-finder", "gpushare-validator", "gpushare-operator", "scheduler")
     ]
     ref = {"apiGroup": group, "kind": "ClusterRole", "name": MAY}
     await world.cluster.apply(
@@ -129,6 +129,34 @@ async def test_only_our_accounts_of_the_operators_namespace_write_what_gpushare_
     figures.say(
         f"gpushare in a namespace of its own, {installed.__name__}", f"{tried} writes: only its own accounts may"
     )
+
+
+@pytest.mark.usefixtures("allowed")
+async def test_programs_on_a_node_write_what_they_have_to_and_nothing_else(world: World, own: str) -> None:
+    mine, another = await world.make_nodes(2, gpus=[8000])
+    found: Object = {"metadata": {"labels": {names.PCI_LABELS[0]: "true"}}}
+    note: Object = {"metadata": {"annotations": {"example.com/x": "y"}}}
+    checked: Object = {"metadata": {"annotations": {names.VALIDATION: "{}"}}}
+
+    async def code(name: str, node: str, change: Object) -> int:
+        async with users.acting_as(world, user(own, name), on_node=mine) as program:
+            return (await program.patch(f"/api/v1/nodes/{node}", change)).code
+
+    async def in_force() -> bool:
+        return await code("gpushare-finder", another, found) == 403
+
+    async with by_policies(world, own):
+        await wait.eventually_asked(in_force, "programs write to their own node only", PATIENCE)
+        for name, change, wanted in (
+            ("gpushare-finder", found, 200),
+            ("gpushare-finder", note, 403),
+            ("gpushare-validator", checked, 200),
+            ("gpushare-validator", found, 403),
+            ("gpushare-node", note, 200),
+            ("gpushare-node", found, 403),
+        ):
+            assert await code(name, mine, change) == wanted, (name, change)
+            assert await code(name, another, change) == 403, (name, change)
 
 
 async def voided(world: World, namespace: str) -> bool | None:
