@@ -28,6 +28,7 @@ EMPTY_SECONDS = 10.0
 FIRST = (
     f"mount -t tmpfs none {names.SHM_FOLDER} && "
     + "".join(f'mkdir -p {folder} && mount --bind "$0{folder}" {folder} && ' for folder in OWN)
+    + f'mount --bind "$0{HOST}" "$0{HOST}" && mount --make-shared "$0{HOST}" && '  # as the root of real machines
     + f'mount --bind "$0/run" "$0{HOST}/run" && if test -d {PCI}; then mount --bind "$0{HOST}{PCI}" {PCI}; fi && '
     + "{ sleep infinity & wait; }"
 )

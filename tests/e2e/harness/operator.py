@@ -84,8 +84,9 @@ class Operator:
         return done.stdout
 
     def machine_values(self) -> Object:
-        """What a test machine needs besides: its driver is in a folder, and its GPUs are described in a file."""
-        gpus = {"name": nvidia_runtime.STATE_VARIABLE, "value": f"/host/{nvidia_runtime.GPUS}"}
+        """What a test machine needs besides: its driver is in a folder, below which it is asked, and its GPUs are
+        described in a file there."""
+        gpus = {"name": nvidia_runtime.STATE_VARIABLE, "value": f"/{nvidia_runtime.GPUS}"}
         return {
             "hostPaths": {"rootFS": str(self.host.root)},
             "validator": {"env": [gpus]},
