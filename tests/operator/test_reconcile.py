@@ -59,7 +59,9 @@ async def test_a_pass_that_finds_all_as_wanted_writes_nothing(operated: Operated
     assert operated.api.writes == []
 
 
-async def test_words_that_the_api_server_changes_are_applied_once(operated: Operated) -> None:
+async def test_words_that_the_api_server_changes_are_applied_once(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
     operated.policy()
     await operated.settle()
     path = DAEMON_SETS.item(NS, "gpushare-node")
@@ -71,7 +73,7 @@ async def test_words_that_the_api_server_changes_are_applied_once(operated: Oper
             made["spec"]["template"]["spec"]["containers"][0]["image"] = "in other words"
         return made
 
-    operated.api._apply = other_words  # type: ignore[method-assign]
+    monkeypatch.setattr(operated.api, "_apply", other_words)
     del operated.api.objects[path]
     assert await operated.settle() <= 2
     operated.api.objects[path]["spec"]["paused"] = True  # somebody changes it: once more

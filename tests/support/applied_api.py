@@ -124,7 +124,7 @@ def _given(request: Request, field: str) -> dict[str, str]:
 
 
 def _entry(manager: str, keys: dict[str, list[str]]) -> Object:
-    fields = {f"f:{field}": {f"f:{key}": {} for key in found} for field, found in keys.items() if found}
+    fields: Object = {f"f:{field}": {f"f:{key}": {} for key in found} for field, found in keys.items() if found}
     return {"manager": manager, "operation": "Apply", "fieldsV1": {"f:metadata": fields}}
 
 
