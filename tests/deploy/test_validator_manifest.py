@@ -13,7 +13,7 @@ from gpushare.kube import client
 from gpushare.kube.auth import login
 from gpushare.kube.reflector import Reflector
 from gpushare.validate import app
-from gpushare.validate.host import Places
+from gpushare.validate.machine.host import Places
 from gpushare.validate.node import Sight
 from gpushare.validate.workload.trial import Config as TrialConfig
 from tests.deploy import test_rights

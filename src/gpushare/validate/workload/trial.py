@@ -26,6 +26,7 @@ POLL_SECONDS: Final = 1.0
 GONE_SECONDS: Final = 30.0  # for a deleted pod to be gone
 NOT_ASKED: Final = "no pod can be tried: {why}"
 SEE_RIGHTS: Final = "apply the validator's manifest again: it carries the rights; is the API server up?"
+BY_HAND: Final = "-by-hand"
 NO_IMAGE: Final = "no pod can be tried: gpushare's own image is not known"
 NAME_IT: Final = "--image gpushare:TAG, or OPERAND_IMAGE in the environment"
 
@@ -40,6 +41,11 @@ class Config(NamedTuple):
     image: str = ""
     scheduler: str = ""
     runtime_class: str = ""
+    by_hand: bool = False  # by a person, beside the validator of that node, whose pods are not touched
+
+    @property
+    def label(self) -> str:
+        return node_label(self.node) + (BY_HAND if self.by_hand else "")
 
 
 class PullSecret(objects.Struct):
@@ -110,7 +116,7 @@ class Trial:
 
     @property
     def _ours(self) -> dict[str, str]:
-        labels = {**pod.LABELS, pod.OF_NODE: node_label(self._config.node)}
+        labels = {**pod.LABELS, pod.OF_NODE: self._config.label}
         return {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
 
     async def _tried(self, asks: Asked, given: Given) -> Verdict:
@@ -135,7 +141,7 @@ class Trial:
         return Given(
             config.namespace,
             config.node,
-            node_label(config.node),
+            config.label,
             config.image or next(iter(images), ""),
             tuple(secret.name for secret in own.spec.image_pull_secrets or ()),
             config.scheduler,
