@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpushare.operator import pod_security
-from tests.e2e.harness import charts, shipped, snapshot
+from tests.e2e.harness import audit, charts, shipped, snapshot
 from tests.e2e.harness.charts import CHART, NAMESPACE, RELEASE, Helm
 from tests.e2e.harness.cluster import Cluster, Failed
 from tests.e2e.harness.figures import Figures
@@ -100,10 +100,12 @@ async def test_every_component_can_be_made_with_the_rights_of_the_chart(
             await _until_made(cluster)
             await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--set", f"{ON},{ways}")
         await _until_made(cluster)
+        asked = _asked_by(cluster, mark, OPERATOR)
         await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
-    ours = [one for one in cluster.audit.since(mark) if f":{NAMESPACE}:" in one.user.username]
-    assert [one for one in ours if one.response_status.code == FORBIDDEN] == []
-    assert len(ours) > len(ON)
+    for account in ("gpushare-upgrade-crds", "gpushare-uninstall"):
+        asked += _asked_by(cluster, mark, account)
+    assert [one for one in asked if one.response_status.code == FORBIDDEN] == []
+    assert {one.kind for one in asked} > {"daemonsets", "deployments", "clusterroles", "customresourcedefinitions"}
 
 
 async def test_the_policy_is_as_the_values_say(cluster: Cluster, helm: Helm) -> None:
@@ -186,6 +188,11 @@ async def _installed(cluster: Cluster, helm: Helm, *words: str) -> AsyncIterator
     finally:
         await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE, "--no-hooks", "--ignore-not-found", "--wait")
         await cluster.kubectl("delete", "crd", "clusterpolicies.gpushare.io")
+
+
+def _asked_by(cluster: Cluster, mark: int, account: str) -> list[audit.Request]:
+    user = f"system:serviceaccount:{NAMESPACE}:{account}"
+    return [one for one in cluster.audit.since(mark) if one.user.username == user]
 
 
 def _older(folder: Path) -> Path:
