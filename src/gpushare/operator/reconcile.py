@@ -37,13 +37,14 @@ logger = log.get(__name__)
 
 
 class Config(NamedTuple):
-    """`build`: what a policy wants, as objects."""
+    """`build`: what a policy wants, as objects. `privileged`: the namespace gets labels that let its parts run."""
 
     namespace: str
     image: str
     pull_secrets: tuple[str, ...]
     build: Callable[[Spec, Cluster, Manifests], Sequence[Component]]
     manifests: Manifests
+    privileged: bool = False
 
 
 class Reconciler:

@@ -9,13 +9,7 @@ from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kube.loop import Backoff, Loop
 from gpushare.obs import log
-from gpushare.operator import active, finalizing, notices, pod_security
-from gpushare.operator.applying.applier import Applier
-from gpushare.operator.applying.writer import Writer, sentence
-from gpushare.operator.desired.component import Cluster, Component, Manifests
-from gpushare.operator.desired.policy import Spec
-from gpushare.operator.labelling import Labeller
-from gpushare.operator.metrics import FAILED, NO_POLICY, NOT_READY, READY, Figures
+from gpushare.operator import pod_security
 from gpushare.operator.desired.component import Cluster
 from gpushare.operator.metrics import Figures
 from gpushare.operator.reconcile import Config, Reconciler
@@ -25,17 +19,6 @@ DISCOVER_SECONDS: Final = 300.0  # between two looks at which kinds the API serv
 PAUSE: Final = 0.2  # seconds after a pass: changes that come together are one
 
 logger = log.get(__name__)
-
-
-class Config(NamedTuple):
-    """`build`: what a policy wants, as objects. `privileged`: the namespace gets labels that let its parts run."""
-
-    namespace: str
-    image: str
-    pull_secrets: tuple[str, ...]
-    build: Callable[[Spec, Cluster, Manifests], Sequence[Component]]
-    manifests: Manifests
-    privileged: bool = False
 
 
 class Term:
