@@ -50,7 +50,8 @@ SELL_GPUS = {"sharing": {"sell": "gpus"}}
 VALUES = "-f guide-values.yaml -f sell.yaml -f machine.yaml"
 INSTALL = f"helm install {RELEASE} {CHART} -n {NAMESPACE} --create-namespace {VALUES}"
 UPGRADE = f"helm upgrade {RELEASE} {{chart}} -n {NAMESPACE} {VALUES} --wait"
-COLUMNS = r"kubectl get nodes -o=custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu"
+# Quoted: else a shell takes the backslash.
+COLUMNS = r"kubectl get nodes '-o=custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu'"
 # As the guide has it, with an image that is there.
 POD = f"""
 apiVersion: v1
