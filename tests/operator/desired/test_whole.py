@@ -21,12 +21,13 @@ SWITCHES = {
     "finder": ("finder", "gpushare-finder"),
     "validator": ("validator", "gpushare-validator"),
     "devicePlugin": ("node-part", "gpushare-node"),
+    "gfd": ("discovery", "gpushare-discovery"),
     "mps": ("mps", "gpushare-mps"),
     "scheduler": ("scheduler", "gpushare-schd-extender"),
     "admission": ("admission", "gpushare-pin"),
     "monitoring": ("monitoring", "gpushare-extender"),
 }
-FLAGS = {"gfd": "discovery", "dcgmExporter": "exporter", "nodeStatusExporter": "node-status-exporter"}
+FLAGS = {"dcgmExporter": "exporter", "nodeStatusExporter": "node-status-exporter"}
 
 every_policy = pytest.mark.parametrize("said", policies.POLICIES.values(), ids=policies.POLICIES.keys())
 
