@@ -39,9 +39,9 @@ def test_both_kinds_of_nodes_are_always_served() -> None:
          ["node", "--memory-unit=MiB", "--mps-slots=10", "--mps-status=/run/nvidia/mps"]),
         ({"admission": {"nvidiaGpu": "whole"}, "gfd": {"enabled": False}},
          ["node", "--memory-unit=MiB", "--nvidia-gpu=whole"]),
-        ({"dcgmExporter": {"args": ["--hostname-label=hostname"]}, "gfd": {"args": ["--log-level=warn"]},
-          "devicePlugin": {"args": ["--log-level=debug"]}},
-         ["node", "--memory-unit=MiB", "--discovery=auto", "--log-level=warn", "--hostname-label=hostname", "--log-level=debug"]),
+        ({"dcgmExporter": {"args": ["--hostname-label=hostname"]}, "gfd": {"args": ["--debug"]},
+          "devicePlugin": {"args": ["--pin=direct"]}},
+         ["node", "--memory-unit=MiB", "--discovery=auto", "--debug", "--hostname-label=hostname", "--pin=direct"]),
     ],
 )  # fmt: skip
 def test_a_node_that_sells_shares_has_these_flags(said: dict[str, Any], wanted: list[str]) -> None:
