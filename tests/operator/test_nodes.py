@@ -8,7 +8,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.operator import managed, node_writes, nodes
-from gpushare.operator.desired.policy import DaemonSets, Flags, Sharing, Spec
+from gpushare.operator.desired.policy import DaemonSets, Flags, Part, Sharing, Spec
 from gpushare.operator.managed import Node
 
 PCI = {names.PCI_LABELS[0]: "true"}
