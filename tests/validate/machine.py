@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from gpushare.validate.host import Places
+from gpushare.validate.machine.host import Places
 from gpushare.validate.rules import driver
 from tests.support.nvml import build, state
 
@@ -75,5 +75,3 @@ class Machine:
             link = self.root / f"sys/bus/pci/devices/{real.name}"
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(f"../../../devices/pci0000:00/{real.name}")
-
-

@@ -76,6 +76,7 @@ def test_without_a_node_part_the_check_fails_unless_another_plugin_sells_gpus() 
 def test_a_node_without_an_object_fails_with_the_reason() -> None:
     assert "403 Forbidden" in plugin.judged(OK, None, "403 Forbidden").why
     assert plugin.NO_NODE in plugin.judged(OK, None, "").why
+    assert plugin.judged(OK, None, plugin.NOT_ASKED).state == "waiting"
 
 
 def test_a_node_where_no_node_part_is_wanted_is_skipped() -> None:

@@ -79,7 +79,13 @@ async def test_a_changed_spec_is_read_again(machine: Machine) -> None:
 
 
 def test_a_spec_of_any_shape_is_read_without_an_error() -> None:
-    for data in (None, [], {"kind": "nvidia.com/gpu", "devices": 3}, {"kind": "nvidia.com/gpu", "devices": ["x"]}):
+    wrong: list[object] = [
+        None,
+        [],
+        {"kind": "nvidia.com/gpu", "devices": 3},
+        {"kind": "nvidia.com/gpu", "devices": ["x"]},
+    ]
+    for data in wrong:
         assert (found := toolkit.read("p", data)) is None or found.devices == 0
     edits = {"kind": "nvidia.com/gpu", "devices": [], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidiactl"}]}}
     assert (found := toolkit.read("p", edits)) is not None

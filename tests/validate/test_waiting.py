@@ -46,9 +46,7 @@ def test_it_ends_at_once_when_the_files_are_there(tmp_path: Path, caplog: pytest
     assert [line["msg"] for line in lines(caplog)] == ["all checks have passed"]
 
 
-def test_it_says_for_what_it_waits_and_every_30_seconds_why(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_says_for_what_it_waits_and_every_30_seconds_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     asked: list[str] = []
 

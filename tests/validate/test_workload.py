@@ -43,7 +43,7 @@ def node(pin: Pin = Pin.DIRECT, gpus: tuple[Gpu, ...] = GPUS, **words: Any) -> i
     )
 
 
-SELLS = {"pin": Pin.NVIDIA, "sold": (Sold(names.NVIDIA_GPU, 1, "none"),)}
+SELLS: Object = {"pin": Pin.NVIDIA, "sold": (Sold(names.NVIDIA_GPU, 1, "none"),)}
 
 
 def other(name: str, resource: str, amount: int, on: str = "", **spec: Any) -> intree.Pod:

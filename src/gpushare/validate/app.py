@@ -6,7 +6,6 @@ An API server that is away is not waited for: driver and toolkit are checked wit
 import asyncio
 import contextlib
 import signal
-import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,9 +19,9 @@ from gpushare.kube.scraping.server import Listening, Server
 from gpushare.obs import http, log, metrics
 from gpushare.obs.signals import ending
 from gpushare.validate import checks, readiness
-from gpushare.validate.asking import Asking
-from gpushare.validate.host import Places
 from gpushare.validate.keeper import STUCK_SECONDS, Keeper
+from gpushare.validate.machine.asking import Asking
+from gpushare.validate.machine.host import Places
 from gpushare.validate.metrics import Metrics, NodeStatus
 from gpushare.validate.metrics import Sight as Figures
 from gpushare.validate.node import Annotation, Sight
@@ -69,7 +68,7 @@ class Validator:
             "driver": self.driver,
             "toolkit": checks.Toolkit(config.places),
             "plugin": checks.Plugin(lambda: readiness.ask(config.node_part), self.sight.found),
-            "mps": checks.Mps(config.places, self.sight.found, time.time),
+            "mps": checks.Mps(self.sight.found),
             "workload": self.workload,
         }
         self.keeper = Keeper(

@@ -5,13 +5,14 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final, Protocol
 
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.mps import status
-from gpushare.validate import dev_char, host
-from gpushare.validate.host import Places
+from gpushare.validate.machine import dev_char, host
+from gpushare.validate.machine.host import Places
 from gpushare.validate.rules import driver, mps, plugin, toolkit
 from gpushare.validate.rules.driver import Answer, Candidate
 from gpushare.validate.rules.plugin import Answered
@@ -116,9 +117,15 @@ class Plugin:
 
 
 class Mps:
-    def __init__(self, places: Places, node: Callable[[], tuple[objects.Node | None, str]], now: Clock) -> None:
-        self._file = f"{names.MPS_STATUS_FOLDER}/{status.FILE}"
-        self._places, self._node, self._now = places, node, now
+    """`folder`: where `gpushare mps` reports."""
+
+    def __init__(
+        self,
+        node: Callable[[], tuple[objects.Node | None, str]],
+        now: Clock = time.time,
+        folder: Path = Path(names.MPS_STATUS_FOLDER),
+    ) -> None:
+        self._node, self._now, self._file = node, now, folder / status.FILE
 
     async def verdict(self) -> Verdict:
         node, _ = self._node()
@@ -130,7 +137,7 @@ class Mps:
 
     def _content(self) -> bytes | None:
         try:
-            with self._places.inside(self._file).open("rb") as file:
+            with self._file.open("rb") as file:
                 return file.read(status.LARGEST)
         except OSError:
             return None

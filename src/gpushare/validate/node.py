@@ -4,7 +4,7 @@ The annotation is written by server-side apply: it belongs to this program alone
 """
 
 from collections.abc import Callable, Set
-from typing import Any, Final
+from typing import Any
 
 from gpushare.core.annotations import validation
 from gpushare.core.annotations.validation import Checks
@@ -14,11 +14,10 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.loop import Loop
 from gpushare.kube.reflector import Reflector
-from gpushare.kube.requests import Request
 from gpushare.obs import log
+from gpushare.validate.rules.plugin import NOT_ASKED
 
 SILENCE, PATIENCE = 75.0, 300.0  # seconds, as of the node part: there may be thousands of nodes
-NOT_READ: Final = "the API server was not asked yet"
 
 logger = log.get(__name__)
 
@@ -38,7 +37,7 @@ class Sight:
     def found(self) -> tuple[objects.Node | None, str]:
         """The node and, if it is not known, why."""
         failure = self.watch.failure
-        return self.node, "" if self.node or self.watch.synced else str(failure) if failure is not None else NOT_READ
+        return self.node, "" if self.node or self.watch.synced else str(failure) if failure is not None else NOT_ASKED
 
     def upsert(self, item: objects.Node) -> None:
         self._set(item)
@@ -56,7 +55,7 @@ class Sight:
             listener()
 
 
-def applied(name: str, annotations: dict[str, str]) -> Request:
+def applied(name: str, annotations: dict[str, str]) -> requests.Request:
     """Exactly these annotations are the validator's from then on."""
     body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}}
     return requests.apply(resources.NODES, "", name, body, manager=names.VALIDATOR_MANAGER, force=True)

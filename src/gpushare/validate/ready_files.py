@@ -18,7 +18,7 @@ WAY: Final = "mount the node's {folder} into this container; df and ls -l of tha
 
 class ReadyFiles:
     def __init__(self, folder: Path = Path(names.VALIDATIONS_FOLDER)) -> None:
-        self._folder, self._made = folder, not folder.exists()
+        self._folder = folder
 
     @property
     def container_ready(self) -> bool:
@@ -38,12 +38,11 @@ class ReadyFiles:
             raise errors.not_asked(what, str(error.strerror), way) from None
 
     def remove(self) -> None:
-        """At the end: all of them, and the folder if it is empty and was made here."""
+        """At the end: all of them. The folder stays: containers that wait have it mounted, and would never see a new
+        one."""
         with contextlib.suppress(OSError):
             for name in OF_CHECK.values():
                 (self._folder / name).unlink(missing_ok=True)
-            if self._made:
-                self._folder.rmdir()
 
     def _write(self, path: Path, content: str) -> None:
         """Whoever reads it finds all of it."""

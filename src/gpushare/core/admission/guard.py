@@ -11,7 +11,7 @@ from gpushare.core.facts import names
 NAMESPACE: Final = "kube-system"  # where deploy/ puts everything; the operator has a namespace of its own
 _ACCOUNT: Final = "system:serviceaccount:{namespace}:{name}"
 _OURS: Final = ("gpushare-schd-extender", "gpushare-node", "gpushare-device-plugin", "gpushare-nvidia")
-_KETI: Final = (  # of deploy/keti: the extender, and the node part. Where the operator is, these are not
+KETI: Final = (  # of deploy/keti: the extender, and the node part. Where the operator is, these are not
     _ACCOUNT.format(namespace="gpu", name="scheduler"),
     _ACCOUNT.format(namespace="gpu", name="keti-gpu-device-plugin"),
 )
@@ -45,7 +45,7 @@ def writers(namespace: str) -> Writers:
     may have made them."""
     ours = tuple(_ACCOUNT.format(namespace=namespace, name=name) for name in _OURS)
     also = {key: _ACCOUNT.format(namespace=namespace, name=name) for key, name in OF_NODES.items()}
-    return Writers((*ours, *_KETI) if namespace == NAMESPACE else ours, also)
+    return Writers((*ours, *KETI) if namespace == NAMESPACE else ours, also)
 
 
 BY_DEFAULT: Final = writers(NAMESPACE)

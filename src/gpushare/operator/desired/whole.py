@@ -5,7 +5,7 @@ Nobody waits for this order. All of it is applied at once, and pods wait on thei
 
 from typing import Final
 
-from gpushare.operator.desired import gpunodes, monitoring, runtime_class, unserved
+from gpushare.operator.desired import admission, gpunodes, monitoring, runtime_class, scheduler, unserved
 from gpushare.operator.desired.component import Build, Cluster, Component, Manifests
 from gpushare.operator.desired.on_nodes import driver, finder, mps, node_part, toolkit, validator
 from gpushare.operator.desired.policy import Spec
@@ -20,6 +20,8 @@ BUILDS: Final[tuple[Build, ...]] = (
     node_part.build,
     validator.node_status_exporter,
     mps.build,
+    scheduler.build,
+    admission.build,
     monitoring.build,
     unserved.build,
 )

@@ -14,7 +14,8 @@ from gpushare.validate.rules.verdict import Verdict
 PART: Final = "device-plugin"  # its word in the labels of NVIDIA's operator
 LONGEST: Final = 200  # characters of what the node part says
 
-NOT_READ: Final = "this node's object could not be read yet: {why}"
+NOT_ASKED: Final = "the API server was not asked yet"
+NOT_READ: Final = "this node's object could not be read: {why}"
 NO_NODE: Final = "the API server has no such node"
 SEE_NODE: Final = "kubectl get node NODE; may this pod's account list nodes?"
 NOT_WANTED: Final = "no node part here: label {label}={value}"
@@ -38,6 +39,8 @@ class Answered(NamedTuple):
 
 def judged(answered: Answered, node: objects.Node | None, failure: str) -> Verdict:
     """`failure`: why the node's object is not known."""
+    if node is None and failure == NOT_ASKED:
+        return verdict.waiting(NOT_ASKED)
     if node is None:
         return verdict.failed(NOT_READ.format(why=failure or NO_NODE), SEE_NODE)
     label = f"{names.DEPLOY_PREFIX}{PART}"

@@ -46,7 +46,7 @@ class Given(NamedTuple):
     node_label: str  # what the label `OF_NODE` says
     image: str
     pull_secrets: tuple[str, ...] = ()
-    scheduler: str = ""  # empty: as what it asks for needs
+    scheduler: str = ""  # who places pods with shares; empty: gpu-scheduler
     runtime_class: str = ""
     owner: tuple[str, str] = ("", "")
 
@@ -107,7 +107,7 @@ def made(asks: Asked, given: Given) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
         "tolerations": [{"operator": "Exists"}],
-        "schedulerName": given.scheduler or asks.scheduler,
+        "schedulerName": scheduler_of(asks, given),
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LIFE_SECONDS,
         "terminationGracePeriodSeconds": 1,
@@ -132,6 +132,11 @@ def made(asks: Asked, given: Given) -> dict[str, Any]:
         name, uid = given.owner
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def scheduler_of(asks: Asked, given: Given) -> str:
+    """Two schedulers must not give out the same GPUs: those that kubelet counts are placed by the cluster's own."""
+    return asks.scheduler if asks.by_count else given.scheduler or asks.scheduler
 
 
 def judged(pod: Tried, asks: Asked, scheduler: str, waited: float) -> Verdict | None:
