@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from gpushare.validate.host import Places
+from gpushare.validate.machine.host import Places
 from gpushare.validate.rules import driver
 from tests.support.nvml import build, state
 

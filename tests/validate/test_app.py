@@ -17,7 +17,6 @@ from gpushare.core.facts.model import Gpu, Pin
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.kube import client, requests, resources
 from gpushare.kube.auth import login
-from gpushare.kube.requests import Request
 from gpushare.kube.scraping.server import Listening
 from gpushare.obs import http, metrics
 from gpushare.validate import app, keeper, node
@@ -32,7 +31,7 @@ GPUS = (Gpu(0, "GPU-0", 16276, True, ""), Gpu(1, "GPU-1", 16276, True, ""))
 Object = dict[str, Any]
 
 
-def merged(name: str, annotations: dict[str, str]) -> Request:
+def merged(name: str, annotations: dict[str, str]) -> requests.Request:
     """The embedded API server knows no server-side apply."""
     return requests.patch(
         resources.NODES, "", name, {"metadata": {"annotations": {names.VALIDATION: None, **annotations}}}

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from gpushare.validate import asking, checks, dev_char, host
-from gpushare.validate.asking import Asking
+from gpushare.validate import checks
 from gpushare.validate.checks import Driver
-from gpushare.validate.host import Places
+from gpushare.validate.machine import asking, dev_char, host
+from gpushare.validate.machine.asking import Asking
+from gpushare.validate.machine.host import Places
 from gpushare.validate.rules import driver
 from gpushare.validate.rules.driver import Answer, Candidate
 from tests.support.nvml import state

@@ -12,16 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpushare.cli import exporting
+from gpushare.cli import commands, exporting
 from gpushare.cli.words import Parser, name, unknown
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
 if TYPE_CHECKING:
+    from gpushare.core.facts.intree import Node
+    from gpushare.ctl.validate.command import Tried, Try
     from gpushare.validate import waiting
     from gpushare.validate.app import Config
-    from gpushare.validate.host import Places
+    from gpushare.validate.machine.host import Places
     from gpushare.validate.telling import Telling
+    from gpushare.view.connection import Connection
 
 PAGE: Final = """\
 usage: {program} [NODE...] [--pod] [-o wide|json|yaml]   or: --here
@@ -91,7 +94,9 @@ def validate(words: list[str], program: str, plugin: bool) -> int:
         return _wait(args)
     if args.inside:
         return _inside()
-    return _keep(args) if args.keep else 0
+    if args.keep:
+        return _keep(args)
+    return _here(args) if args.here else _report(args, plugin)
 
 
 def _parser(program: str) -> Parser:
@@ -147,7 +152,7 @@ def _asking(args: argparse.Namespace) -> "waiting.Asked":
 
 
 def _inside() -> int:
-    from gpushare.validate import inside
+    from gpushare.validate.machine import inside
 
     text, code = inside.run(os.environ)
     streams.write(sys.stdout, text)
@@ -155,12 +160,47 @@ def _inside() -> int:
 
 
 def _places(args: argparse.Namespace) -> "Places":
-    from gpushare.validate.host import Places
+    from gpushare.validate.machine.host import Places
 
     root = Path(args.host_root or (HOST if Path(HOST).is_dir() else "/"))
     if not root.is_dir():
         raise errors.UserError(f"there is no folder {root}", "--host-root is where the machine's / is", "--host-root /")
     return Places(root, args.real_root, args.driver_root, args.toolkit_dir)
+
+
+def _here(args: argparse.Namespace) -> int:
+    import asyncio
+    import time
+
+    from gpushare.ctl.validate import command
+    from gpushare.validate import here
+
+    commands.check_output(args)
+    found = asyncio.run(here.look(_places(args)))
+    return command.show_machine(found, args.output, commands.screen_of(args.color), time.time())
+
+
+def _report(args: argparse.Namespace, plugin: bool) -> int:
+    import time
+
+    from gpushare.ctl.validate import command
+
+    source, screen = commands.connected_to(args, plugin)
+    options = command.Options(tuple(args.nodes), args.output)
+    return command.run(options, source, screen, time.time(), _trying(args, source) if args.pod else None)
+
+
+def _trying(args: argparse.Namespace, source: "Connection") -> "Try":
+    import asyncio
+
+    from gpushare.validate.workload import by_hand
+
+    given = by_hand.Given(args.namespace, args.image, args.scheduler_name, args.runtime_class)
+
+    def tried(nodes: "Sequence[Node]") -> "dict[str, Tried]":
+        return dict(asyncio.run(by_hand.run(source.access, nodes, given)))
+
+    return tried
 
 
 def _keep(args: argparse.Namespace) -> int:

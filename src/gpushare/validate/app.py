@@ -19,9 +19,9 @@ from gpushare.kube.scraping.server import Listening, Server
 from gpushare.obs import http, log, metrics
 from gpushare.obs.signals import ending
 from gpushare.validate import checks, readiness
-from gpushare.validate.asking import Asking
-from gpushare.validate.host import Places
 from gpushare.validate.keeper import STUCK_SECONDS, Keeper
+from gpushare.validate.machine.asking import Asking
+from gpushare.validate.machine.host import Places
 from gpushare.validate.metrics import Metrics, NodeStatus
 from gpushare.validate.metrics import Sight as Figures
 from gpushare.validate.node import Annotation, Sight

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.mps import status
-from gpushare.validate import dev_char, host
-from gpushare.validate.host import Places
+from gpushare.validate.machine import dev_char, host
+from gpushare.validate.machine.host import Places
 from gpushare.validate.rules import driver, mps, plugin, toolkit
 from gpushare.validate.rules.driver import Answer, Candidate
 from gpushare.validate.rules.plugin import Answered

@@ -4,9 +4,9 @@ from typing import Final
 
 from gpushare.core.annotations.validation import Checks
 from gpushare.validate import checks
-from gpushare.validate.asking import Asking
-from gpushare.validate.host import Places
 from gpushare.validate.keeper import Keeper
+from gpushare.validate.machine.asking import Asking
+from gpushare.validate.machine.host import Places
 from gpushare.validate.ready_files import ReadyFiles
 
 NOT_PASSED: Final = 1

@@ -14,7 +14,6 @@ from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
 from gpushare.kube.loop import Loop
 from gpushare.kube.reflector import Reflector
-from gpushare.kube.requests import Request
 from gpushare.obs import log
 from gpushare.validate.rules.plugin import NOT_ASKED
 
@@ -56,7 +55,7 @@ class Sight:
             listener()
 
 
-def applied(name: str, annotations: dict[str, str]) -> Request:
+def applied(name: str, annotations: dict[str, str]) -> requests.Request:
     """Exactly these annotations are the validator's from then on."""
     body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}}
     return requests.apply(resources.NODES, "", name, body, manager=names.VALIDATOR_MANAGER, force=True)

@@ -12,11 +12,10 @@ from typing import Final
 
 from gpushare.core.annotations import validation
 from gpushare.core.facts import objects
-from gpushare.kube import client, models, resources
+from gpushare.kube import client, resources
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
-from gpushare.kube.requests import Request
 from gpushare.validate.waiting import Reason
 
 WAITS: Final = "WaitingForValidation"  # reason of the event
@@ -50,11 +49,12 @@ class Telling:
     async def _read(self, api: client.Api, check: str) -> Reason | None:
         """By a list: components that wait may list nodes, and not all of them may get one."""
         query = {"fieldSelector": f"metadata.name={self._node}"}
+        checks: validation.Checks = {}
         try:
-            listed = await api.fetch(Request("GET", resources.NODES.collection(), query), models.ListOf[objects.Node])
+            async for listed, _ in api.list_pages(resources.NODES, objects.Node, query=query):
+                checks = (validation.read(listed[0]) if listed else None) or {}
         except ApiError:
             return None
-        checks = (validation.read(listed.items[0]) if listed.items else None) or {}
         failed = [(name, one) for name, one in checks.items() if one.state == "failed" and _before(name, check)]
         return next((Reason(f"{name}: {one.why} (since {one.since})", one.way) for name, one in failed), None)
 

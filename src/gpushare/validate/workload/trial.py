@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gpushare.core.facts import intree, objects
-from gpushare.kube import models, requests, resources
+from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
-from gpushare.kube.requests import Request
 from gpushare.validate.rules import verdict
 from gpushare.validate.rules.verdict import Verdict
 from gpushare.validate.workload import pod, room
@@ -27,6 +26,7 @@ POLL_SECONDS: Final = 1.0
 GONE_SECONDS: Final = 30.0  # for a deleted pod to be gone
 NOT_ASKED: Final = "no pod can be tried: {why}"
 SEE_RIGHTS: Final = "apply the validator's manifest again: it carries the rights; is the API server up?"
+BY_HAND: Final = "-by-hand"
 NO_IMAGE: Final = "no pod can be tried: gpushare's own image is not known"
 NAME_IT: Final = "--image gpushare:TAG, or OPERAND_IMAGE in the environment"
 
@@ -41,6 +41,11 @@ class Config(NamedTuple):
     image: str = ""
     scheduler: str = ""
     runtime_class: str = ""
+    by_hand: bool = False  # by a person, beside the validator of that node, whose pods are not touched
+
+    @property
+    def label(self) -> str:
+        return node_label(self.node) + (BY_HAND if self.by_hand else "")
 
 
 class PullSecret(objects.Struct):
@@ -101,7 +106,7 @@ class Trial:
     async def clean_up(self) -> None:
         """Deletes the pods that were tried on this node, and returns when they are gone. Raises KubeError."""
         until = self._clock() + GONE_SECONDS
-        while (left := await self._listed(resources.PODS.collection(self._config.namespace), self._ours)) != []:
+        while (left := await self._listed(self._ours, self._config.namespace)) != []:
             for one in left:
                 if one.metadata.deletion_timestamp is None:
                     await self._delete(one)
@@ -111,7 +116,7 @@ class Trial:
 
     @property
     def _ours(self) -> dict[str, str]:
-        labels = {**pod.LABELS, pod.OF_NODE: node_label(self._config.node)}
+        labels = {**pod.LABELS, pod.OF_NODE: self._config.label}
         return {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
 
     async def _tried(self, asks: Asked, given: Given) -> Verdict:
@@ -136,7 +141,7 @@ class Trial:
         return Given(
             config.namespace,
             config.node,
-            node_label(config.node),
+            config.label,
             config.image or next(iter(images), ""),
             tuple(secret.name for secret in own.spec.image_pull_secrets or ()),
             config.scheduler,
@@ -146,16 +151,16 @@ class Trial:
 
     async def _pods(self) -> list[intree.Pod]:
         """Those of this node, and those of no node."""
-        path = resources.PODS.collection()
         return [
             one
             for node in (self._config.node, "")
-            for one in await self._listed(path, {"fieldSelector": f"spec.nodeName={node}"})
+            for one in await self._listed({"fieldSelector": f"spec.nodeName={node}"})
             if (one.metadata.labels or {}).get("component") != pod.LABELS["component"]
         ]
 
-    async def _listed(self, path: str, query: dict[str, str]) -> list[intree.Pod]:
-        return (await self._api.fetch(Request("GET", path, query), models.ListOf[intree.Pod])).items or []
+    async def _listed(self, query: dict[str, str], namespace: str = "") -> list[intree.Pod]:
+        pages = self._api.list_pages(resources.PODS, intree.Pod, namespace=namespace, query=query)
+        return [one async for page, _ in pages for one in page]
 
     async def _delete(self, one: intree.Pod) -> None:
         meta = one.metadata

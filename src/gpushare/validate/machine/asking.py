@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from gpushare.gpu import failures
-from gpushare.validate import host
-from gpushare.validate.host import Places
+from gpushare.validate.machine import host
+from gpushare.validate.machine.host import Places
 from gpushare.validate.rules.driver import Answer, Candidate
 
 LIMIT_SECONDS: Final = 30.0  # for each unused GPU the driver may need seconds
@@ -36,7 +36,7 @@ class Asking:
             library = library.removeprefix(self._places.driver_root)
         words = str(root), library, str(self._places.inside(asked.library))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gpushare.validate.inquiry", *words,
+            sys.executable, "-m", "gpushare.validate.machine.inquiry", *words,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -12,7 +12,7 @@ import msgspec
 
 from gpushare.core.facts import names
 from gpushare.obs import errors
-from gpushare.validate import inquiry
+from gpushare.validate.machine import inquiry
 from gpushare.validate.rules.driver import Answer
 from gpushare.validate.workload.pod import Seen
 
