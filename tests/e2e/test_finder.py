@@ -1,6 +1,5 @@
 """`gpushare finder` as a process with the rights of its manifest, on a real API server, with and without NFD's kind."""
 
-import asyncio
 import contextlib
 import os
 import sys
@@ -14,6 +13,7 @@ from gpushare.kube.labels.features import NODE_LABEL
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.figures import Figures
+from tests.e2e.harness.processes import Process
 from tests.node import world
 from tests.support import wait
 from tests.support.api_client import Api
@@ -50,25 +50,21 @@ async def uid(cluster: Cluster, api: Api) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    cluster: Cluster, uid: str, sysfs: Sysfs, node: str = NAME
-) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(cluster: Cluster, uid: str, sysfs: Sysfs, node: str = NAME) -> AsyncIterator[Process]:
     """With the token that its pod on that node would have."""
     path = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
     bound = {"kind": "Node", "apiVersion": "v1", "name": NAME, "uid": uid}
     answer = await cluster.call("POST", path, {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}})
     config = cluster.kubeconfig(ACCOUNT, answer["status"]["token"])
-    words = ["--node-name", node, "--sysfs", str(sysfs.root), "--kubeconfig", str(config), "--port", "22351"]
+    words = ["--node-name", node, "--sysfs", str(sysfs.root), "--kubeconfig", str(config)]
     variables = {**os.environ, "POD_NAMESPACE": shipped.NAMESPACE}
-    with (cluster.logs / "finder.log").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
-            Path(sys.executable).parent / "gpushare", "finder", *words, env=variables, stdout=log, stderr=log
-        )
+    program = Path(sys.executable).parent / "gpushare"
+    process = cluster.processes.start("finder", program, "finder", *words, environment=variables)
     try:
         yield process
+        process.check()
     finally:
-        process.terminate()
-        assert await process.wait() == 0
+        assert await cluster.processes.end(process) == 0
 
 
 async def labels(cluster: Cluster, name: str = NAME) -> dict[str, str]:
@@ -102,7 +98,7 @@ async def test_a_node_is_labelled_and_kept_so_with_the_rights_of_the_manifest(
         await until_labelled(cluster, FOUND)
         await cluster.kubectl("label", "node", NAME, "--overwrite", f"{ANY}=false", "zone=a")
         await until_labelled(cluster, FOUND | {"zone": "a"})
-        resident = _resident_mib(process.pid)
+        resident = _resident_mib(process.popen.pid)
         figures.say("finder, resident", f"{resident:.0f} MiB")
         assert resident < MOST_MIB
     assert await labels(cluster) == FOUND | {"zone": "a"}, "they stay while it restarts"

@@ -12,7 +12,7 @@ from gpushare.core.facts import names
 from gpushare.kube import client, requests, resources
 from gpushare.kube.auth import login
 from gpushare.kube.labels import features
-from gpushare.kube.labels.features import NODE_FEATURES, Sight
+from gpushare.kube.labels.features import Sight
 from gpushare.kube.requests import Request
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import Cluster
@@ -120,7 +120,7 @@ async def test_a_program_makes_node_features_of_its_own_node_only(cluster: Clust
     async with acting(cluster, FINDER, uid) as finder:
         await finder.send(features.apply(own, FINDER, {PCI: "true"}, ()))
         await finder.send(features.delete(own))
-        await finder.send(requests.create(NODE_FEATURES, shipped.NAMESPACE, body(own)))
+        await finder.send(requests.create(resources.NODE_FEATURES, shipped.NAMESPACE, body(own)))
         await denied(ELSEWHERE + disguised.name, finder.send(features.apply(disguised, FINDER, {PCI: "true"}, ())))
         await denied(ELSEWHERE + other.name, finder.send(features.apply(other, FINDER, {PCI: "true"}, ())))
         await denied(ELSEWHERE + other.name, finder.send(features.delete(other)))

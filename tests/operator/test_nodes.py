@@ -8,7 +8,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.operator import managed, node_writes, nodes
-from gpushare.operator.desired.policy import DaemonSets, Sharing, Spec
+from gpushare.operator.desired.policy import DaemonSets, Part, Sharing, Spec
 from gpushare.operator.managed import Node
 
 PCI = {names.PCI_LABELS[0]: "true"}
@@ -151,6 +151,34 @@ def test_only_entries_of_our_programs_are_kept() -> None:
     kept = node(ours=ALL, kubectl={"a": "b"}).metadata.managed_fields or ()
     assert [one.manager for one in kept] == [names.OPERATOR_MANAGER]
     assert managed.labels(Node(), names.OPERATOR_MANAGER) == frozenset()
+
+
+def test_a_policy_without_discovery_switches_it_off_on_each_node() -> None:
+    found = node(PCI, ours=ALL, gpushare_discovery={"nvidia.com/gpu.count": "8"})
+    want = nodes.wanted(found, Spec(gfd=Part(enabled=False)))
+    assert want.labels == ALL | {names.DISCOVERED: "false"}
+    assert want.ended == {names.DISCOVERY_MANAGER}
+    assert nodes.wanted(found, Spec()).ended == set()
+
+
+def test_a_person_switches_discovery_off_on_a_node() -> None:
+    found = node(PCI | {names.DISCOVERED: "false"}, gpushare_discovery={"nvidia.com/gpu.count": "8"})
+    assert nodes.wanted(found, Spec()).ended == {names.DISCOVERY_MANAGER}
+
+
+def test_what_programs_said_that_are_switched_off_is_taken_back() -> None:
+    found = node({names.PCI_LABELS[1]: "true"}, ours=ALL, gpushare_finder=PCI)
+    assert nodes.wanted(found, Spec()).ended == set()
+    want = nodes.wanted(found, Spec(finder=Part(enabled=False)))
+    (request,) = node_writes.writes(found, want)
+    assert (request.query or {})["fieldManager"] == names.FINDER_MANAGER
+
+
+def test_what_was_said_of_gpus_goes_with_them() -> None:
+    found = node(
+        ours={PRESENT: "false"}, gpushare_discovery={"nvidia.com/gpu.count": "8"}, gpushare_validator={"a": "b"}
+    )
+    assert nodes.wanted(found, Spec()).ended == {names.DISCOVERY_MANAGER, names.VALIDATOR_MANAGER}
 
 
 def test_a_gpu_node_is_tainted_beside_what_is_there() -> None:

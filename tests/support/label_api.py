@@ -15,8 +15,9 @@ from gpushare.core.facts import names
 from gpushare.kube import client, requests, stream
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError
-from gpushare.kube.labels.features import NODE_FEATURES, NODE_LABEL
+from gpushare.kube.labels.features import NODE_LABEL
 from gpushare.kube.requests import Request
+from gpushare.kube.resources import NODE_FEATURES
 
 NODE, NAMESPACE = "gpu-a", "gpu-operator"
 Object = dict[str, Any]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpushare.cli import exporting, observing
+from gpushare.cli import discovering, exporting, observing
 from gpushare.cli.words import Parser, namespace, seconds, unknown
 from gpushare.core.admission import guard
 from gpushare.core.annotations import node_gpus
@@ -97,6 +97,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--mps-slots", default="0")
     parser.add_argument("--mps-status")
     parser.add_argument("--nvidia-gpu")
+    discovering.add(parser)
     add_fail_on_init_error(parser)
     if sells_gpus(words):
         return _sell_gpus(gpus.parse(words, beside=parser))
@@ -120,7 +121,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         raise errors.UserError("--mps-status and --nvidia-gpu contradict each other", why, "leave one of them out")
     return _run_node(
         args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=mps_status,
-        fails=fails_on_init_error(args),
+        fails=fails_on_init_error(args), discovery=args.discovery,
     )  # fmt: skip
 
 
@@ -164,6 +165,7 @@ def _gpus_parser(program: str) -> Parser:
     parser = Parser(program)
     parser.add_argument("--sell", action="append")
     _common(parser)
+    discovering.add(parser)
     parser.add_argument("--mps-status")
     parser.add_argument("--config-file", default=os.environ.get("CONFIG_FILE", ""))
     parser.add_argument("--config-dir", default=os.environ.get("CONFIG_FILE_SRCDIR", ""))
@@ -201,6 +203,7 @@ def _sell_gpus(args: argparse.Namespace) -> int:
         port,
         mps_status=_mps_status(args),
         observing=observing.config(args),
+        discovery=discovering.config(args.discovery),
     )
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
@@ -337,6 +340,7 @@ def _run_node(
     nvidia_whole: bool = False,
     fails: bool = True,
     mps_status: str = "",
+    discovery: str = discovering.OFF,
 ) -> int:
     from gpushare.node import app
 
@@ -350,6 +354,7 @@ def _run_node(
     config = app.Config(
         name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap, slots=slots,
         nvidia_whole=nvidia_whole, mps_status=mps_status, observing=observing.config(args), fail_on_init_error=fails,
+        discovery=discovering.config(discovery),
     )  # fmt: skip
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 

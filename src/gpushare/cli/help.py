@@ -121,13 +121,13 @@ their GPUs from a device plugin, it serves that plugin, too.
                       sell N MPS shares (keti.com/mpsgpu) of each GPU: 0 to 48,
                       default 0; with FOLDER only those, while its daemon works
   --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too; direct pin only
+  --discovery HOW     NVIDIA's GPU labels: off (default), labels, nodefeature
+                      (by node-feature-discovery), auto (that, where it runs)
   --fail-on-init-error=false   a node without a driver is no error: wait for one
-  --listen ADDRESS, --port N
-                      for /healthz, /readyz, /metrics (127.0.0.1, 12346)
+  --listen ADDRESS, --port N   /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
-Examples
-  gpushare node --node-name gpu-a --memory-unit MiB
+Example: gpushare node --node-name gpu-a --memory-unit MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 
 NODE_GPUS: Final = """\
@@ -148,7 +148,7 @@ NVIDIA's device plugin. Its flags, variables and config: docs/sell-gpus.md.
   --nvidia-cdi-hook-path PATH, --cdi-annotation-prefix PREFIX,
   --kubelet-socket PATH, --mig-strategy none, --fail-on-init-error=false,
   --mps-status FOLDER (where gpushare mps reports: MPS replicas need it)
-  --listen ADDRESS, --port N, --log-level LEVEL
+  --discovery HOW, --listen ADDRESS, --port N, --log-level LEVEL
                       as without --sell=gpus
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples

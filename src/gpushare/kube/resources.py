@@ -41,6 +41,7 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 EVENTS: Final = Resource("", "v1", "events")
 SECRETS: Final = Resource("", "v1", "secrets")
 GPU_NODES: Final = Resource(vitals.GROUP, vitals.VERSION, vitals.PLURAL, namespaced=False)
+NODE_FEATURES: Final = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures")  # of node-feature-discovery
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False

@@ -20,7 +20,7 @@ def writes(node: Node, want: Wanted) -> list[Request]:
         found.append(applied.apply(node.metadata, names.OPERATOR_MANAGER, want.labels, force=force, unchanged=force))
     if want.taints is not None:
         found.append(_taint(node, want.taints))
-    return found
+    return found + [applied.take_back(node.metadata, one) for one in sorted(want.ended)]
 
 
 def taken_back(node: Node) -> list[Request]:

@@ -36,10 +36,12 @@ class Taints(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """`labels`: all that the operator applies; others of its own go. `taints` None: they stay as they are."""
+    """`labels`: all that the operator applies; others of its own go. `taints` None: they stay as they are. `ended`:
+    those of our programs that have nothing to say there, so that what they said before goes."""
 
     labels: dict[str, str]
     taints: Taints | None = None
+    ended: frozenset[str] = frozenset()
 
 
 def is_gpu_node(node: Node) -> bool:
@@ -48,9 +50,15 @@ def is_gpu_node(node: Node) -> bool:
 
 
 def wanted(node: Node, spec: Spec | None) -> Wanted:
-    """`spec` None: there is no policy, and nothing of ours stays."""
+    """`spec` None: there is no policy, and nothing of the operator's stays. What its other programs wrote is taken back
+    when they have ended (`node_writes.taken_back`)."""
     if spec is None:
         return Wanted({}, _taints(node, False))
+    found = _of_operator(node, spec)
+    return found._replace(ended=_ended(node, spec, found.labels))
+
+
+def _of_operator(node: Node, spec: Spec) -> Wanted:
     labels = node.metadata.labels or {}
     if not is_gpu_node(node):
         had_gpus = names.GPU_PRESENT in labels
@@ -65,7 +73,7 @@ def wanted(node: Node, spec: Spec | None) -> Wanted:
 
 def is_done(node: Node, want: Wanted) -> bool:
     """Whether nothing has to be written."""
-    return want.taints is None and has_labels(node, want.labels)
+    return want.taints is None and not want.ended and has_labels(node, want.labels)
 
 
 def has_labels(node: Node, labels: dict[str, str]) -> bool:
@@ -83,7 +91,24 @@ def takes_over(node: Node, labels: dict[str, str]) -> bool:
 
 def _settings(spec: Spec) -> dict[str, str]:
     shared = names.SHARED_GPUS if spec.sharing.sell == "gpus" else names.SHARED_MEMORY
-    return {names.SHARED: shared} | {f"{names.DEPLOY_PREFIX}{part}": YES for part in DEPLOYED}
+    parts = {f"{names.DEPLOY_PREFIX}{part}": YES for part in DEPLOYED}
+    # The node part reads this one, so that it takes its labels back at once, and not when it is restarted.
+    parts[names.DISCOVERED] = YES if spec.gfd.enabled else NO
+    return {names.SHARED: shared} | parts
+
+
+def _ended(node: Node, spec: Spec, labels: dict[str, str]) -> frozenset[str]:
+    """Only those that really left something."""
+    found = set()
+    there = (node.metadata.labels or {}) | labels
+    gpu_node = is_gpu_node(node)
+    if not spec.finder.enabled:
+        found.add(names.FINDER_MANAGER)
+    if not gpu_node or there.get(names.DISCOVERED, YES) != YES:
+        found.add(names.DISCOVERY_MANAGER)
+    if not gpu_node or not spec.validator.enabled:
+        found.add(names.VALIDATOR_MANAGER)
+    return managed.managers(node) & found
 
 
 def _taints(node: Node, want: bool) -> Taints | None:

@@ -7,7 +7,7 @@ import pytest
 from gpushare.core.facts import names
 from gpushare.kube import reflector
 from gpushare.kube.errors import ApiError
-from gpushare.kube.labels import features
+from gpushare.kube.labels import features, writer
 from gpushare.node.finder.app import Config, Finder
 from gpushare.obs.errors import UserError
 from tests.support import label_api
@@ -23,6 +23,7 @@ FOUND = {ANY: "true", CONTROLLER_3D: "true"}
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "MISSING_DELAY", 0.01)
+    monkeypatch.setattr(writer, "PAUSE", 0.01)
 
 
 @pytest.fixture

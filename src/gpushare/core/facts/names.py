@@ -75,6 +75,7 @@ PCI_LABELS: Final = (
 GPU_PRESENT: Final = "nvidia.com/gpu.present"  # "true"; "false" after the GPUs were taken out
 DEPLOY_PREFIX: Final = "nvidia.com/gpu.deploy."  # one label for each part of NVIDIA's operator
 DEPLOY_NOTHING: Final = f"{DEPLOY_PREFIX}operands"  # "false", written by a person: nothing is deployed there
+DISCOVERED: Final = f"{DEPLOY_PREFIX}gpu-feature-discovery"  # not "true": the node part says nothing of its GPUs
 SHARED: Final = "gpushare"  # which node part runs there:
 SHARED_MEMORY: Final = "true"  # shares of GPUs
 SHARED_GPUS: Final = "gpus"  # whole GPUs or replicas

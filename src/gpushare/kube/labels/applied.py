@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from gpushare.core.facts import objects
 from gpushare.kube import requests, resources
-from gpushare.kube.requests import Request
 
 
 def apply(
@@ -19,7 +18,7 @@ def apply(
     *,
     force: bool = False,
     unchanged: bool = False,
-) -> Request:
+) -> requests.Request:
     """409 if that node is gone (without its uid, an apply would make a new one), or if another manager owns one of the
     keys with another value and this is not by `force`. `unchanged`: also if anything of the node has changed."""
     metadata: dict[str, object] = {"name": node.name, "uid": node.uid, "labels": labels}
@@ -31,6 +30,6 @@ def apply(
     return requests.apply(resources.NODES, "", node.name, body, manager=manager, force=force)
 
 
-def take_back(node: objects.Metadata, manager: str) -> Request:
+def take_back(node: objects.Metadata, manager: str) -> requests.Request:
     """All that this manager has applied."""
     return apply(node, manager, {})

@@ -10,11 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from gpushare.core.facts import objects
-from gpushare.kube import requests
-from gpushare.kube.requests import Request
-from gpushare.kube.resources import Resource
+from gpushare.kube import requests, resources
+from gpushare.kube.resources import NODE_FEATURES
 
-NODE_FEATURES: Final = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures")
 NODE_LABEL: Final = "nfd.node.kubernetes.io/node-name"
 
 
@@ -68,7 +66,9 @@ def query(node: str) -> dict[str, str]:
     return {"labelSelector": f"{NODE_LABEL}={node}"}
 
 
-def apply(sight: Sight, manager: str, labels: Mapping[str, str], owners: Sequence[Mapping[str, Any]]) -> Request:
+def apply(
+    sight: Sight, manager: str, labels: Mapping[str, str], owners: Sequence[Mapping[str, Any]]
+) -> requests.Request:
     metadata = {
         "name": sight.name,
         "namespace": sight.namespace,
@@ -79,8 +79,8 @@ def apply(sight: Sight, manager: str, labels: Mapping[str, str], owners: Sequenc
         "apiVersion": f"{NODE_FEATURES.group}/{NODE_FEATURES.version}", "kind": "NodeFeature", "metadata": metadata,
         "spec": {"labels": labels},
     }  # fmt: skip
-    return requests.apply(NODE_FEATURES, sight.namespace, sight.name, body, manager=manager, force=True)
+    return requests.apply(resources.NODE_FEATURES, sight.namespace, sight.name, body, manager=manager, force=True)
 
 
-def delete(sight: Sight) -> Request:
-    return requests.delete(NODE_FEATURES, sight.namespace, sight.name)
+def delete(sight: Sight) -> requests.Request:
+    return requests.delete(resources.NODE_FEATURES, sight.namespace, sight.name)

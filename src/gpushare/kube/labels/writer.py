@@ -4,22 +4,24 @@ It works on change: of what is wanted, of the node, and of NFD. What is wanted a
 so a value that somebody else wrote is put right. Nothing waits for it: while the API server is away it tries again.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from gpushare.core.facts import objects
-from gpushare.kube import failures
+from gpushare.kube import failures, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.labels import applied, features, owner
-from gpushare.kube.labels.features import NODE_FEATURES, NodeFeature, Sight
-from gpushare.kube.loop import Loop
+from gpushare.kube.labels.features import NodeFeature, Sight
+from gpushare.kube.loop import Loop, Sleep
 from gpushare.kube.reflector import Reflector
 from gpushare.obs import log
 
 Way = Literal["auto", "labels", "nodefeature"]  # auto: through NFD where it runs
 WAYS: Final[tuple[Way, ...]] = ("auto", "labels", "nodefeature")
 SILENCE, PATIENCE = 75.0, 300.0  # seconds, as of the node part: there may be thousands of nodes
+PAUSE: Final = 1.0  # seconds after a write: if another program keeps removing labels, we write once a second
 NO_NFD: Final = (403, 404)  # it is not installed, or not for us
 
 logger = log.get(__name__)
@@ -37,10 +39,10 @@ class Identity(NamedTuple):
 class Writer:
     """`want` and `see` may be called at any time. `done`: node and NodeFeature are as they should be."""
 
-    def __init__(self, api: Api, identity: Identity, way: Way = "auto") -> None:
+    def __init__(self, api: Api, identity: Identity, way: Way = "auto", *, sleep: Sleep = asyncio.sleep) -> None:
         self.done, self.writes, self.failure = False, 0, ""
         self._api, self._identity, self._way = api, identity, way
-        self._loop = Loop(self._update)
+        self._sleep, self._loop = sleep, Loop(self._update)
         self._wanted: dict[str, str] | None = None  # None: not known yet
         self._node: objects.Node | None = None
         self._applied: tuple[str, dict[str, str]] | None = None  # uid of the node, and what was applied to it last
@@ -48,8 +50,8 @@ class Writer:
         self._sight = Sight(identity.node, identity.namespace, f"{identity.manager}-{identity.node}")
         self._sight.changed = self._loop.wake
         self._nfd: Reflector[NodeFeature] = Reflector(
-            api, NODE_FEATURES, NodeFeature, self._sight, key=features.key, query=features.query(identity.node),
-            optional=True, silence=SILENCE, patience=PATIENCE,
+            api, resources.NODE_FEATURES, NodeFeature, self._sight, key=features.key,
+            query=features.query(identity.node), optional=True, silence=SILENCE, patience=PATIENCE,
         )  # fmt: skip
 
     @property
@@ -79,11 +81,14 @@ class Writer:
             return True
         if not self._knows_nfd():
             return False
+        before = self.writes
         try:
             await self._write(self._node)
         except KubeError as error:
             return self._failed(error)
         self.done, self.failure = True, ""
+        if self.writes > before:
+            await self._sleep(PAUSE)
         return True
 
     async def _write(self, node: objects.Node) -> None:

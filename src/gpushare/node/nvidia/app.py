@@ -20,6 +20,7 @@ from gpushare.gpu.health import Health
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.node import observer, part
+from gpushare.node.discovery.discovery import Config as DiscoveryConfig
 from gpushare.node.mps_daemon import MpsDaemon
 from gpushare.node.nvidia import beside, cdi_file, config_source
 from gpushare.node.nvidia.cdi_file import CdiFile
@@ -55,6 +56,7 @@ class Config(NamedTuple):
     mps_status: str = ""  # the folder where gpushare mps says how the daemon is
     root: str = "/"  # where this machine's file system begins
     observing: observer.Config = observer.Config()
+    discovery: DiscoveryConfig | None = None  # how labels say what GPUs there are
 
 
 class Node(part.Part):
@@ -62,7 +64,10 @@ class Node(part.Part):
         variables = config.environment
         counts = xids.counting(variables.get(xids.DISABLE, ""), variables.get(xids.ENABLE, ""))
         health = Health(counts, mig=True)
-        super().__init__(config.node, api, backend, health, observing=config.observing, owners=owners)
+        super().__init__(
+            config.node, api, backend, health, observing=config.observing, owners=owners,
+            discovering=config.discovery, root=config.root,
+        )  # fmt: skip
         self.config = config
         self.plugin: Plugin | None = None
         self._last_wait = "the config"
@@ -106,9 +111,8 @@ class Node(part.Part):
         for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher), daemon.run()):
             tasks.create_task(work)
 
-    @property
-    def _root(self) -> Path:
-        return Path(self.config.root)
+    def _mig_strategy(self) -> str:
+        return self.plugin.mig_strategy if self.plugin is not None else super()._mig_strategy()
 
     def _is_registered(self) -> bool:
         return self.plugin is not None and self.plugin.registered
