@@ -17,21 +17,21 @@ from tests.e2e.harness import objects, users, webhooks
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
 from tests.support import wait
+from tests.support.api_client import unique
 from tests.support.objects import Object
 
-OWN = "gpu-operator"
 OTHERS = ("kube-system", "third", "gpu")
 WRITERS = ("gpushare-schd-extender", "gpushare-node", "gpushare-nvidia")
 MAY = "gpushare-own-namespace-test"
 PATIENCE = 30.0
 SPEC = Spec(admission=Admission(unasked="void"), scheduler=Scheduler(assign_pods=False))
-Installed = Callable[[World], contextlib.AbstractAsyncContextManager[None]]
+Installed = Callable[[World, str], contextlib.AbstractAsyncContextManager[None]]
 
 
 @contextlib.asynccontextmanager
-async def by_policies(world: World) -> AsyncIterator[None]:
+async def by_policies(world: World, own: str) -> AsyncIterator[None]:
     """As the operator applies them."""
-    around = Around(OWN, (1, 36), "v1.36.4", "gpushare:test", kinds=frozenset({admission.POLICIES}))
+    around = Around(own, (1, 36), "v1.36.4", "gpushare:test", kinds=frozenset({admission.POLICIES}))
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": _made(around)})
     await world.cluster.kubectl("apply", "-f", "-", given=text)
     try:
@@ -47,39 +47,37 @@ def _made(around: Around) -> list[Object]:
 
 
 @contextlib.asynccontextmanager
-async def by_webhook(world: World) -> AsyncIterator[None]:
-    async with webhooks.installed(world.cluster, OWN) as found:
+async def by_webhook(world: World, own: str) -> AsyncIterator[None]:
+    async with webhooks.installed(world.cluster, own) as found:
         await found.replica("--unasked", "void")
         await found.registered()
         yield
 
 
 @pytest.fixture
-async def namespaces(world: World) -> AsyncIterator[None]:
-    made = [name for name in (OWN, *OTHERS) if name != "kube-system"]
-    for name in made:
-        assert (await world.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})).code in (201, 409)
-    for name in made:
-        await wait.eventually_asked(lambda name=name: _has_account(world, name), f"{name} is ready", PATIENCE)
-    yield
-    for name in made:
-        await world.api.call("DELETE", f"/api/v1/namespaces/{name}")
+async def own(world: World) -> AsyncIterator[str]:
+    """The operator's namespace. It begins like the names of its accounts: nothing may mistake one for the other."""
+    name = unique("gpushare-operator")
+    await world.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
 
+    async def is_ready() -> bool:
+        return (await world.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default")).code == 200
 
-async def _has_account(world: World, namespace: str) -> bool:
-    return (await world.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")).code == 200
+    await wait.eventually_asked(is_ready, f"{name} is ready", PATIENCE)
+    yield name
+    await world.api.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture
-async def allowed(world: World) -> AsyncIterator[None]:
+async def allowed(world: World, own: str) -> AsyncIterator[None]:
     """All service accounts may do everything with pods and nodes, so that only admission decides."""
     rules = [{"apiGroups": [""], "resources": ["pods", "pods/status", "nodes", "nodes/status"], "verbs": ["*"]}]
     group = "rbac.authorization.k8s.io"
     version, meta = f"{group}/v1", {"name": MAY}
     everybody = [
         {"apiGroup": group, "kind": "User", "name": user(namespace, name)}
-        for namespace in (OWN, *OTHERS)
-        for name in (*WRITERS, "gpushare-validator", "gpushare-operator", "scheduler")
+        for namespace in (own, *OTHERS)
+        for name in (*WRITERS, "gpushare-finder", "gpushare-validator", "gpushare-operator", "scheduler")
     ]
     ref = {"apiGroup": group, "kind": "ClusterRole", "name": MAY}
     await world.cluster.apply(
@@ -104,31 +102,61 @@ async def writes(world: World, who: str, path: str, key: str) -> bool:
     return answer.code == 200
 
 
-@pytest.mark.usefixtures("namespaces", "allowed")
+@pytest.mark.usefixtures("allowed")
 @pytest.mark.parametrize("installed", [by_policies, by_webhook])
 async def test_only_our_accounts_of_the_operators_namespace_write_what_gpushare_writes(
-    world: World, figures: Figures, installed: Installed
+    world: World, own: str, figures: Figures, installed: Installed
 ) -> None:
     (node,) = await world.make_nodes(1, gpus=[8000])
     at_node, tried = f"/api/v1/nodes/{node}", 0
     pod = await world.api.create(world.api.pods, objects.pod(name="p", containers={"main": 5}, scheduler="nobody"))
     at_pod = f"{world.api.pods}/{pod['metadata']['name']}"
-    async with installed(world):
+    async with installed(world, own):
         await test_admission.until("the guard", world, test_admission.guards, True)
-        for namespace in (OWN, *OTHERS):
+        for namespace in (own, *OTHERS):
             for name in WRITERS:
-                who, ours = user(namespace, name), namespace == OWN
+                who, ours = user(namespace, name), namespace == own
                 assert await writes(world, who, at_pod, names.ALIYUN_IDX) is ours, who
                 assert await writes(world, who, at_node, names.NODE_GPUS) is ours, who
                 tried += 2
             for key, name in ((names.VALIDATION, "gpushare-validator"), (names.TAINTED, "gpushare-operator")):
                 who = user(namespace, name)
-                assert await writes(world, who, at_node, key) is (namespace == OWN), who
+                assert await writes(world, who, at_node, key) is (namespace == own), who
                 assert await writes(world, who, at_node, names.NODE_GPUS) is False, who
                 assert await writes(world, who, at_pod, names.ALIYUN_IDX) is False, who
                 tried += 3
         assert await writes(world, user("gpu", "scheduler"), at_pod, names.ALIYUN_IDX) is False, "KETI is not here"
-    figures.say(f"gpushare in namespace {OWN}, {installed.__name__}", f"{tried} writes: only its own accounts may")
+    figures.say(
+        f"gpushare in a namespace of its own, {installed.__name__}", f"{tried} writes: only its own accounts may"
+    )
+
+
+@pytest.mark.usefixtures("allowed")
+async def test_programs_on_a_node_write_what_they_have_to_and_nothing_else(world: World, own: str) -> None:
+    mine, another = await world.make_nodes(2, gpus=[8000])
+    found: Object = {"metadata": {"labels": {names.PCI_LABELS[0]: "true"}}}
+    note: Object = {"metadata": {"annotations": {"example.com/x": "y"}}}
+    checked: Object = {"metadata": {"annotations": {names.VALIDATION: "{}"}}}
+
+    async def code(name: str, node: str, change: Object) -> int:
+        async with users.acting_as(world, user(own, name), on_node=mine) as program:
+            return (await program.patch(f"/api/v1/nodes/{node}", change)).code
+
+    async def in_force() -> bool:
+        return await code("gpushare-finder", another, found) == 403
+
+    async with by_policies(world, own):
+        await wait.eventually_asked(in_force, "programs write to their own node only", PATIENCE)
+        for name, change, wanted in (
+            ("gpushare-finder", found, 200),
+            ("gpushare-finder", note, 403),
+            ("gpushare-validator", checked, 200),
+            ("gpushare-validator", found, 403),
+            ("gpushare-node", note, 200),
+            ("gpushare-node", found, 403),
+        ):
+            assert await code(name, mine, change) == wanted, (name, change)
+            assert await code(name, another, change) == 403, (name, change)
 
 
 async def voided(world: World, namespace: str) -> bool | None:
@@ -141,33 +169,31 @@ async def voided(world: World, namespace: str) -> bool | None:
     return bool(answer.body["spec"]["containers"][0].get("env"))
 
 
-@pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize("installed", [by_policies, by_webhook])
 async def test_pods_of_the_operators_namespace_see_their_gpus_and_others_do_not(
-    world: World, installed: Installed
+    world: World, own: str, installed: Installed
 ) -> None:
-    async with installed(world):
+    async with installed(world, own):
 
         async def in_force() -> bool:
-            return await voided(world, "third") is True
+            return await voided(world, world.api.namespace) is True
 
         await wait.eventually_asked(in_force, "pods that ask for nothing see nothing", PATIENCE)
-        assert await voided(world, OWN) is False
+        assert await voided(world, own) is False
 
 
-@pytest.mark.usefixtures("namespaces")
-async def test_pods_of_the_operators_namespace_start_while_the_webhook_is_away(world: World) -> None:
-    async with webhooks.installed(world.cluster, OWN) as found:
+async def test_pods_of_the_operators_namespace_start_while_the_webhook_is_away(world: World, own: str) -> None:
+    async with webhooks.installed(world.cluster, own) as found:
         process, _ = await found.replica("--unasked", "void", "--scheduler-name", "gpu-scheduler")
         await found.registered()
 
         async def in_force() -> bool:
-            return await voided(world, "third") is True
+            return await voided(world, world.api.namespace) is True
 
         await wait.eventually_asked(in_force, "the webhook is asked", PATIENCE)
         await found.kill(process)
-        assert await voided(world, "third") is None
-        assert await voided(world, OWN) is False
+        assert await voided(world, world.api.namespace) is None
+        assert await voided(world, own) is False
         label = {"metadata": {"labels": {"gpushare.io/unasked": "void"}}}
-        assert (await world.api.patch(f"/api/v1/namespaces/{OWN}", label)).code == 200
-        assert await voided(world, OWN) is False, "whatever its label says: the webhook has to start there"
+        assert (await world.api.patch(f"/api/v1/namespaces/{own}", label)).code == 200
+        assert await voided(world, own) is False, "whatever its label says: the webhook has to start there"

@@ -63,7 +63,8 @@ class Webhooks:
         config = self._config = self._config or await self.cluster.account_kubeconfig(self.namespace, ACCOUNT)
         process = self.cluster.processes.start(
             f"webhook-{port}", Path(sys.executable).parent / "gpushare", "webhook", "--listen", "127.0.0.1",
-            "--port", str(port), "--kubeconfig", config, *arguments, environment={**os.environ, "POD_NAMESPACE": self.namespace},
+            "--port", str(port), "--kubeconfig", config, *arguments,
+            environment={**os.environ, "POD_NAMESPACE": self.namespace},
         )  # fmt: skip
         await until("the webhook", lambda: self.cluster.answers(f"https://127.0.0.1:{port}/readyz"), process)
         if takes_part:
