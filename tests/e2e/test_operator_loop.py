@@ -46,7 +46,7 @@ async def operator(prepared: Operating) -> AsyncIterator[Operating]:
             await prepared.gone()
         assert await prepared.snapshot() == before
     finally:
-        await prepared.cluster.kubectl("delete", "nodes", "--all", "--wait=false")
+        await prepared.remove_nodes()
 
 
 async def settled(operator: Operating) -> None:
@@ -371,7 +371,7 @@ async def test_a_thousand_nodes_appear(operator: Operating, figures: Figures) ->
             f"{time.monotonic() - begun:.1f} s, {len(writes) / MANY:.2f} writes per node",
         )
     assert await operator.labels("loop-many-7") == operating.GPU
-    await operator.cluster.kubectl("delete", "nodes", "--wait=false", *names_of)
+    await operator.remove_nodes("loop-many-")
 
 
 async def counts(operator: Operating, labelled: int) -> bool:

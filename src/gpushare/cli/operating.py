@@ -99,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
     from gpushare.kube.auth import login
     from gpushare.operator import app, manifests
     from gpushare.operator.desired import whole
-    from gpushare.operator.term import Config
+    from gpushare.operator.reconcile import Config
 
     if not args.namespace:
         why = "neither --namespace nor POD_NAMESPACE is given"

@@ -17,8 +17,9 @@ from gpushare.kube.lease import Election
 from gpushare.obs import http, log, metrics
 from gpushare.obs.signals import ending
 from gpushare.operator.metrics import Figures, Metrics
+from gpushare.operator.reconcile import Config
 from gpushare.operator.seeing.models import Live
-from gpushare.operator.term import Config, Term
+from gpushare.operator.term import Term
 
 EVENTS_SECONDS: Final = 1.0  # for events that are not sent yet when the process ends
 AGENT: Final = "gpushare-operator"

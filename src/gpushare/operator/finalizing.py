@@ -7,7 +7,7 @@ next operator goes on where this one stopped.
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpushare.core.facts import names, objects
 from gpushare.kube import client, requests, resources
@@ -26,6 +26,13 @@ PATIENCE: Final = datetime.timedelta(seconds=30)  # after a pod should be gone; 
 LAST_WORKLOAD: Final = max(GOES[kind] for kind in WORKLOADS)
 
 
+class Left(NamedTuple):
+    """What has to go before the policy can. `failed`: a request did, so nobody will tell when to go on."""
+
+    texts: list[str]
+    failed: bool = False
+
+
 class Finalizer:
     def __init__(
         self,
@@ -40,37 +47,36 @@ class Finalizer:
         self._api, self._writer, self._applier, self._labeller = api, writer, applier, labeller
         self._seen, self._namespace, self._now = seen, namespace, now
 
-    async def clean_up(self, policy: Policy, served: frozenset[str], *, alone: bool) -> list[str]:
-        """What it waits for; empty: all is gone, and the policy with it. `alone`: nodes have been labelled for this
-        policy; one that was ignored has only what it may have owned before."""
+    async def clean_up(self, policy: Policy, served: frozenset[str], *, alone: bool) -> Left:
+        """As far as it gets; nothing is left: all is gone, and the policy with it. `alone`: nodes have been labelled
+        for this policy; one that was ignored has only what it may have owned before."""
         try:
             return await self._step(policy, served, alone=alone)
         except KubeError as error:
-            return [f"deleting failed: {sentence(error)}"]
+            return Left([f"deleting failed: {sentence(error)}"], failed=True)
 
     def later(self) -> float | None:
         """In so many seconds another look is due, though nothing may change until then."""
         waits = [self._overdue_in(pod.ends) for pod in self._seen.pods.found.values() if pod.ends]
         return max(min(waits), 0.0) + 1.0 if waits else None
 
-    async def _step(self, policy: Policy, served: frozenset[str], *, alone: bool) -> list[str]:
+    async def _step(self, policy: Policy, served: frozenset[str], *, alone: bool) -> Left:
         left = list(goes(self._seen.owned, policy))
         programs = [one for one in left if GOES[one[0].kind] <= LAST_WORKLOAD]
         waits = await self._delete(programs) + (list(self._running()) if alone else [])
         if alone and not waits:
             waits = await self._unseen()
+        waits = waits or await self._delete(left)
         if waits:
-            return waits
-        waits = await self._delete(left)
-        if waits:
-            return waits
+            return Left(waits)
         if alone:
-            waits = await self._labeller.take_back()
             if FEATURES_SERVED in served:
                 await self._delete_features()
-        if not waits:
-            await self._release(policy)
-        return waits
+            failures = await self._labeller.take_back()
+            if failures:
+                return Left(failures, failed=True)
+        await self._release(policy)
+        return Left([])
 
     async def _delete(self, objects: list[tuple[Key, Live]]) -> list[str]:
         for key, live in objects:

@@ -171,17 +171,24 @@ class Operating:
 
     async def nodes(self, called: list[str]) -> None:
         """Many at once, with GPUs."""
-        limit = asyncio.Semaphore(20)
+        body = {"apiVersion": "v1", "kind": "Node"}
+        await self._many("POST", [("", {**body, "metadata": {"name": name, "labels": GPU}}) for name in called])
+
+    async def remove_nodes(self, prefix: str = "") -> None:
+        listed = (await self.cluster.get("/api/v1/nodes"))["items"]
+        names_of = [one["metadata"]["name"] for one in listed]
+        await self._many("DELETE", [(f"/{name}", None) for name in names_of if name.startswith(prefix)])
+
+    async def _many(self, method: str, requests: list[tuple[str, Object | None]]) -> None:
+        limit, trust = asyncio.Semaphore(20), self.cluster.trust()
         headers = {"Authorization": f"Bearer {self.cluster.tokens[ADMIN]}"}
-        async with aiohttp.ClientSession(headers=headers) as session:
+        async with aiohttp.ClientSession(f"{URL}", headers=headers, raise_for_status=True) as session:
 
-            async def one(name: str) -> None:
-                body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": GPU}}
-                async with limit, session.post(f"{URL}/api/v1/nodes", json=body, ssl=trust) as response:
-                    response.raise_for_status()
+            async def one(path: str, body: Object | None) -> None:
+                async with limit, session.request(method, f"/api/v1/nodes{path}", json=body, ssl=trust):
+                    pass
 
-            trust = self.cluster.trust()
-            await asyncio.gather(*(one(name) for name in called))
+            await asyncio.gather(*(one(*request) for request in requests))
 
     async def made(self, component: str = "") -> set[str]:
         """Names of all that the operator made."""
