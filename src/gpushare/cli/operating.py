@@ -117,6 +117,7 @@ def _run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     where = namespace(args.namespace, "--namespace gpu-operator")
     work = Config(where, args.image, tuple(filter(None, secrets)), whole.desired, manifests.load)
+        where, args.image, tuple(filter(None, secrets)), whole.desired, manifests.load, args.label_namespace
     identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(app.Settings(identity, work, address, port), access))

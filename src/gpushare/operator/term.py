@@ -10,6 +10,7 @@ from gpushare.kube.events import Recorder
 from gpushare.kube.loop import Backoff, Loop
 from gpushare.obs import log
 from gpushare.operator import pod_security
+from gpushare.operator.applying import pod_security
 from gpushare.operator.desired.component import Cluster
 from gpushare.operator.metrics import Figures
 from gpushare.operator.reconcile import Config, Reconciler
