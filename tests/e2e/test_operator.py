@@ -192,10 +192,12 @@ async def test_rights_that_were_taken_away_are_named(installed: Operator, figure
     less = [rule for rule in whole["rules"] if "runtimeclasses" not in rule.get("resources", ())]
     assert less != whole["rules"]
     await installed.cluster.call("PUT", role, {**whole, "rules": less})
-    await installed.shell("kubectl delete runtimeclass nvidia")
-    took = await installed.until_named("runtime-class", "runtimeclasses", "forbidden")
-    now = await installed.cluster.get(role)
-    await installed.cluster.call("PUT", role, {**now, "rules": whole["rules"]})
+    try:
+        await installed.shell("kubectl delete runtimeclass nvidia")
+        took = await installed.until_named("runtime-class", "not allowed: patch runtimeclasses")
+    finally:
+        now = await installed.cluster.get(role)
+        await installed.cluster.call("PUT", role, {**now, "rules": whole["rules"]})
     _say(figures, "rights that were taken away", took, await installed.until_ready())
 
 

@@ -111,13 +111,10 @@ def _run(args: argparse.Namespace) -> int:
         raise errors.UserError("which image do its parts run?", why, "--image IMAGE, or OPERAND_IMAGE")
     address, port = components.listening(args, PORT)
     secrets = args.pull_secret or os.environ.get("OPERAND_PULL_SECRETS", "").split(",")
-    work = Config(
-        namespace(args.namespace), args.image, tuple(filter(None, secrets)), whole.desired, manifests.load,
-        args.label_namespace,
-    )  # fmt: skip
     where = namespace(args.namespace, "--namespace gpu-operator")
-    work = Config(where, args.image, tuple(filter(None, secrets)), whole.desired, manifests.load)
+    work = Config(
         where, args.image, tuple(filter(None, secrets)), whole.desired, manifests.load, args.label_namespace
+    )  # fmt: skip
     identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(app.Settings(identity, work, address, port), access))
