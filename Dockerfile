@@ -10,6 +10,7 @@ RUN python -m venv --without-pip /opt/gpushare \
  && pip install --no-cache-dir --only-binary=:all: --require-hashes -r build.txt \
  && pip --python /opt/gpushare install --no-cache-dir --only-binary=:all: --require-hashes -r runtime.txt
 COPY src src
+COPY deploy deploy
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /tmp . \
  && pip --python /opt/gpushare install --no-cache-dir --no-deps /tmp/gpushare-*.whl
 

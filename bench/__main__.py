@@ -15,6 +15,7 @@ from bench import (
     http,
     node,
     observing,
+    operator,
     plugin,
     sampling,
     scored,
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "verbs": verbs.run, "scored": scored.run, "http": http.run, "events": events.run, "sync": sync.run,
     "ctl": ctl.run, "node": node.run, "plugin": plugin.run, "selling": selling.run, "hard": hard.run, "fair": fair.run,
     "webhook": webhook.run, "sampling": sampling.run, "exporter": exporter.run, "observing": observing.run,
+    "operator": operator.run,
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ import msgspec
 from bench import world
 from bench.process import cpu_seconds, resident_mb_peak
 from bench.result import Result
+from gpushare.core.admission import guard
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.webhook import rules
@@ -41,7 +42,7 @@ def run() -> Iterator[Result]:
 async def _measure() -> tuple[dict[str, float], float]:
     async with ApiServer(audit=False) as server:
         server.load({"apiVersion": "v1", "kind": "Node", **world.node(number)} for number in range(NODES))
-        server.load([{"kind": "Secret", "metadata": {"name": rules.SERVICE, "namespace": rules.NAMESPACE}}])
+        server.load([{"kind": "Secret", "metadata": {"name": rules.SERVICE, "namespace": guard.NAMESPACE}}])
         with tempfile.TemporaryDirectory() as folder:
             async with _started(server, Path(folder)) as (child, port):
                 spent = {}

@@ -52,6 +52,8 @@ def test_apart_from_names_and_words_it_runs_as_the_node_part_does() -> None:
     assert {key: pod()[key] for key in OF_POD} == {key: theirs[key] for key in OF_POD}
     assert pod()["terminationGracePeriodSeconds"] == theirs["terminationGracePeriodSeconds"]
     (their_container,) = theirs["containers"]
+    of_discovery = ("POD_NAME", "POD_NAMESPACE")
+    their_container["env"] = [one for one in their_container["env"] if one["name"] not in of_discovery]
     assert {key: container()[key] for key in OF_CONTAINER} == {key: their_container[key] for key in OF_CONTAINER}
     assert container()["image"] == f"gpushare:{gpushare.__version__}"
     assert "limits" not in container()["resources"]

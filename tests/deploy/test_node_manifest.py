@@ -59,10 +59,14 @@ def test_it_is_root_for_kubelets_folders_and_nothing_more() -> None:
 def test_it_sees_all_gpus_and_asks_the_driver_only() -> None:
     env = {entry["name"]: entry.get("value") for entry in container()["env"]}
     assert env == {
-        "NODE_NAME": None, "POD_IP": None, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"
+        "NODE_NAME": None, "POD_IP": None, "POD_NAME": None, "POD_NAMESPACE": None,
+        "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility",
     }  # fmt: skip
-    named = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container()["env"][:2]}
-    assert named == {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP"}
+    named = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container()["env"][:4]}
+    assert named == {
+        "NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP",
+        "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace",
+    }  # fmt: skip
 
 
 def test_it_is_given_the_time_to_say_that_it_drains() -> None:

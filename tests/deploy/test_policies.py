@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gpushare.core.admission import containers, guard, mps, pinning, unasked
+from gpushare.core.admission import containers, guard, mps, pinning, scheduler_name, unasked
 from gpushare.core.facts import names, options, policies
 from tests.support import manifests
 from tools import render_admission
@@ -22,6 +22,7 @@ ON_NODES = {
     "kube-system:gpushare-nvidia",  # it writes to no pod, but to its node
     "gpu:keti-gpu-device-plugin",
 }
+ON_ALL_NODES = {"kube-system:gpushare-finder", "kube-system:gpushare-validator"}  # they write to no pod either
 OURS = KEYS - PEOPLES | {names.ALLOCATION}
 
 
@@ -69,13 +70,14 @@ def _accounts(file: str, condition: str) -> set[str]:
 def test_the_guard_trusts_our_accounts_and_nobody_else() -> None:
     trusted = {f"kube-system:{manifests.EXTENDER}", "gpu:scheduler", *ON_NODES}
     assert _accounts("guard.yaml", "not-by-gpushare") == trusted
-    assert set(guard.ACCOUNTS) == {f"system:serviceaccount:{name}" for name in trusted}
+    assert set(guard.BY_DEFAULT.all) == {f"system:serviceaccount:{name}" for name in trusted}
 
 
 def test_policy_and_webhook_guard_the_same_with_the_same_words() -> None:
     policy = manifests.one("guard.yaml", "ValidatingAdmissionPolicy")["spec"]
     says = {variable["name"]: variable["expression"] for variable in policy["variables"]}
-    assert re.findall("'([^']+)'", says["ours"]) == [names.NODE_GPUS, *guard.OF_PODS]
+    of_nodes = [word for key, account in guard.BY_DEFAULT.also.items() for word in (account, key)]
+    assert re.findall("'([^']+)'", says["ours"]) == [names.NODE_GPUS, *of_nodes, *guard.OF_PODS]
     for prefixes in re.findall(r"\[('[^\]]*')\]\.exists\(", says["written"]):
         assert re.findall("'([^']+)'", prefixes) == list(guard.OF_CONTAINERS)
     assert set(re.findall(r"<= (\d+)", says["few"])) == {str(guard.MOST)}
@@ -84,13 +86,27 @@ def test_policy_and_webhook_guard_the_same_with_the_same_words() -> None:
     assert many["message"] == guard.TOO_MANY
     words = "".join(re.findall("'([^']+)'", ours["messageExpression"]))
     assert guard.POD.partition("{keys}")[2] in words
-    assert guard.NODE.partition(names.NODE_GPUS)[2] in words
+    assert guard.NODE.partition("{keys}")[2] in words
 
 
 @pytest.mark.parametrize("path", sorted(render_admission.rendered()))
 def test_policies_that_pin_are_as_their_description_says(path: str) -> None:
     written = (manifests.ROOT / path).read_text("utf-8")
     assert written == render_admission.rendered()[path], ".venv/bin/python -m tools.render_admission"
+
+
+def test_the_policy_about_schedulers_asks_what_the_program_asks_of_pods_that_are_pinned() -> None:
+    policy, binding = manifests.documents("scheduler-name.yaml")
+    pin, pinned = manifests.documents("admission.yaml")
+    for field in ("failurePolicy", "reinvocationPolicy", "matchConstraints"):
+        assert policy["spec"][field] == pin["spec"][field]
+    assert binding["spec"] == {**pinned["spec"], "policyName": policy["metadata"]["name"]}
+    size, undecided = policy["spec"]["matchConditions"]
+    assert [size] == pin["spec"]["matchConditions"]
+    assert f"in {list(scheduler_name.OPEN)}" in undecided["expression"]
+    asked = re.findall("'([a-z.]+/[^']+)' *[],i]", policy["spec"]["variables"][0]["expression"])
+    assert asked == [*names.PINNED, names.NVIDIA_GPU]
+    assert f"value: '{names.GPU_SCHEDULER}'" in policy["spec"]["mutations"][0]["jsonPatch"]["expression"]
 
 
 def test_who_pins_nvidias_resource_leaves_the_namespaces_that_say_so() -> None:
@@ -103,7 +119,7 @@ def test_who_pins_nvidias_resource_leaves_the_namespaces_that_say_so() -> None:
 
 
 def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
-    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES
+    assert _accounts("node-guard.yaml", "by-a-pod-of-the-node-part") == ON_NODES | ON_ALL_NODES
     rules = manifests.one("node-guard.yaml", "ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
     written = {
         (group, resource)
@@ -112,8 +128,10 @@ def test_accounts_that_run_on_nodes_write_to_their_own_node_only() -> None:
         for resource in granted["resources"]
         if {"patch", "update"} & set(granted["verbs"])
     }
+    written.add(("nfd.k8s-sigs.io", "nodefeatures"))  # in its own namespace, by a role there
     assert {(group, what) for rule in rules for group in rule["apiGroups"] for what in rule["resources"]} == written
-    assert [rule["operations"] for rule in rules] == [["UPDATE"], ["CREATE", "UPDATE"]]  # it makes its GPUNode
+    made = ["CREATE", "UPDATE"]  # its GPUNode
+    assert [rule["operations"] for rule in rules] == [["UPDATE"], made, [*made, "DELETE"]]
 
 
 def test_a_container_is_told_its_gpus_by_the_annotation_that_the_binding_writes() -> None:
@@ -144,7 +162,9 @@ def test_the_pin_comes_after_everything_else_in_the_env() -> None:
     assert re.findall(r"'name': dyn\('([A-Z_]+)'\)", entries)[-1] == names.VISIBLE_DEVICES
 
 
-@pytest.mark.parametrize("name", ["admission.yaml", "admission-nvidia.yaml", "guard.yaml", "node-guard.yaml"])
+@pytest.mark.parametrize(
+    "name", ["admission.yaml", "admission-nvidia.yaml", "guard.yaml", "node-guard.yaml", "scheduler-name.yaml"]
+)
 def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> None:
     policy, binding = manifests.documents(name)
     assert policy["spec"]["failurePolicy"] == "Fail"

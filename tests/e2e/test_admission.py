@@ -193,7 +193,7 @@ async def check_node_guard(world: World, node: str) -> None:
     for where in (path, f"{path}/status"):
         attempt = await world.api.patch(where, _notes({names.NODE_GPUS: "{}"}))
         assert attempt.code == 403, attempt.body
-        assert attempt.message.endswith(guard.NODE)
+        assert attempt.message.endswith(guard.NODE.format(keys=names.NODE_GPUS))
     assert (await world.api.patch(path, _notes({"example.com/note": "mine"}))).code == 200
     assert (await world.api.patch(f"{path}/status", {"status": {"capacity": {"example.com/x": "1"}}})).code == 200
     before = (await world.api.get(path)).body["metadata"]["annotations"][names.NODE_GPUS]

@@ -73,7 +73,6 @@ async def test_the_node_part_writes_to_its_own_node_and_annotations_only(
         await denied(ELSEWHERE + OTHER, marked(node, "abroad"))
         await denied(ELSEWHERE + "a pod that is on no node", marked(node, "nowhere"))
         for path, change in (
-            (f"/api/v1/nodes/{OWN}", LABEL),
             (f"/api/v1/nodes/{OWN}", CORDON),
             (f"{api.pods}/at-home", LABEL),
             (f"{api.pods}/at-home", SHORT_LIFE),

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from gpushare.core.admission import pinning
+from gpushare.core.admission import guard, pinning
 from gpushare.webhook import certificates, rules, secret
 from gpushare.webhook.certificates import Held
 from tests.e2e import test_webhook
@@ -27,6 +27,7 @@ from tests.e2e.harness.world import World
 from tests.support import wait
 from tests.support.api_client import Answer
 
+HOST = rules.host(guard.NAMESPACE)
 installed = test_webhook.installed
 
 RATE = 50  # pods a second
@@ -98,7 +99,7 @@ async def test_an_expired_certificate_is_a_sentence_and_new_files_are_served_wit
     world: World, installed: Webhooks, tmp_path: Path, figures: Figures
 ) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    old = certificates.current(None, now - certificates.LEAF_LIFE - datetime.timedelta(days=1), rules.HOST)
+    old = certificates.current(None, now - certificates.LEAF_LIFE - datetime.timedelta(days=1), HOST)
     files = {name: tmp_path / name for name in old.as_data()}
 
     def write(held: Held) -> None:
@@ -114,7 +115,7 @@ async def test_an_expired_certificate_is_a_sentence_and_new_files_are_served_wit
     await wait.eventually_asked(lambda: says_expired(world), "the API server knows the rules", PATIENCE)
     await others_notice_nothing(world, installed)
     refused = await asks(world)
-    write(certificates.current(old, now, rules.HOST))
+    write(certificates.current(old, now, HOST))
     await works(world)
     figures.say("webhook with an expired certificate", f"GPU pods: {refused.message}")
 
@@ -129,9 +130,9 @@ async def test_a_new_authority_takes_over_while_pods_are_created_and_none_is_ref
     """The second authority was made so long ago that it signs half a minute from now."""
     now = datetime.datetime.now(datetime.UTC)
     made = now - certificates.AUTHORITY_LEFT - datetime.timedelta(days=1)
-    first = certificates.current(None, made, rules.HOST)
-    leaf = certificates.current(first, now - datetime.timedelta(days=20), rules.HOST)
-    both = certificates.current(leaf, now - certificates.SETTLED + datetime.timedelta(seconds=30), rules.HOST)
+    first = certificates.current(None, made, HOST)
+    leaf = certificates.current(first, now - datetime.timedelta(days=20), HOST)
+    both = certificates.current(leaf, now - certificates.SETTLED + datetime.timedelta(seconds=30), HOST)
     assert (both.certificate, both.bundle.count(b"BEGIN")) == (leaf.certificate, 2)
     data = {name: base64.b64encode(value).decode() for name, value in both.as_data().items()}
     assert (await world.api.patch(SECRET, {"data": data})).code == 200

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gpushare.gpu.device import Backend, Device, Xid
+from gpushare.gpu.device import Backend, Device, Versions, Xid
 from gpushare.gpu.nvml import RENEW_SECONDS, RENEW_SOON_SECONDS, Nvml
 from gpushare.gpu.session import NO_MEMORY_SIZE
 from gpushare.obs.errors import UserError
@@ -36,10 +36,16 @@ async def gpus(mock: Mock, clock: Clock) -> AsyncIterator[Nvml]:
 
 async def test_everything_there_is_to_know_of_a_gpu_is_read(gpus: Backend) -> None:
     assert await gpus.devices() == [
-        Device(0, uuid(0), 0, "00000000:10:00.0", "Tesla T4", 16276, "7.5"),
-        Device(1, uuid(1), 1, "00000000:11:00.0", "Tesla T4", 40536, "7.5"),
+        Device(0, uuid(0), 0, "00000000:10:00.0", "Tesla T4", 16276, "7.5", mig_capable=True),
+        Device(1, uuid(1), 1, "00000000:11:00.0", "Tesla T4", 40536, "7.5", mig_capable=True),
     ]
     assert gpus.notes == ()
+
+
+async def test_the_versions_of_the_driver_are_read(gpus: Nvml, mock: Mock) -> None:
+    assert await gpus.versions() == Versions("550.54.14", "12.4")
+    mock.show(card(0), rules=("fail=nvmlSystemGetCudaDriverVersion_v2 3", "fail=nvmlSystemGetDriverVersion 3"))
+    assert await gpus.versions() == Versions("", "")
 
 
 async def test_asking_again_changes_nothing(gpus: Backend) -> None:

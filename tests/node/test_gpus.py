@@ -3,7 +3,7 @@
 import pytest
 
 from gpushare.gpu import absence, health
-from gpushare.gpu.device import Device, Link, NoDriver, Xid
+from gpushare.gpu.device import Device, Link, NoDriver, Versions, Xid
 from gpushare.gpu.sample import Pass
 from gpushare.gpu.simulated import Simulated
 from gpushare.node import gpus, part
@@ -37,6 +37,9 @@ class Driver:
         return answer
 
     async def links(self) -> list[Link]:
+        raise NotImplementedError  # nobody asks here
+
+    async def versions(self) -> Versions:
         raise NotImplementedError  # nobody asks here
 
     async def sample(self) -> Pass:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from gpushare.core.admission import guard
 from gpushare.webhook import certificates, rules
 from gpushare.webhook.certificates import Held
 
 START = datetime.datetime(2026, 11, 17, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
-HOST = rules.HOST
+HOST = rules.host(guard.NAMESPACE)
 
 
 def leaf(held: Held) -> x509.Certificate:

@@ -16,7 +16,7 @@ from gpushare.webhook.reviews import BadReview, On
 from tests.contracts.api import admission_table
 from tests.support import builders
 
-TENANT, EXTENDER = "tenant", guard.ACCOUNTS[0]
+TENANT, EXTENDER = "tenant", guard.BY_DEFAULT.all[0]
 Object = dict[str, Any]
 
 
@@ -42,6 +42,7 @@ PATHS: dict[str, Callable[[bytes], bytes]] = {
     "guarded": reviews.guarded,
     "validated": lambda body: reviews.validated(body, On(), None),
     "prioritized": lambda body: reviews.prioritized(body, CLASSES),
+    "assigned": lambda body: reviews.assigned(body, "gpu-scheduler"),
 }
 
 
@@ -74,7 +75,7 @@ def test_what_is_no_review_is_a_sentence(path: str, body: bytes) -> None:
     ids=range(12),
 )  # fmt: skip
 def test_pods_of_any_shape_are_answered(spec: object) -> None:
-    for path in (reviews.pin, reviews.pin_nvidia, reviews.void, PATHS["prioritized"]):
+    for path in (reviews.pin, reviews.pin_nvidia, reviews.void, PATHS["prioritized"], PATHS["assigned"]):
         assert response(path(review({"spec": spec})))["allowed"] is True
 
 
@@ -113,7 +114,7 @@ def test_more_annotations_than_can_be_looked_through_are_refused() -> None:
 def test_what_a_node_has_is_written_by_gpushare_alone() -> None:
     changed = {"metadata": {"annotations": {names.NODE_GPUS: "{}", "other": "x"}}}
     resource = {"resource": "nodes"}
-    for user, allowed in ((TENANT, False), ("system:node:gpu-a", False), (guard.ACCOUNTS[1], True)):
+    for user, allowed in ((TENANT, False), ("system:node:gpu-a", False), (guard.BY_DEFAULT.all[1], True)):
         said = response(reviews.guarded(review(changed, resource=resource, userInfo={"username": user})))
         assert said["allowed"] is allowed
     other = {"metadata": {"annotations": {"other": "x"}}}
@@ -123,7 +124,7 @@ def test_what_a_node_has_is_written_by_gpushare_alone() -> None:
 
 
 def test_only_gpushare_writes_gpunodes() -> None:
-    for user, allowed in ((TENANT, False), ("system:node:gpu-a", False), (guard.ACCOUNTS[1], True)):
+    for user, allowed in ((TENANT, False), ("system:node:gpu-a", False), (guard.BY_DEFAULT.all[1], True)):
         asked = review({"status": {}}, resource={"resource": "gpunodes"}, userInfo={"username": user})
         said = response(reviews.guarded(asked))
         assert said["allowed"] is allowed

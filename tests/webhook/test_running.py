@@ -11,21 +11,24 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 
 from gpushare import cli
+from gpushare.core.admission import guard
 from gpushare.devcluster.apiserver.kinds import table
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.webhook import certificates, rules
 from tests.contracts.api import admission_table
 from tests.support import wait
 
+HOST = rules.host(guard.NAMESPACE)
 SECONDS = 30.0
 SECRETS = table.BY_RESOURCE["secrets"]
-SECRET = {"kind": "Secret", "metadata": {"name": rules.SERVICE, "namespace": rules.NAMESPACE}}
+SECRET: dict[str, Any] = {"kind": "Secret", "metadata": {"name": rules.SERVICE, "namespace": guard.NAMESPACE}}
 
 
 class Running:
@@ -77,9 +80,9 @@ def review(row: dict[str, object]) -> bytes:
 
 async def test_it_makes_a_certificate_serves_it_and_answers(tmp_path: Path) -> None:
     async with started(tmp_path) as (running, server):
-        stored = server.registry.get(SECRETS, rules.NAMESPACE, rules.SERVICE)
+        stored = server.registry.get(SECRETS, guard.NAMESPACE, rules.SERVICE)
         data = {name: base64.b64decode(value) for name, value in msgspec.json.decode(stored.data)["data"].items()}
-        held = certificates.read(data, rules.HOST)
+        held = certificates.read(data, HOST)
         assert held is not None
         shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", int(running.url.rpartition(":")[2])))
         assert shown.strip() == held.certificate.decode().strip()
@@ -92,6 +95,21 @@ async def test_it_makes_a_certificate_serves_it_and_answers(tmp_path: Path) -> N
         assert (await running.post(rules.MUTATE_PATH, large * 3))[:2] == (400, b"the body is larger than 7 MiB")
         _, page = await running.get("/metrics")
         assert 'gpushare_webhook_request_seconds_count{path="/mutate"} 2.0' in page
+
+
+async def test_in_a_namespace_of_its_own_its_secret_and_its_host_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "gpu-operator")
+    monkeypatch.setitem(SECRET["metadata"], "namespace", "gpu-operator")
+    async with started(tmp_path, "--scheduler-name", "gpu-scheduler") as (running, server):
+        stored = server.registry.get(SECRETS, "gpu-operator", rules.SERVICE)
+        data = {name: base64.b64decode(value) for name, value in msgspec.json.decode(stored.data)["data"].items()}
+        assert certificates.read(data, rules.host("gpu-operator")) is not None
+        code, body, _ = await running.post("/scheduler-name/gpu-scheduler", review({"asks": {"main": {"mem": 5}}}))
+        assert (code, "patch" in msgspec.json.decode(body)["response"]) == (200, False)  # it names one itself
+        code, _, _ = await running.post("/scheduler-name/other", b"{}")
+        assert code == 404
 
 
 async def test_told_to_end_it_says_so_and_goes_on_answering_on_connections_that_close(tmp_path: Path) -> None:
@@ -110,7 +128,7 @@ async def test_told_to_end_it_says_so_and_goes_on_answering_on_connections_that_
 
 async def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    first, second = (certificates.current(None, now, rules.HOST) for _ in range(2))
+    first, second = (certificates.current(None, now, HOST) for _ in range(2))
     files = {name: tmp_path / name for name in first.as_data()}
 
     def write(held: certificates.Held) -> None:
@@ -130,7 +148,7 @@ async def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> No
         files[certificates.KEY].write_bytes(b"half a key")  # and what is broken is not used
         write(second)
         await wait.eventually_asked(lambda: shows(second), "the new certificate is shown", SECONDS)
-        assert "data" not in msgspec.json.decode(server.registry.get(SECRETS, rules.NAMESPACE, rules.SERVICE).data)
+        assert "data" not in msgspec.json.decode(server.registry.get(SECRETS, guard.NAMESPACE, rules.SERVICE).data)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +158,8 @@ async def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> No
         (["--on-invalid", "off"], 'unknown --on-invalid value "off"'),
         (["--tls-cert", "x"], "half a certificate"),
         (["--ca-file", "x"], "half a certificate"),
+        (["--scheduler-name", ""], '"" is not the name of a scheduler'),
+        (["--scheduler-name", "../guard"], '"../guard" is not the name of a scheduler'),
         (["--port", "0"], '"0" is not a port'),
         (["--listen", ""], '"" is not an address'),
     ],

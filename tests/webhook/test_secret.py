@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from gpushare.core.admission import guard
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError
 from gpushare.kube.requests import Request
@@ -50,7 +51,7 @@ class World:
         self.replicas = [self.replica() for _ in range(replicas)]
 
     def replica(self) -> Secret:
-        return Secret(cast(Api, self.api), Shown(), lambda: self.now)
+        return Secret(cast(Api, self.api), Shown(), lambda: self.now, guard.NAMESPACE)
 
 
 async def test_of_three_replicas_that_start_together_one_makes_and_the_others_read() -> None:
@@ -117,4 +118,5 @@ def test_the_time_is_the_api_servers() -> None:
 
 
 def test_the_host_is_the_one_that_api_servers_look_for() -> None:
-    assert rules.HOST == "gpushare-webhook.kube-system.svc"
+    assert rules.host("kube-system") == "gpushare-webhook.kube-system.svc"
+    assert rules.host("gpu-operator") == "gpushare-webhook.gpu-operator.svc"

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from gpushare.core.admission import guard
 from gpushare.obs.errors import UserError
 from gpushare.obs.tls import Shown
 from gpushare.webhook import certificates, rules
 from gpushare.webhook.certificates import Held
 from gpushare.webhook.tls import Files
 
+HOST = rules.host(guard.NAMESPACE)
+
 
 def new() -> Held:
-    return certificates.current(None, datetime.datetime.now(datetime.UTC), rules.HOST)
+    return certificates.current(None, datetime.datetime.now(datetime.UTC), HOST)
 
 
 async def is_shown(shown: Shown, held: Held) -> bool:
@@ -25,7 +28,7 @@ async def is_shown(shown: Shown, held: Held) -> bool:
     async with server:
         port = server.sockets[0].getsockname()[1]
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname=rules.HOST)
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname=HOST)
         except OSError:
             return False
         writer.close()

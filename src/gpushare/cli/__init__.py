@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, help, mps, observing, words
+from gpushare.cli import commands, components, finder, help, mps, observing, operating, validating, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -17,6 +17,7 @@ READER_GONE = 128 + 13
 COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
+    "validate": (validating.PAGE, validating.validate),
     "demo": (help.DEMO, commands.demo),
     "extender": (help.EXTENDER, components.extender),
     "node": (help.NODE, components.node),
@@ -24,6 +25,8 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "collector": (help.COLLECTOR, components.collector),
     "mps": (help.MPS, mps.mps),
     "webhook": (help.WEBHOOK, components.webhook),
+    "finder": (finder.PAGE, finder.finder),
+    "operator": (operating.OPERATOR, operating.operator),
 }
 OF_PLUGIN = ("inspect", "why")
 OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do
@@ -82,6 +85,8 @@ def _command(args: list[str], name: str, program: str, *, plugin: bool) -> int:
     page, run = COMMANDS[name]
     if name == "node" and components.sells_gpus(args):
         page = help.NODE_GPUS
+    if name == "validate" and validating.on_node(args):
+        page = validating.ON_NODE
     if "--version" in args:
         streams.write(sys.stdout, f"{gpushare.__version__}\n")
         return 0

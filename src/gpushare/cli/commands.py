@@ -30,7 +30,7 @@ def inspect(words: list[str], program: str, plugin: bool) -> int:
 
     from gpushare.ctl.inspect import command
 
-    source, screen = _connected(args, plugin)
+    source, screen = connected_to(args, plugin)
     return command.run(command.Options(tuple(args.nodes), args.details, args.output, args.watch), source, screen)
 
 
@@ -55,7 +55,7 @@ def why(words: list[str], program: str, plugin: bool) -> int:
 
     from gpushare.ctl.why import command
 
-    source, screen = _connected(args, plugin)
+    source, screen = connected_to(args, plugin)
     options = command.Options(
         pod=args.pod,
         namespace=args.namespace,
@@ -76,7 +76,7 @@ def demo(words: list[str], program: str, plugin: bool) -> int:
 
     from gpushare.demo import app
 
-    return app.run(_screen(args.color), once=args.once)
+    return app.run(screen_of(args.color), once=args.once)
 
 
 def _parser(program: str, takes: str) -> Parser:
@@ -85,13 +85,10 @@ def _parser(program: str, takes: str) -> Parser:
     return parser
 
 
-def _connected(args: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
+def connected_to(args: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubectl", "Screen"]:
     """Where the cluster is read from, and where the answer goes. A kubectl plugin asks through kubectl."""
-    from gpushare.ctl.formats import FORMATS
-
-    if args.output not in ("", *FORMATS):
-        raise unknown("output format", args.output, FORMATS, "-o {}")
-    screen = _screen(args.color)
+    check_output(args)
+    screen = screen_of(args.color)
     if plugin:
         from gpushare.view.kubectl import Kubectl
 
@@ -101,7 +98,14 @@ def _connected(args: argparse.Namespace, plugin: bool) -> tuple["Direct | Kubect
     return Direct(args.kubeconfig, args.context, screen.waiting), screen
 
 
-def _screen(color: str) -> "Screen":
+def check_output(args: argparse.Namespace) -> None:
+    from gpushare.ctl.formats import FORMATS
+
+    if args.output not in ("", *FORMATS):
+        raise unknown("output format", args.output, FORMATS, "-o {}")
+
+
+def screen_of(color: str) -> "Screen":
     from gpushare.ctl.screen import COLORS, Screen
 
     if color not in COLORS:

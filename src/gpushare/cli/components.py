@@ -6,14 +6,16 @@ As in `commands`, a component is imported when it runs.
 import argparse
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpushare.cli import exporting, observing
+from gpushare.cli import discovering, exporting, observing
 from gpushare.cli.words import Parser, namespace, seconds, unknown
+from gpushare.core.admission import guard
 from gpushare.core.annotations import node_gpus
 from gpushare.core.facts import names, policies
 from gpushare.ctl import streams
@@ -42,6 +44,8 @@ WEBHOOK_CHOICES = {  # the first is the default
     "on-invalid": ("deny", "warn"),
     "on-unplaceable": ("warn", "deny", "off"),
 }
+SCHEDULER_NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*")
+LONGEST_NAME = 63
 IGNORED = "note: these flags of Aliyun's plugin have no effect here: {flags}"
 
 
@@ -93,6 +97,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--mps-slots", default="0")
     parser.add_argument("--mps-status")
     parser.add_argument("--nvidia-gpu")
+    discovering.add(parser)
     add_fail_on_init_error(parser)
     if sells_gpus(words):
         return _sell_gpus(gpus.parse(words, beside=parser))
@@ -116,7 +121,7 @@ def node(words: list[str], program: str, plugin: bool) -> int:
         raise errors.UserError("--mps-status and --nvidia-gpu contradict each other", why, "leave one of them out")
     return _run_node(
         args, args.pin, slots=int(slots), nvidia_whole=args.nvidia_gpu is not None, mps_status=mps_status,
-        fails=fails_on_init_error(args),
+        fails=fails_on_init_error(args), discovery=args.discovery,
     )  # fmt: skip
 
 
@@ -160,6 +165,7 @@ def _gpus_parser(program: str) -> Parser:
     parser = Parser(program)
     parser.add_argument("--sell", action="append")
     _common(parser)
+    discovering.add(parser)
     parser.add_argument("--mps-status")
     parser.add_argument("--config-file", default=os.environ.get("CONFIG_FILE", ""))
     parser.add_argument("--config-dir", default=os.environ.get("CONFIG_FILE_SRCDIR", ""))
@@ -197,6 +203,7 @@ def _sell_gpus(args: argparse.Namespace) -> int:
         port,
         mps_status=_mps_status(args),
         observing=observing.config(args),
+        discovery=discovering.config(args.discovery),
     )
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 
@@ -207,10 +214,11 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--listen", default="0.0.0.0")
     for name, choices in WEBHOOK_CHOICES.items():
         parser.add_argument(f"--{name}", default=choices[0])
-    for name in ("tls-cert", "tls-key", "ca-file"):
+    for name in ("scheduler-name", "tls-cert", "tls-key", "ca-file"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--log-level", default="info")
     args = parser.parse(words)
+    scheduler = _scheduler_name(args.scheduler_name)
     given = {name: getattr(args, name.replace("-", "_")) for name in WEBHOOK_CHOICES}
     for name, choices in WEBHOOK_CHOICES.items():
         if given[name] not in choices:
@@ -230,6 +238,8 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
         labelled=given["pin-namespaces"] == "labelled",
         nvidia=given["nvidia-gpu"] == "whole",
         void=given["unasked"] == "void",
+        scheduler=scheduler,
+        namespace=os.environ.get("POD_NAMESPACE") or guard.NAMESPACE,
     )
     (port,) = _port_numbers([args.port], "--port 9443")
     on = reviews.On(given["on-invalid"], given["on-unplaceable"])
@@ -237,6 +247,15 @@ def webhook(words: list[str], program: str, plugin: bool) -> int:
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())
     ended = asyncio.run(app.run(config, access))
     return errors.INTERRUPTED if ended is signal.SIGINT else 0
+
+
+def _scheduler_name(written: str | None) -> str:
+    """Empty: none is given. It becomes part of a path that API servers ask, which they check."""
+    if written is not None and not (len(written) <= LONGEST_NAME and SCHEDULER_NAME.fullmatch(written)):
+        why = "it has small letters, digits, dashes and dots, 63 at most"
+        way = f"--scheduler-name {names.GPU_SCHEDULER}"
+        raise errors.UserError(f'"{written:.63}" is not the name of a scheduler', why, way)
+    return written or ""
 
 
 def _flag(word: str) -> str:
@@ -291,8 +310,13 @@ def identity(args: argparse.Namespace, port: str = "12346") -> tuple[str, str, i
         raise errors.UserError(
             "which node is this?", why, "--node-name NAME, or NODE_NAME from the pod's spec.nodeName"
         )
+    return args.node_name, *listening(args, port)
+
+
+def listening(args: argparse.Namespace, port: str) -> tuple[str, int]:
+    """The address and the port. `port`: a proposal, if the given one is wrong."""
     (number,) = _port_numbers([args.port], f"--port {port}")
-    return args.node_name, _address(args.listen), number
+    return _address(args.listen), number
 
 
 def _until_ended(args: argparse.Namespace, run: "Callable[[Access, Nvml], Coroutine[Any, Any, signal.Signals]]") -> int:
@@ -316,6 +340,7 @@ def _run_node(
     nvidia_whole: bool = False,
     fails: bool = True,
     mps_status: str = "",
+    discovery: str = discovering.OFF,
 ) -> int:
     from gpushare.node import app
 
@@ -329,6 +354,7 @@ def _run_node(
     config = app.Config(
         name, args.memory_unit, pin, int(reserve), address, port, visible, unhealthy_configmap, slots=slots,
         nvidia_whole=nvidia_whole, mps_status=mps_status, observing=observing.config(args), fail_on_init_error=fails,
+        discovery=discovering.config(discovery),
     )  # fmt: skip
     return _until_ended(args, lambda access, gpus: app.run(config, access, gpus))
 

@@ -12,6 +12,7 @@ usage: gpushare COMMAND [options]        share GPUs on Kubernetes by GPU memory
 Look and try
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs  (kubectl gpushare why)
+  validate [NODE...]  whether driver, toolkit, node part and a real pod work
   demo                all of it on this machine, without a cluster, in a minute
 Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
@@ -20,6 +21,8 @@ Run in a cluster (the manifests in deploy/ do this for you)
   collector           only measures a node's GPUs, beside gpushare node
   mps                 keeps NVIDIA's MPS daemon of a node running
   webhook             admission: pins new pods, and refuses what can never run
+  finder              labels its node if it has an NVIDIA GPU
+  operator            keeps all of this running, as a ClusterPolicy asks
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version
@@ -118,13 +121,13 @@ their GPUs from a device plugin, it serves that plugin, too.
                       sell N MPS shares (keti.com/mpsgpu) of each GPU: 0 to 48,
                       default 0; with FOLDER only those, while its daemon works
   --nvidia-gpu whole  sell whole GPUs as nvidia.com/gpu, too; direct pin only
+  --discovery HOW     NVIDIA's GPU labels: off (default), labels, nodefeature
+                      (by node-feature-discovery), auto (that, where it runs)
   --fail-on-init-error=false   a node without a driver is no error: wait for one
-  --listen ADDRESS, --port N
-                      for /healthz, /readyz, /metrics (127.0.0.1, 12346)
+  --listen ADDRESS, --port N   /healthz, /readyz, /metrics (127.0.0.1, 12346)
   --log-level LEVEL   debug, info (default), warn, error; LOG_LEVEL wins
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
-Examples
-  gpushare node --node-name gpu-a --memory-unit MiB
+Example: gpushare node --node-name gpu-a --memory-unit MiB
 Exit codes: 0 after SIGTERM, 2 bad input, 3 no driver, kubelet or cluster"""
 
 NODE_GPUS: Final = """\
@@ -145,7 +148,7 @@ NVIDIA's device plugin. Its flags, variables and config: docs/sell-gpus.md.
   --nvidia-cdi-hook-path PATH, --cdi-annotation-prefix PREFIX,
   --kubelet-socket PATH, --mig-strategy none, --fail-on-init-error=false,
   --mps-status FOLDER (where gpushare mps reports: MPS replicas need it)
-  --listen ADDRESS, --port N, --log-level LEVEL
+  --discovery HOW, --listen ADDRESS, --port N, --log-level LEVEL
                       as without --sell=gpus
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
@@ -245,6 +248,8 @@ GPUs, guards gpushare's annotations, and refuses what can never run.
                         (default all; before Kubernetes 1.28 always labelled)
   --nvidia-gpu WHAT     whole: pin pods that ask for nvidia.com/gpu (off)
   --unasked WHAT        void: containers that ask for no GPU see none (off)
+  --scheduler-name NAME pods that ask for shares and name no scheduler get this
+                        one: gpu-scheduler beside the cluster's own (off)
   --on-invalid WHAT     pods that can never run: deny (default) or warn
   --on-unplaceable WHAT pods no node here can run: warn (default), deny or off
   --tls-cert FILE --tls-key FILE [--ca-file FILE]

@@ -22,8 +22,9 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     name: str
     memory_mib: int  # the driver's total / 1 MiB, rounded down, as Aliyun's plugin counts
     capability: str  # CUDA compute capability, such as 8.0; empty: the driver does not say
-    mig: bool = False
+    mig: bool = False  # it is enabled
     fault: str = ""  # why it cannot be used although the driver shows it; the rest is then as it was last read
+    mig_capable: bool = False
 
 
 class Xid(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +41,17 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     other: str
     nvlinks: int = 0  # active ones between the two
     level: int | None = None  # NVML's nearest common part of PCIe: 0 is the same board, 50 another CPU; None: unknown
+
+
+class Versions(msgspec.Struct, frozen=True, gc=False):
+    """Of the driver, such as 550.54.15 and 12.4; empty: it does not say."""
+
+    driver: str
+    cuda: str  # the newest that programs may use
+
+
+class NoGpu(UserError):
+    """The driver works, and this machine has no GPU."""
 
 
 class NoDriver(UserError):
@@ -63,6 +75,10 @@ class Backend(Protocol):
 
     async def links(self) -> list[Link]:
         """How each two GPUs are connected. That never changes while the machine runs. Raises UserError."""
+        ...
+
+    async def versions(self) -> Versions:
+        """Of the driver. Raises UserError."""
         ...
 
     async def sample(self) -> Pass:

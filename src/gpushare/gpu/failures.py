@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pynvml  # type: ignore[import-untyped]
 from pynvml import NVMLError
 
-from gpushare.gpu.device import NoDriver
+from gpushare.gpu.device import NoDriver, NoGpu
 from gpushare.obs import errors
 from gpushare.obs.errors import UserError
 
@@ -48,13 +48,14 @@ def failed(error: NVMLError, function: str) -> UserError:
     return errors.not_asked(what, f"{function}: {error}", way)
 
 
-def no_gpu(driver: str, environment: Mapping[str, str] = os.environ) -> UserError:
+def no_gpu(driver: str, environment: Mapping[str, str] = os.environ) -> NoGpu:
     visible = environment.get("NVIDIA_VISIBLE_DEVICES")
     value = "not set" if visible is None else f'"{visible}"'
-    return errors.not_asked(
+    return NoGpu(
         "the driver works but shows no GPU",
         f"NVML {driver} lists 0 devices; NVIDIA_VISIBLE_DEVICES is {value}",
         "NVIDIA_VISIBLE_DEVICES=all, or remove label gpushare=true if the node has no GPU",
+        errors.CLUSTER_NOT_ASKED,
     )
 
 

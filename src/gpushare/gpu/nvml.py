@@ -19,7 +19,7 @@ from pynvml import NVMLError  # type: ignore[import-untyped]
 from gpushare.gpu import compute_mode, failures, topology
 from gpushare.gpu.bounded import Threads
 from gpushare.gpu.compute_mode import Modes
-from gpushare.gpu.device import Device, Link, Xid
+from gpushare.gpu.device import Device, Link, Versions, Xid
 from gpushare.gpu.sample import Pass
 from gpushare.gpu.sampling import Sampling
 from gpushare.gpu.session import Listing, Session
@@ -68,6 +68,10 @@ class Nvml:
     async def links(self) -> list[Link]:
         async with self._its_turn():
             return await self._ask(topology.links)
+
+    async def versions(self) -> Versions:
+        async with self._its_turn():
+            return await self._ask(_versions)
 
     async def modes(self) -> Modes:
         async with self._its_turn():
@@ -170,6 +174,10 @@ def _list(session: Session) -> Listing:
     if not listing.devices:
         raise failures.none_readable(listing.shown, listing.notes)
     return listing
+
+
+def _versions(session: Session) -> Versions:
+    return session.versions()
 
 
 def _end(session: Session) -> list[Xid]:

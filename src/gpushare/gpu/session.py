@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pynvml  # type: ignore[import-untyped]
 from pynvml import NVMLError
 
-from gpushare.gpu.device import Device, Xid
+from gpushare.gpu.device import Device, Versions, Xid
 
 MIB = 1024 * 1024
 MOST_AT_ONCE = 64  # events; more are read by the next call
@@ -131,6 +131,16 @@ class Session:
         except UNREADABLE:
             return "of an unknown version"
 
+    def versions(self) -> Versions:
+        if not self.is_open:
+            self.open()
+        try:
+            driver = self.query(pynvml.nvmlSystemGetDriverVersion) or ""
+        except UnicodeDecodeError:
+            driver = ""
+        number = self.query(pynvml.nvmlSystemGetCudaDriverVersion_v2)  # 12040 is 12.4
+        return Versions(driver, f"{number // 1000}.{number % 1000 // 10}" if number else "")
+
     def wait(self, milliseconds: int) -> list[Xid] | None:
         """The errors reported, as soon as there is one. None: no GPU reports errors, so there was no wait."""
         if not self.is_open:
@@ -164,6 +174,7 @@ class Session:
                 memory_mib=memory.total // MIB if memory else 0,
                 capability=".".join(map(str, capability)) if capability else "",
                 mig=bool(mig) and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+                mig_capable=mig is not None,
                 fault=self._needs(handle) if memory else NO_MEMORY_SIZE,
             )
         except UNREADABLE as error:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpushare.gpu import simulated_use
-from gpushare.gpu.device import Device, Link, Xid
+from gpushare.gpu.device import Device, Link, Versions, Xid
 from gpushare.gpu.sample import Pass
 from gpushare.gpu.simulated_use import SimulatedProcess
 from gpushare.obs.errors import UserError
@@ -72,6 +72,10 @@ class Simulated:
     async def links(self) -> list[Link]:
         self._check()
         return list(self._links)
+
+    async def versions(self) -> Versions:
+        self._check()
+        return Versions(DRIVER, "")
 
     async def sample(self) -> Pass:
         """Figures that are made up. Nothing was measured."""

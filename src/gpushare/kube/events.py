@@ -64,6 +64,7 @@ class Recorder:
         message: str,
         longest: int = MESSAGE,
         again: bool = False,
+        api_version: str = "v1",
     ) -> None:
         """An event about one object; nodes have no namespace. The same sentence again within 5 minutes is left out,
         unless `again`: somebody who changes something and changes it back wants to read both."""
@@ -75,7 +76,7 @@ class Recorder:
         if len(self._queue) >= QUEUE:
             self._said.pop(self._queue.crowded_out(), None)
             self.dropped += 1
-        self._queue.put(namespace, key, self._event(kind, namespace, name, uid, type, reason, message))
+        self._queue.put(namespace, key, self._event(api_version, kind, namespace, name, uid, type, reason, message))
         self._filled.set()
         self._all_sent.clear()
 
@@ -111,7 +112,7 @@ class Recorder:
         return False
 
     def _event(
-        self, kind: str, namespace: str, name: str, uid: str, type: str, reason: str, message: str
+        self, version: str, kind: str, namespace: str, name: str, uid: str, type: str, reason: str, message: str
     ) -> models.Event:
         suffix = "." + secrets.token_hex(8)
         stamp = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -119,7 +120,9 @@ class Recorder:
             metadata=models.ObjectMeta(
                 name=name[: NAME - len(suffix)].rstrip("-.") + suffix, namespace=namespace or "default"
             ),
-            involved_object=models.ObjectReference(kind=kind, name=name, namespace=namespace or msgspec.UNSET, uid=uid),
+            involved_object=models.ObjectReference(
+                kind=kind, name=name, api_version=version, namespace=namespace or msgspec.UNSET, uid=uid
+            ),
             type=type,
             reason=reason,
             message=message,

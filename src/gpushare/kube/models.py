@@ -54,6 +54,7 @@ class Status(objects.Struct):
 class ServerVersion(objects.Struct):
     major: str = ""
     minor: str = ""
+    git_version: str = ""
 
 
 class ObjectMeta(objects.Struct):

@@ -55,6 +55,11 @@ def patch_status(
     return Request("PATCH", resource.item(namespace, name, "status"), None, body, content_type)
 
 
+def replace(resource: Resource, namespace: str, name: str, body: object) -> Request:
+    """`body`: the whole object. 409: its resource version is not the newest one."""
+    return Request("PUT", resource.item(namespace, name), body=body)
+
+
 def replace_status(resource: Resource, namespace: str, name: str, body: object) -> Request:
     """`body`: the object, of which only the status counts. 409: its resource version is not the newest one."""
     return Request("PUT", resource.item(namespace, name, "status"), body=body)

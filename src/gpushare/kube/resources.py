@@ -36,10 +36,12 @@ class Resource(NamedTuple):
 
 PODS: Final = Resource("", "v1", "pods")
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", namespaced=False)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 EVENTS: Final = Resource("", "v1", "events")
 SECRETS: Final = Resource("", "v1", "secrets")
 GPU_NODES: Final = Resource(vitals.GROUP, vitals.VERSION, vitals.PLURAL, namespaced=False)
+NODE_FEATURES: Final = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures")  # of node-feature-discovery
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False
@@ -50,6 +52,10 @@ VALIDATING_WEBHOOKS: Final = Resource(
 MUTATING_POLICIES: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", namespaced=False
 )  # fmt: skip
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
+CUSTOM_RESOURCES: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+CLUSTER_POLICIES: Final = Resource("gpushare.io", "v1alpha1", "clusterpolicies", namespaced=False)
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
 

@@ -20,7 +20,8 @@ SILENT = "SILENT"  # our own: no event for a while
 class Object(Protocol):
     """Any kind that can be watched."""
 
-    metadata: objects.Metadata
+    @property
+    def metadata(self) -> objects.Metadata: ...
 
 
 T = TypeVar("T", bound=Object)

@@ -18,6 +18,7 @@ from gpushare.kube.auth.login import Access
 from gpushare.kubelet import paths
 from gpushare.node import observer, part, pinning
 from gpushare.node.audit.auditor import Auditor
+from gpushare.node.discovery.discovery import Config as DiscoveryConfig
 from gpushare.node.mps_daemon import MpsDaemon
 from gpushare.node.pinning import Choice
 from gpushare.node.publishing.assigned import Assigner
@@ -50,6 +51,7 @@ class Config(NamedTuple):
     nvidia_whole: bool = False  # whole GPUs are sold as nvidia.com/gpu too
     observing: observer.Config = observer.Config()
     fail_on_init_error: bool = True  # else a node without a driver is no error
+    discovery: DiscoveryConfig | None = None  # how labels say what GPUs there are
 
 
 class Node(part.Part):
@@ -57,7 +59,10 @@ class Node(part.Part):
 
     def __init__(self, config: Config, api: client.Api, backend: Backend, owners: Owners | None = None) -> None:
         idles = not config.fail_on_init_error
-        super().__init__(config.node, api, backend, observing=config.observing, owners=owners, idles=idles)
+        super().__init__(
+            config.node, api, backend, observing=config.observing, owners=owners, idles=idles,
+            discovering=config.discovery,
+        )  # fmt: skip
         self.config = config
         self.plugin: Plugin | None = None  # only if this node pins by device plugin
         self._last_wait = "the admission policy"

@@ -18,6 +18,10 @@ from gpushare.kube import client
 from gpushare.kube.events import Recorder
 from gpushare.kube.scraping.server import Server
 from gpushare.node import kubelet_folder
+from gpushare.node.discovery import labels
+from gpushare.node.discovery.discovery import Config as DiscoveryConfig
+from gpushare.node.discovery.discovery import Discovery
+from gpushare.node.discovery.labels import Sharing
 from gpushare.node.exporter.exporter import Exporter
 from gpushare.node.exporter.page import Counted
 from gpushare.node.gpus import Gpus
@@ -30,6 +34,7 @@ from gpushare.node.usage.model import Usage
 from gpushare.node.usage.sampler import Owners
 from gpushare.node.watches import Watches
 from gpushare.obs import http, log
+from gpushare.obs.beside import beside
 from gpushare.obs.signals import ending
 
 START_SECONDS = 30.0  # for driver, kubelet and rights; then the process ends with the reason
@@ -46,7 +51,8 @@ logger = log.get(__name__)
 
 class Part:
     """`publisher` and `observer` are None until it is decided what this node publishes. `owners`: who says whose a
-    process is; None: the host's /proc. `idles`: a node without a driver is no error, and nothing is done there."""
+    process is; None: the host's /proc. `idles`: a node without a driver is no error, and nothing is done there.
+    `discovering`: None: no labels say what GPUs there are. `root`: where this machine's file system begins."""
 
     def __init__(
         self,
@@ -58,8 +64,11 @@ class Part:
         observing: ObserverConfig | None = None,
         owners: Owners | None = None,
         idles: bool = False,
+        discovering: DiscoveryConfig | None = None,
+        root: str = "/",
     ) -> None:
         self.node, self.api, self._idles = node, api, idles
+        self._discovering, self._root = discovering, Path(root)
         self.observer: Observer | None = None
         self._backend, self._observing, self._owners = backend, observing or ObserverConfig(), owners
         self.gpus = Gpus(backend, health)
@@ -112,6 +121,8 @@ class Part:
                     tasks.create_task(watch.run())
                 tasks.create_task(self.recorder.run())
                 await self._run(tasks, at_the_end)
+                if self._discovering is not None:
+                    tasks.create_task(beside(self._made_discovery(self._discovering).run))
                 if self._observing.sample_seconds:
                     self.observer = self._made_observer()
                     tasks.create_task(self.observer.run())
@@ -137,6 +148,27 @@ class Part:
     def _offered(self) -> Offered | None:
         """What this node offers now, for the observer."""
         return self.publisher.wants if self.publisher is not None else None
+
+    def _made_discovery(self, config: DiscoveryConfig) -> Discovery:
+        """And its count is on the metrics page."""
+
+        def sharing() -> Sharing | None:
+            offered = self._offered()
+            return labels.sharing(offered.facts) if offered is not None else None
+
+        discovery = Discovery(
+            config, self.api, self.gpus, self.this_node, self._backend, sharing=sharing,
+            mig_strategy=self._mig_strategy, root=self._root,
+        )  # fmt: skip
+        if self.publisher is not None:
+            self.publisher.listeners.append(lambda _: discovery.look())
+        done = self.sight.done
+        self.sight.done = lambda: {**done(), "labels": discovery.writer.writes}
+        return discovery
+
+    def _mig_strategy(self) -> str:
+        """As NVIDIA's flag of that name."""
+        return labels.NONE
 
     def _made_observer(self) -> Observer:
         """And its counts are on the metrics page."""

@@ -70,7 +70,7 @@ class Webhook:
             api, resources.PRIORITY_CLASSES, objects.PriorityClass, self.classes,
             key=lambda found: found.metadata.name, optional=True,
         )  # fmt: skip
-        answers = server.answers(functools.partial(self._validated, config.on), self._prioritized)
+        answers = server.answers(config.choices, functools.partial(self._validated, config.on), self._prioritized)
         self.handlers = server.Handlers(answers, lambda: STOPPING if self.stopping else "")
 
     def _validated(self, on: reviews.On, body: bytes) -> bytes:
@@ -121,7 +121,7 @@ def _source(config: Config, api: client.Api, shown: Shown) -> Source:
         return Files(shown, config.certificate, config.key, config.bundle)
     from gpushare.webhook.secret import Secret  # makes certificates, and brings a large library for it
 
-    return Secret(api, shown, lambda: now(api))
+    return Secret(api, shown, lambda: now(api), config.choices.namespace)
 
 
 def now(api: client.Api) -> datetime.datetime:

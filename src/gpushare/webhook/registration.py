@@ -39,8 +39,8 @@ class Registration:
         read, patch = _mutating
         await self._keep(rules.PIN, read, patch, rules.mutating(version, self._choices), bundle)
         read, patch = _validating
-        await self._keep(rules.GUARD, read, patch, rules.guarding(version), bundle)
-        await self._keep(rules.VALIDATE, read, patch, rules.validating(version), bundle)
+        await self._keep(rules.GUARD, read, patch, rules.guarding(version, self._choices.namespace), bundle)
+        await self._keep(rules.VALIDATE, read, patch, rules.validating(version, self._choices.namespace), bundle)
 
     async def _keep(self, name: str, read: Read, patch: Patch, webhooks: list[Object], bundle: bytes | None) -> None:
         there = await self._api.find(read(name), Configuration)

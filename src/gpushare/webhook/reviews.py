@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from gpushare.core.admission import containers, guard, pinning, priority, unasked, validation
+from gpushare.core.admission import containers, guard, pinning, priority, scheduler_name, unasked, validation
 from gpushare.core.admission.containers import Addition, Object
 from gpushare.core.facts import names, objects, vitals
 from gpushare.core.ledger.ledger import Ledger
@@ -128,13 +128,18 @@ def prioritized(body: bytes, classes: Mapping[str, objects.PriorityClass]) -> by
     return _answer(asked.uid, patch=priority.json_patch(found) if found is not None else ())
 
 
-def guarded(body: bytes) -> bytes:
+def assigned(body: bytes, scheduler: str) -> bytes:
+    asked = _read(body)
+    return _answer(asked.uid, patch=scheduler_name.json_patch(_decoded(_object, asked.object), scheduler))
+
+
+def guarded(body: bytes, by: guard.Writers = guard.BY_DEFAULT) -> bytes:
     asked = _read(body)
     if asked.resource.resource == vitals.PLURAL:
-        return _answer(asked.uid, refused=guard.gpu_node(asked.user_info.username))
+        return _answer(asked.uid, refused=guard.gpu_node(asked.user_info.username, by))
     before, after = (_annotations(raw) for raw in (asked.old_object, asked.object))
     judge = guard.node if asked.resource.resource == "nodes" else guard.pod
-    return _answer(asked.uid, refused=judge(asked.user_info.username, before, after))
+    return _answer(asked.uid, refused=judge(asked.user_info.username, before, after, by))
 
 
 def validated(body: bytes, on: On, ledger: Ledger | None) -> bytes:

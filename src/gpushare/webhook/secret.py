@@ -24,8 +24,8 @@ from gpushare.webhook.certificates import Held
 NAME = rules.SERVICE
 TRIES = 5  # writes that others were faster with
 CONFLICT = 409
-GONE = f"Secret {rules.NAMESPACE}/{NAME} is not there"
-WAY = "kubectl apply -f deploy/webhook.yaml"
+GONE = "Secret {namespace}/{name} is not there"
+WAY = "kubectl apply -f deploy/webhook.yaml; with the operator nothing: it makes it again"
 
 logger = log.get(__name__)
 Clock = Callable[[], datetime.datetime]
@@ -37,19 +37,20 @@ class Stored(objects.Struct):
 
 
 class Secret:
-    def __init__(self, api: Api, shown: Shown, clock: Clock) -> None:
+    def __init__(self, api: Api, shown: Shown, clock: Clock, namespace: str) -> None:
         self.held: Held | None = None
+        self._namespace, self._host = namespace, rules.host(namespace)
         self._api, self._shown, self._clock = api, shown, clock
 
     async def refresh(self) -> bytes | None:
         """Loads what is agreed on. Returns the authorities that API servers shall trust."""
         for _ in range(TRIES):
-            stored = await self._api.find(requests.read(resources.SECRETS, rules.NAMESPACE, NAME), Stored)
+            stored = await self._api.find(requests.read(resources.SECRETS, self._namespace, NAME), Stored)
             if stored is None:
                 return self._without_secret()
-            found = certificates.read(_decoded(stored.data or {}), rules.HOST)
+            found = certificates.read(_decoded(stored.data or {}), self._host)
             # What is in memory is what API servers trust: it repairs a Secret that somebody has emptied.
-            wanted = certificates.current(found or self.held, self._clock(), rules.HOST)
+            wanted = certificates.current(found or self.held, self._clock(), self._host)
             if wanted == found or await self._write(wanted, stored.metadata.resource_version):
                 self.held = wanted
                 self._shown.load(wanted.certificate, wanted.key)
@@ -58,7 +59,7 @@ class Secret:
 
     def _without_secret(self) -> bytes:
         if self.held is None:
-            raise ApiError(404, "NotFound", f"{GONE}: {WAY}")
+            raise ApiError(404, "NotFound", f"{GONE.format(namespace=self._namespace, name=NAME)}: {WAY}")
         logger.warn("the Secret is gone, serving on with what is known", secret=NAME, way=WAY)
         return self.held.bundle
 
@@ -67,7 +68,7 @@ class Secret:
         data = {name: base64.b64encode(value).decode() for name, value in wanted.as_data().items()}
         body = {"metadata": {"resourceVersion": version}, "data": data}
         try:
-            await self._api.send(requests.patch(resources.SECRETS, rules.NAMESPACE, NAME, body))
+            await self._api.send(requests.patch(resources.SECRETS, self._namespace, NAME, body))
         except ApiError as error:
             if error.status == CONFLICT:
                 return False

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from gpushare.core.admission import guard
 from gpushare.obs import http, log, metrics
 from gpushare.webhook import reviews, rules
 
@@ -53,16 +54,20 @@ class Handlers:
         return handle
 
 
-def answers(validated: Answer, prioritized: Answer) -> dict[str, Answer]:
+def answers(choices: rules.Choices, validated: Answer, prioritized: Answer) -> dict[str, Answer]:
     """Every path. `validated` knows what the admin chose, and the nodes; `prioritized` the cluster's classes."""
-    return {
+    by, scheduler = guard.writers(choices.namespace), choices.scheduler
+    found: dict[str, Answer] = {
         rules.MUTATE_PATH: reviews.pin,
         rules.NVIDIA_PATH: reviews.pin_nvidia,
         rules.UNASKED_PATH: reviews.void,
-        rules.GUARD_PATH: reviews.guarded,
+        rules.GUARD_PATH: lambda body: reviews.guarded(body, by),
         rules.VALIDATE_PATH: validated,
         rules.PRIORITY_PATH: prioritized,
     }
+    if scheduler:
+        found[rules.SCHEDULER_PATH.format(name=scheduler)] = lambda body: reviews.assigned(body, scheduler)
+    return found
 
 
 def _safely(path: str, answer: Answer, body: bytes) -> web.Response:

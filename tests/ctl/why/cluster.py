@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from gpushare.core.admission import containers, pinning
+from gpushare.core.admission import containers, pinning, scheduler_name
 from gpushare.core.facts import names
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import command
@@ -25,7 +25,10 @@ from tests.support import objects
 from tests.support.objects import Object
 
 HERE = Path(__file__).parent
-SHIPPED = list(yaml.safe_load_all((HERE.parents[2] / "deploy" / "admission.yaml").read_text()))
+DEPLOY = HERE.parents[2] / "deploy"
+SHIPPED, OF_SCHEDULERS = (
+    list(yaml.safe_load_all((DEPLOY / file).read_text())) for file in ("admission.yaml", "scheduler-name.yaml")
+)
 NOW = 1794745805.0  # 2026-11-15T12:30:05Z
 REFUSED_AT = "2026-11-15T12:29:57Z"  # 8 s before
 CREATED = "2026-11-15T12:27:55Z"  # 2m10s before
@@ -40,8 +43,8 @@ class Cluster:
     """Objects by name, and `hidden`: path beginnings that this user may not read.
 
     `policy`: the labels of the namespaces in which gpushare's admission policy changes pods; none: there is no policy.
-    `namespaces`: labels by name, None for one that does not exist; any other exists, without labels. `refuses`: the
-    API server's no to a new pod.
+    `scheduler`: whom deploy/scheduler-name.yaml names; empty: it is not applied. `namespaces`: labels by name, None for
+    one that does not exist; any other exists, without labels. `refuses`: the API server's no to a new pod.
     """
 
     def __init__(self, nodes: Object, pods: Iterable[Object]) -> None:
@@ -53,6 +56,7 @@ class Cluster:
         self.classes: dict[str, Object] = {}
         self.hidden: tuple[str, ...] = ()
         self.policy: dict[str, str] | None = None
+        self.scheduler = ""
         self.namespaces: dict[str, dict[str, str] | None] = {}
         self.refuses: ApiError | None = None
         self.asked: list[str] = []
@@ -77,6 +81,8 @@ class Cluster:
             raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
         if self.policy is not None and self.policy.items() <= labels.items():
             containers.add(pod, pinning.pin(pod))
+        if self.scheduler and scheduler_name.assigned(pod):
+            pod["spec"]["schedulerName"] = self.scheduler
         if (name := pod["spec"].get("priorityClassName")) is not None:
             if name not in self.classes:
                 words = f"no PriorityClass with name {name} was found"
@@ -123,15 +129,22 @@ class Cluster:
         return self.pods.get((steps[3], steps[5]))
 
     def _policy(self, path: str) -> Object | None:
-        """As deploy/admission.yaml has it; there is no webhook."""
+        """As deploy/admission.yaml and deploy/scheduler-name.yaml have them; there is no webhook."""
         if path == admission_policy.WEBHOOK:
             return None
+        if path.endswith(OF_SCHEDULERS[0]["metadata"]["name"]):
+            return copy.deepcopy(OF_SCHEDULERS[0]) if self.scheduler else None
+        if path == admission_policy.BINDINGS:
+            return {"items": [*self._bindings(), *[OF_SCHEDULERS[1]] * bool(self.scheduler)]}
+        return copy.deepcopy(SHIPPED[0]) if self.policy is not None else None
+
+    def _bindings(self) -> list[Object]:
         if self.policy is None:
-            return None if path == admission_policy.POLICY else {"items": []}
-        shipped, binding = copy.deepcopy(SHIPPED)
+            return []
+        binding = copy.deepcopy(SHIPPED[1])
         if self.policy:
             binding["spec"]["matchResources"] = {"namespaceSelector": {"matchLabels": self.policy}}
-        return shipped if path == admission_policy.POLICY else {"items": [binding]}
+        return [binding]
 
 
 def world(extra: Object | None = None) -> Cluster:

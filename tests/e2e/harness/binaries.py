@@ -1,10 +1,10 @@
 """The programs of a real cluster: found, or built once and kept by version in the user's cache folder.
 
 etcd, runc, Prometheus and InfluxDB come from Debian packages, unpacked and not installed, so that no service starts.
-Kubernetes is built from the Go module proxy, of older versions kube-scheduler alone, and so is containerd: Debian's
-knows no CDI. Each is made under another name and renamed when it is whole, and a lock keeps two builds from meeting.
-`make` runs this file once for each that is missing, to show a line for it; `cluster` and `containers` find them with
-`program`, `packaged`, `monitoring` and `runtime`.
+Kubernetes is built from the Go module proxy, of older versions kube-scheduler alone, and so are containerd, because
+Debian's knows no CDI, and helm. Each is made under another name and renamed when it is whole, and a lock keeps two
+builds from meeting. `make` runs this file once for each that is missing, to show a line for it; `cluster` and
+`containers` find them with `program`, `packaged`, `monitoring` and `runtime`, and `charts` with `helm`.
 """
 
 import contextlib
@@ -28,6 +28,8 @@ ETCD = "etcd"
 CONTAINERD = "v2.2.9"
 RUNTIME = f"containerd {CONTAINERD}"
 RUNTIME_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+HELM_VERSION = "v3.22.0"
+HELM = f"helm {HELM_VERSION}"
 CONTAINERS = "packages"  # what containerd needs to run a container; debootstrap is for the image of gpushare
 PACKAGES = ("runc", "containernetworking-plugins", "busybox-static", "debootstrap")
 MONITORING = "monitoring"  # what reads our figures
@@ -47,7 +49,7 @@ TOOLCHAINS = {
     "v1.31.4": "go1.24.9",
 }
 TARGETS = {"cluster": (), "e2e": ("v1.22.17",), "e2e-versions": tuple(TOOLCHAINS)}  # of make; what each wants besides
-COSTS = "9 minutes on 2 cores, 480 MB, containerd included"
+COSTS = "11 minutes on 2 cores, 550 MB, containerd and helm included"
 COSTS_OLDER = "2 to 6 minutes on 2 cores, 50 MB"
 OLDEST_GO = (1, 21)  # fetches the toolchain that the sources ask for by itself
 # Of Kubernetes' go.mod:
@@ -84,6 +86,11 @@ def runtime(name: str) -> Path:
     return folder() / RUNTIME.replace(" ", "-") / name
 
 
+def helm() -> Path:
+    """Where helm is, or will be."""
+    return folder() / HELM.replace(" ", "-") / "helm"
+
+
 def missing(older: Iterable[str] = ()) -> list[str]:
     """What has to be made, in this order. `older`: versions of which kube-scheduler is wanted as well."""
     kubernetes = [name for name in KUBERNETES if not program(name).exists()]
@@ -91,8 +98,8 @@ def missing(older: Iterable[str] = ()) -> list[str]:
     packages = [ETCD] * (not program(ETCD).exists()) + [CONTAINERS] * (not packaged("").exists())
     packages += [MONITORING] * (not monitoring("").exists())
     schedulers = [f"{OLDER}{version}" for version in older if not program(SCHEDULER, version).exists()]
-    containerd = [RUNTIME] * (not runtime("").exists())
-    return packages + containerd + sources + kubernetes + schedulers
+    built = [RUNTIME] * (not runtime("").exists()) + [HELM] * (not helm().exists())
+    return packages + built + sources + kubernetes + schedulers
 
 
 def _module_is_current() -> bool:
@@ -156,7 +163,7 @@ def _maker(name: str) -> Callable[[Path], Path]:
         return partial(_make_older, version=name.removeprefix(OLDER))
     makers = {
         ETCD: _fetch_etcd, CONTAINERS: _fetch_containers, MONITORING: _fetch_monitoring, RUNTIME: _build_runtime,
-        MODULE: _write_module,
+        HELM: _build_helm, MODULE: _write_module,
     }  # fmt: skip
     return makers.get(name) or partial(_build, module=folder() / "module", name=name)
 
@@ -188,6 +195,18 @@ def _build_runtime(work: Path) -> Path:
     flags = f"-s -w -X {module}/version.Version={CONTAINERD}"
     programs = (f"{module}/cmd/{name}@{CONTAINERD}" for name in RUNTIME_PROGRAMS)
     _run(work, "go", "install", "-trimpath", "-ldflags", flags, *programs, GOBIN=str(whole))
+    return whole
+
+
+def _build_helm(work: Path) -> Path:
+    """As its Makefile does: without a cluster it takes the one it was built for."""
+    module, whole = "helm.sh/helm/v3", work / helm().parent.name
+    major, minor, _ = VERSION.removeprefix("v").split(".")
+    facts = {"internal/version.version": HELM_VERSION}
+    for part in ("pkg/lint/rules", "pkg/chartutil"):
+        facts |= {f"{part}.k8sVersionMajor": major, f"{part}.k8sVersionMinor": minor}
+    flags = " ".join(["-s", "-w", *(f"-X {module}/{key}={value}" for key, value in facts.items())])
+    _run(work, "go", "install", "-trimpath", "-ldflags", flags, f"{module}/cmd/helm@{HELM_VERSION}", GOBIN=str(whole))
     return whole
 
 

@@ -21,11 +21,15 @@ from tests.e2e.harness.cluster import Failed, NotReady, run, until
 from tests.e2e.harness.processes import Process, Processes
 
 OWN = ("/var/lib", "/var/log", "/run", names.MPS_PIPE_FOLDER)
+PCI = "/sys/bus/pci/devices"  # its own, too, on machines that have one
+HOST = "/host"  # stands for its file system, with what is in none of its own folders
 EMPTY_SECONDS = 10.0
 # The first process of a machine: orphans become its children, and `wait` takes the dead ones away.
 FIRST = (
     f"mount -t tmpfs none {names.SHM_FOLDER} && "
     + "".join(f'mkdir -p {folder} && mount --bind "$0{folder}" {folder} && ' for folder in OWN)
+    + f'mount --bind "$0{HOST}" "$0{HOST}" && mount --make-shared "$0{HOST}" && '  # as the root of real machines
+    + f'mount --bind "$0/run" "$0{HOST}/run" && if test -d {PCI}; then mount --bind "$0{HOST}{PCI}" {PCI}; fi && '
     + "{ sleep infinity & wait; }"
 )
 NETWORK = """{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
@@ -43,6 +47,12 @@ disabled_plugins = ["io.containerd.internal.v1.opt"] # it would make /opt/contai
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["{plugins}"]
   conf_dir = "/run/cni"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
+  BinaryName = "{host}/usr/bin/nvidia-container-runtime"
 """
 
 
@@ -66,11 +76,8 @@ class Machine:
         )  # fmt: skip
         self.inside("/run/cni/pods.conflist").write_text(NETWORK)
         configuration = self.folder / "containerd.toml"
-        configuration.write_text(
-            CONFIGURATION.format(
-                pause=self._pause, plugins=binaries.packaged("usr/lib/cni"), snapshotter=self._snapshotter
-            )
-        )
+        paths = {"plugins": binaries.packaged("usr/lib/cni"), "host": self.host}
+        configuration.write_text(CONFIGURATION.format(pause=self._pause, snapshotter=self._snapshotter, **paths))
         await until("the machine", self._is_mounted, self._machine)
         self._containerd = self.run_in("containerd", binaries.runtime("containerd"), "-c", configuration)
         await until("containerd", self._has_containerd, self._containerd)
@@ -87,6 +94,16 @@ class Machine:
     def inside(self, path: str) -> Path:
         """The path outside the machine of a path in its own folders."""
         return self.folder / path.lstrip("/")
+
+    @property
+    def host(self) -> Path:
+        """Where NVIDIA's driver and container runtime are, if it has them (`gpu_host`)."""
+        return self.inside(HOST)
+
+    @property
+    def pci(self) -> Path:
+        """Its PCI devices. There are none at first."""
+        return self.inside(HOST + PCI)
 
     @property
     def first(self) -> int:
@@ -150,7 +167,7 @@ class Machine:
         return False
 
     def _make_folders(self) -> None:
-        for folder in (*OWN, "/run/cni", "/var/lib/kubelet"):
+        for folder in (*OWN, "/run/cni", "/var/lib/kubelet", f"{HOST}/run", HOST + PCI):
             self.inside(folder).mkdir(parents=True, exist_ok=True)
         for folder in OWN:
             Path(folder).mkdir(exist_ok=True)  # its own one covers it

@@ -52,8 +52,9 @@ def busybox_layer(folder: Path) -> Path:
 def product(root: Path = make.ROOT) -> Path:
     """What `make image` writes; not again while nothing has changed that goes into it."""
     made, stamp = root / ".build" / "image.tar", root / ".build" / "image.made-from"
-    files = (*sorted((root / "src").rglob("*.py")), *(root / name for name in ("pyproject.toml", "requirements.lock")))
-    wanted = make.digest(iter((*files, Path(image.__file__), Path(archive.__file__))))
+    code, shipped = sorted((root / "src").rglob("*.py")), sorted((root / "deploy").rglob("*.yaml"))
+    settings = (root / name for name in ("pyproject.toml", "requirements.lock"))
+    wanted = make.digest(iter((*code, *shipped, *settings, Path(image.__file__), Path(archive.__file__))))
     with (root / ".build" / "image.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another lane may be at it
         if not (made.exists() and stamp.exists() and stamp.read_text() == wanted):

@@ -2,7 +2,7 @@
 and its MPS program are added; its scripts run as people run them, in a shell with kubectl.
 
 There is neither kube-proxy nor DNS: the addresses of the API server's and InfluxDB's Services are made to work
-(`forward`), and the collector is given the address in place of the name.
+(`services`), and the collector is given the address in place of the name.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import yaml
 
 from gpushare.core.facts import names, vitals
-from tests.e2e.harness import binaries, keti_images, mps, network, objects, shipped
+from tests.e2e.harness import binaries, keti_images, mps, objects, services, shipped
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT
 from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.kubelet import Node
@@ -33,7 +32,7 @@ from tests.support.objects import Object
 STEPS = ROOT / "tests" / "e2e" / "data" / "keti-steps.txt"
 NOT_HERE = ("hostnamectl", "vi")  # they change this machine, and people type into the second
 COMMAND = re.compile(r"^(?:\[root@master ~\])?# (.+)$")
-API, INFLUX = "10.0.0.1:443", "10.0.0.86:8086"
+INFLUX = "10.0.0.86:8086"
 INFLUX_NAME = "influxdb.gpu.svc.cluster.local"
 WORKLOADS = ("device-plugin.yaml", "metric-collector.yaml")
 SCHEDULER = "gpu-scheduler"
@@ -88,9 +87,7 @@ class Keti:
         self._adapt()
         for archive in await asyncio.to_thread(keti_images.made, self.node.machine.folder / "keti-images"):
             await self.node.machine.import_image(archive)
-        for number, address in enumerate((API, INFLUX)):
-            network.add(address.partition(":")[0], f"lo:{10 + number}".encode())
-        self._forward("api", API, "127.0.0.1:6443")
+        services.lead_to_api(self.cluster)
 
     def _adapt(self) -> None:
         for name in WORKLOADS:
@@ -115,10 +112,6 @@ class Keti:
 
     def _write(self, name: str, documents: list[Object]) -> None:
         self._file(name).write_text(yaml.safe_dump_all(documents), "utf-8")
-
-    def _forward(self, name: str, here: str, there: str) -> None:
-        command = (sys.executable, "-m", "tests.e2e.harness.forward", here, there)
-        self.cluster.processes.start(f"forward-{name}", *command)
 
     async def run(self, command: str) -> str:
         """In the folder of the scripts, as admin. Returns what it printed; raises if it failed."""
@@ -151,7 +144,7 @@ class Keti:
     async def reach_influx(self) -> None:
         """From now on its Service leads to it; until then the collector keeps its points."""
         pod = await self.cluster.get("/api/v1/namespaces/gpu/pods/influxdb-0")
-        self._forward("influx", INFLUX, f"{pod['status']['podIP']}:8086")
+        services.lead(self.cluster, "influx", INFLUX, f"{pod['status']['podIP']}:8086")
 
     async def stop(self) -> None:
         """As people remove it; what then is left is data."""
@@ -159,8 +152,7 @@ class Keti:
         await self.run("./5.delete-gpu-scheduler.sh")
         await self.run("kubectl delete namespace gpu userpod --ignore-not-found")
         await self.run("kubectl delete pv keti-influxdb --ignore-not-found")
-        for process in [one for one in self.cluster.processes.running if one.name.startswith("forward-")]:
-            await self.cluster.processes.end(process)
+        await services.end(self.cluster)
 
     # The GPUs
 

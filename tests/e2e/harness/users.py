@@ -18,9 +18,11 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 @contextlib.asynccontextmanager
-async def acting_as(world: World, user: str) -> AsyncIterator[Api]:
-    """A client as this user, in the namespace of the world."""
+async def acting_as(world: World, user: str, on_node: str = "") -> AsyncIterator[Api]:
+    """A client as this user, in the namespace of the world. `on_node`: as if its token were that of a pod there."""
     headers = {"Authorization": f"Bearer {world.cluster.tokens[ADMIN]}", "Impersonate-User": user}
+    if on_node:
+        headers["Impersonate-Extra-authentication.kubernetes.io%2fnode-name"] = on_node
     async with aiohttp.ClientSession(headers=headers) as session:
         person = copy.copy(world.api)
         person.session = session

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from gpushare.operator.desired import namespaces
 from tests.e2e.harness import forward, network, shipped
 from tests.e2e.harness.cluster import Cluster, until
 from tests.e2e.harness.processes import Process
@@ -51,18 +52,19 @@ class Front:
 
 
 class Webhooks:
-    def __init__(self, cluster: Cluster, front: Front) -> None:
-        self.cluster, self.front = cluster, front
+    def __init__(self, cluster: Cluster, front: Front, namespace: str) -> None:
+        self.cluster, self.front, self.namespace = cluster, front, namespace
         self._ports = itertools.count(9443)
         self._config: Path | None = None
 
     async def replica(self, *arguments: str, takes_part: bool = True) -> tuple[Process, int]:
         """Ready, and asked like the others from now on."""
         port = next(self._ports)
-        config = self._config = self._config or await self.cluster.account_kubeconfig(shipped.NAMESPACE, ACCOUNT)
+        config = self._config = self._config or await self.cluster.account_kubeconfig(self.namespace, ACCOUNT)
         process = self.cluster.processes.start(
             f"webhook-{port}", Path(sys.executable).parent / "gpushare", "webhook", "--listen", "127.0.0.1",
-            "--port", str(port), "--kubeconfig", config, *arguments, environment=dict(os.environ),
+            "--port", str(port), "--kubeconfig", config, *arguments,
+            environment={**os.environ, "POD_NAMESPACE": self.namespace},
         )  # fmt: skip
         await until("the webhook", lambda: self.cluster.answers(f"https://127.0.0.1:{port}/readyz"), process)
         if takes_part:
@@ -87,24 +89,25 @@ class Webhooks:
 
 
 @contextlib.asynccontextmanager
-async def installed(cluster: Cluster) -> AsyncIterator[Webhooks]:
-    """The manifest, without replicas. All of it is gone afterwards."""
-    documents = [document for document in shipped.documents(FILE) if document["kind"] not in NOT_HERE]
+async def installed(cluster: Cluster, namespace: str = shipped.NAMESPACE) -> AsyncIterator[Webhooks]:
+    """The manifest, without replicas, as the operator puts it into this namespace. All of it is gone afterwards."""
+    shipped_here = (document for document in shipped.documents(FILE) if document["kind"] not in NOT_HERE)
+    documents = [namespaces.moved(document, namespace) for document in shipped_here]
     for document in documents:
         if document["kind"] == "Service":
             document["spec"]["clusterIP"] = ADDRESS
     network.add(ADDRESS, b"lo:2")
     front = Front()
     server = await front.serve()
-    webhooks = Webhooks(cluster, front)
+    webhooks = Webhooks(cluster, front, namespace)
     await cluster.apply(*documents)
     try:
         yield webhooks
     finally:
         for document in reversed(documents):  # first the configurations: without replicas they refuse pods
-            namespace = ("--namespace", document["metadata"].get("namespace", "default"))
+            where = ("--namespace", document["metadata"].get("namespace", "default"))
             name = document["metadata"]["name"]
-            await cluster.kubectl("delete", document["kind"], name, "--ignore-not-found", *namespace)
+            await cluster.kubectl("delete", document["kind"], name, "--ignore-not-found", *where)
         for process in [one for one in cluster.processes.running if one.name.startswith("webhook-")]:
             await webhooks.kill(process)
         server.close()

@@ -118,9 +118,29 @@ async def test_sighup_reads_the_config_at_once(machine: Machine, monkeypatch: py
         await machine.offers(gpu=6)
 
 
-async def test_a_broken_config_at_the_start_is_an_error(machine: Machine) -> None:
+async def test_a_broken_config_at_the_start_is_told_and_waited_for(machine: Machine) -> None:
     (machine.configs / "default").write_text("flag: {}")
-    assert 'unknown key "flag"' in (await machine.refused()).what
+    async with machine.kubelet(), machine.selling() as node:
+        await eventually(lambda: 'config default: unknown key "flag"' in node.not_ready())
+        assert node.dead() == ""
+        told = await until(machine.server, lambda: world.warnings(machine.server))
+        assert told[0][2].endswith("; nothing is sold until it is corrected")
+        (machine.configs / "default").write_text(sliced(2))
+        await machine.offers(gpu=4)
+        await eventually(lambda: not node.not_ready())
+
+
+async def test_a_broken_config_is_the_reason_why_it_is_not_ready(machine: Machine) -> None:
+    (machine.configs / "default").write_text(sliced(2))
+    async with machine.kubelet(), machine.selling() as node:
+        await eventually(lambda: not node.not_ready())
+        (machine.configs / "default").write_text("a: [")
+        await eventually(lambda: node.not_ready().startswith("config default: the config default is not YAML: "))
+        label(machine, "none-such")
+        await eventually(lambda: "none-such" in node.not_ready())
+        label(machine, None)
+        (machine.configs / "default").write_text(sliced(2))
+        await eventually(lambda: not node.not_ready())
 
 
 async def test_one_config_file_needs_no_label(machine: Machine, tmp_path: Path) -> None:

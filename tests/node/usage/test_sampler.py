@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pytest
 
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin
-from gpushare.gpu.device import Device, Link, Xid
+from gpushare.gpu.device import Device, Link, Versions, Xid
 from gpushare.gpu.sample import Pass, Process, Sample
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.desired import Offered
@@ -66,6 +66,9 @@ class Driver:
         raise NotImplementedError  # nobody asks here
 
     async def links(self) -> list[Link]:
+        raise NotImplementedError  # nobody asks here
+
+    async def versions(self) -> Versions:
         raise NotImplementedError  # nobody asks here
 
     async def xids(self) -> list[Xid]:

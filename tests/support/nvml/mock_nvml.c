@@ -8,6 +8,7 @@
  * every call says that the driver is not loaded. A line is KEY=VALUE, empty, or begins with #:
  *
  *     driver=550.54.14                     the driver's version
+ *     cuda=12040                           the newest CUDA that it serves: 12.4
  *     gpu=GPU-11111111-...                 a GPU, in the order of NVML's indices; the lines below it are about it
  *     memory=17066885120                   bytes
  *     name=Tesla T4
@@ -114,6 +115,16 @@ int nvmlSystemGetDriverVersion(char *version, unsigned size) {
     code = answer(version, size, state.driver);
     pthread_mutex_unlock(&lock);
     return code;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    int code = begin(__func__, NULL, NULL);
+    if (code) return code;
+    if (!opened) return UNINITIALIZED;
+    pthread_mutex_lock(&lock);
+    *version = state.cuda;
+    pthread_mutex_unlock(&lock);
+    return *version ? OK : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetCount_v2(unsigned *count) {

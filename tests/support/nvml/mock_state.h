@@ -66,7 +66,7 @@ typedef struct {
 
 typedef struct {
     char driver[80];
-    int gpus, rules;
+    int cuda, gpus, rules;
     Gpu gpu[MOST_GPUS];
     Rule rule[MOST_RULES];
 } State;
@@ -147,6 +147,7 @@ static int understand_figure(Gpu *gpu, const char *key, const char *value) {
 
 static int understand(const char *key, const char *value) {
     if (!strcmp(key, "driver")) return copy(state.driver, sizeof state.driver, value), 1;
+    if (!strcmp(key, "cuda")) return sscanf(value, "%d", &state.cuda) == 1;
     if (!strcmp(key, "fail")) return understand_rule(FAIL, value);
     if (!strcmp(key, "slow")) return understand_rule(SLOW, value);
     if (!strcmp(key, "hang")) return understand_rule(HANG, value);
@@ -195,7 +196,7 @@ static int parse(const char *path) {
     if (!file) return NOT_LOADED;
     int code = OK;
     char line[512];
-    state.gpus = state.rules = 0;
+    state.cuda = state.gpus = state.rules = 0;
     *state.driver = 0;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;

@@ -4,6 +4,7 @@ from pathlib import Path
 
 VARIABLE = "MOCK_NVML_STATE"
 DRIVER = "550.54.14"
+CUDA = 12040
 MIB = 1024 * 1024
 
 # An idle GPU that tells everything; keys and values as mock_nvml.c explains them.
@@ -76,7 +77,9 @@ class Mock:
     def show(self, *cards: str, rules: tuple[str, ...] = ()) -> None:
         """These GPUs, and rules such as `hang=nvmlDeviceGetCount_v2` for all of them."""
         draft = self.path.with_suffix(".draft")
-        draft.write_text("\n".join((f"driver={DRIVER}", *rules, *cards)) + "\n", errors="surrogateescape")
+        draft.write_text(
+            "\n".join((f"driver={DRIVER}", f"cuda={CUDA}", *rules, *cards)) + "\n", errors="surrogateescape"
+        )
         draft.rename(self.path)
 
     def xid(self, code: int, number: int | None = None) -> None:

@@ -27,6 +27,11 @@ def applies(namespace: str, labels: Mapping[str, str]) -> bool:
     return label == VOIDED or (label != LEFT_ALONE and namespace not in SYSTEM)
 
 
+def system(namespace: str) -> list[str]:
+    """The same, with gpushare in this namespace."""
+    return list(dict.fromkeys((*SYSTEM, namespace)))
+
+
 def too_many(pod: Object) -> str:
     """Why the pod is refused: it would be a way around. Empty if it is not."""
     lists = (containers.listed(pod, field) for field in (containers.APPS, containers.INITS, EPHEMERAL))

@@ -75,6 +75,7 @@ PCI_LABELS: Final = (
 GPU_PRESENT: Final = "nvidia.com/gpu.present"  # "true"; "false" after the GPUs were taken out
 DEPLOY_PREFIX: Final = "nvidia.com/gpu.deploy."  # one label for each part of NVIDIA's operator
 DEPLOY_NOTHING: Final = f"{DEPLOY_PREFIX}operands"  # "false", written by a person: nothing is deployed there
+DISCOVERED: Final = f"{DEPLOY_PREFIX}gpu-feature-discovery"  # not "true": the node part says nothing of its GPUs
 SHARED: Final = "gpushare"  # which node part runs there:
 SHARED_MEMORY: Final = "true"  # shares of GPUs
 SHARED_GPUS: Final = "gpus"  # whole GPUs or replicas
@@ -89,6 +90,10 @@ VALIDATOR_MANAGER: Final = "gpushare-validator"
 
 # A label of all that the operator made, and of its pods.
 MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "gpushare-operator")
+
+PART_OF: Final = "gpushare.io/component"  # a label beside it: which component, as the policy's status has it
+WANTED: Final = "gpushare.io/wanted"  # an annotation of what the operator made: a digest of what it wanted
+CLEAN_UP: Final = "gpushare.io/clean-up"  # the finalizer of a policy: nodes still have labels of ours
 
 # NVIDIA's: where a node's checks leave one file each when they have passed, and programs wait for these files.
 VALIDATIONS_FOLDER: Final = "/run/nvidia/validations"

@@ -22,7 +22,7 @@ from typing import Final, Self
 import msgspec
 from aiohttp import web
 
-from gpushare.core.admission import containers, pinning, unasked
+from gpushare.core.admission import containers, pinning, scheduler_name, unasked
 from gpushare.core.facts import names
 from gpushare.devcluster import kubeconfig
 from gpushare.devcluster.apiserver import answers, discovery, listing, paths, registry, status, watching, writing
@@ -54,7 +54,7 @@ class ApiServer:
 
     `pin_directly`: new pods are changed as deploy/admission.yaml does, in namespaces with the labels
     `pin_namespaces`. `pin_nvidia`: and as deploy/admission-nvidia.yaml does. `void_unasked`: and as deploy/unasked.yaml
-    does. `logs`: reads the log of a container.
+    does. `scheduler`: and as deploy/scheduler-name.yaml does, with this name. `logs`: reads the log of a container.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class ApiServer:
         pin_namespaces: Mapping[str, str] | None = None,
         pin_nvidia: bool = False,
         void_unasked: bool = False,
+        scheduler: str = "",
         clock: Callable[[], float] = time.time,
         dice: random.Random | None = None,
     ) -> None:
@@ -83,12 +84,12 @@ class ApiServer:
             clock=clock,
             ignore_binding_uid=ignore_binding_uid,
             nodes_copy_capacity=nodes_copy_capacity,
-            admit=self._admit if pin_directly or pin_nvidia or void_unasked else None,
+            admit=self._admit if pin_directly or pin_nvidia or void_unasked or scheduler else None,
             dice=dice,
         )
         self.token = token
         self._pin_directly, self._pin_namespaces = pin_directly, pin_namespaces or {}
-        self._pin_nvidia, self._void_unasked = pin_nvidia, void_unasked
+        self._pin_nvidia, self._void_unasked, self._scheduler = pin_nvidia, void_unasked, scheduler
         self.version = version
         self.bookmark_seconds = bookmark_seconds
         self.slow_watch_seconds = slow_watch_seconds
@@ -139,6 +140,8 @@ class ApiServer:
                 raise status.forbidden("pods", pod["metadata"].get("name", ""), f"{UNASKED_DENIES}: {why}")
             if unasked.applies(namespace.key, namespace.labels):
                 containers.add(pod, unasked.void(pod))
+        if self._scheduler and scheduler_name.assigned(pod):
+            pod["spec"]["schedulerName"] = self._scheduler
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

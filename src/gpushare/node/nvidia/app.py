@@ -20,6 +20,7 @@ from gpushare.gpu.health import Health
 from gpushare.kube import client
 from gpushare.kube.auth.login import Access
 from gpushare.node import observer, part
+from gpushare.node.discovery.discovery import Config as DiscoveryConfig
 from gpushare.node.mps_daemon import MpsDaemon
 from gpushare.node.nvidia import beside, cdi_file, config_source
 from gpushare.node.nvidia.cdi_file import CdiFile
@@ -37,6 +38,8 @@ from gpushare.obs.errors import UserError
 LOOK_SECONDS: Final = 1.0
 WAIT_SECONDS: Final = 0.5
 NOT_USED, USED = "ConfigNotUsed", "ConfigUsed"  # reasons of events
+BAD_CONFIG: Final = "config {name}: {what}: {why}"
+KEEPING, SELLS_NOTHING = "keeping config {name}", "nothing is sold until it is corrected"
 
 logger = log.get(__name__)
 
@@ -53,6 +56,7 @@ class Config(NamedTuple):
     mps_status: str = ""  # the folder where gpushare mps says how the daemon is
     root: str = "/"  # where this machine's file system begins
     observing: observer.Config = observer.Config()
+    discovery: DiscoveryConfig | None = None  # how labels say what GPUs there are
 
 
 class Node(part.Part):
@@ -60,12 +64,16 @@ class Node(part.Part):
         variables = config.environment
         counts = xids.counting(variables.get(xids.DISABLE, ""), variables.get(xids.ENABLE, ""))
         health = Health(counts, mig=True)
-        super().__init__(config.node, api, backend, health, observing=config.observing, owners=owners)
+        super().__init__(
+            config.node, api, backend, health, observing=config.observing, owners=owners,
+            discovering=config.discovery, root=config.root,
+        )  # fmt: skip
         self.config = config
         self.plugin: Plugin | None = None
         self._last_wait = "the config"
         self._patient = False  # with the driver, at the start
-        self._used, self._refused = Found("", ""), ""  # the config in force, and what was said of the last bad one
+        self._used = Found("", "")  # the config in force
+        self._refused: UserError | None = None  # what was said of the last bad one
         self._bad: tuple[Found, UserError] | None = None  # that one
         self._look = asyncio.Event()
         self._settle(self._used)  # wrong flags and variables are told before anybody is asked
@@ -78,10 +86,14 @@ class Node(part.Part):
     def dead(self) -> str:
         return "" if self._patient else super().dead()
 
+    def not_ready(self) -> str:
+        """A config that cannot be used is told here, too, although the one before is in force: what this node sells is
+        not what somebody asked for."""
+        return self._bad_config() or super().not_ready()
+
     async def _run(self, tasks: asyncio.TaskGroup, at_the_end: contextlib.ExitStack) -> None:
         await self.watches.synced(part.START_SECONDS)
-        found = config_source.read(self.config.places, self._label())
-        settings = self._settle(found)
+        found, settings = await self._first_config()
         self._patient = not settings.fail_on_init_error
         await self.gpus.begin(part.START_SECONDS if settings.fail_on_init_error else math.inf)
         self._patient = False
@@ -99,9 +111,8 @@ class Node(part.Part):
         for work in (publisher.run(), plugin.run(), self._follow(plugin, publisher), daemon.run()):
             tasks.create_task(work)
 
-    @property
-    def _root(self) -> Path:
-        return Path(self.config.root)
+    def _mig_strategy(self) -> str:
+        return self.plugin.mig_strategy if self.plugin is not None else super()._mig_strategy()
 
     def _is_registered(self) -> bool:
         return self.plugin is not None and self.plugin.registered
@@ -129,16 +140,34 @@ class Node(part.Part):
 
     # The config
 
+    async def _first_config(self) -> tuple[Found, Settings]:
+        """Waits for one that can be used: a process that ends again and again tells nobody why."""
+        self._patient = True
+        while True:
+            try:
+                found = config_source.read(self.config.places, self._label())
+                settings = self._settle_once(found)
+            except UserError as error:
+                self._complain(error)
+                await self._pause()
+            else:
+                self._refused = None
+                return found, settings
+
+    async def _pause(self) -> None:
+        """Until something may have changed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._look.wait()
+        self._look.clear()
+
     async def _follow(self, plugin: Plugin, publisher: Publisher) -> None:
         """For ever: uses the config that is there now."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._look.wait()
-            self._look.clear()
+            await self._pause()
             try:
                 await self._renew(plugin, publisher)
-                self._refused = ""
+                self._refused = None
             except UserError as error:
                 self._complain(error)
 
@@ -169,10 +198,19 @@ class Node(part.Part):
 
     def _complain(self, error: UserError) -> None:
         """Once, until something changes."""
-        if str(error) != self._refused:
-            self._refused = str(error)
+        if str(error) != str(self._refused):
+            self._refused = error
             logger.warn(error.what, keeping=self._used.name, **error.fields())
-            self._tell("Warning", NOT_USED, f"{error.what}: {error.why}; keeping config {self._used.name}")
+            kept = KEEPING.format(name=self._used.name) if self._used.name else SELLS_NOTHING
+            self._tell("Warning", NOT_USED, f"{error.what}: {error.why}; {kept}")
+
+    def _bad_config(self) -> str:
+        error = self._refused
+        if error is None:
+            return ""
+        if self._bad is None or self._bad[1] is not error:  # it could not be read, or the GPUs cannot serve it
+            return f"{error.what}: {error.why}"
+        return BAD_CONFIG.format(name=self._bad[0].name, what=error.what.removeprefix("config: "), why=error.why)
 
     def _tell(self, kind: str, reason: str, message: str) -> None:
         name = self.config.node

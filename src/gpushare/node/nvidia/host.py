@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpushare.gpu.device import Device
+from gpushare.node import pci_files
 from gpushare.node.nvidia.rules.cdi_spec import CONTROL_NODES
 
 
@@ -13,7 +14,7 @@ def numa(devices: Iterable[Device], root: Path) -> dict[str, int]:
     found = {}
     for device in devices:
         with contextlib.suppress(OSError, ValueError):
-            node = int((root / "sys/bus/pci/devices" / _address(device.bus) / "numa_node").read_text())
+            node = int(pci_files.file(device, "numa_node", root).read_text())
             if node >= 0:
                 found[device.uuid] = node
     return found
@@ -22,9 +23,3 @@ def numa(devices: Iterable[Device], root: Path) -> dict[str, int]:
 def control_nodes(root: Path) -> list[str]:
     """Those that exist here: NVIDIA's runtime puts them into this container, too."""
     return [path for path in CONTROL_NODES if (root / path.lstrip("/")).exists()]
-
-
-def _address(bus: str) -> str:
-    """The driver writes a domain of eight digits, the kernel one of four."""
-    domain, _, rest = bus.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}"

@@ -54,6 +54,10 @@ class Plugin:
         socket = self._settings.kubelet_socket if self._settings else ""
         return not socket or (self.endpoint is not None and self.endpoint.registered)
 
+    @property
+    def mig_strategy(self) -> str:
+        return self._settings.mig_strategy if self._settings else "none"
+
     async def use(self, new: Settings) -> Sold:
         """From now on. Raises UserError if that cannot be served; then nothing has changed."""
         settings.refuse_mig(new, self._gpus.devices)

@@ -40,6 +40,23 @@ class Off(Part, frozen=True):
     enabled: bool = False
 
 
+class Switch(Struct, frozen=True):
+    """A component without pods of its own."""
+
+    enabled: bool = False
+
+
+class Flags(Struct, frozen=True):
+    """A component that is a flag of another one, whose image and resources it has."""
+
+    enabled: bool = True
+    args: tuple[str, ...] = ()
+
+
+class FlagsOff(Flags, frozen=True):
+    enabled: bool = False
+
+
 class ConfigName(Struct, frozen=True):
     name: str = ""  # of a ConfigMap in the operator's namespace, each key of which is a config of NVIDIA's plugin
     default: str = ""  # the key for nodes without the label nvidia.com/device-plugin.config
@@ -49,10 +66,6 @@ class DevicePlugin(Part, frozen=True):
     """The node part: gpushare node, whatever it sells."""
 
     config: ConfigName = ConfigName()
-
-
-class DcgmExporter(Part, frozen=True):
-    """No part of its own: gpushare node answers Prometheus under DCGM's names."""
 
 
 class Toolkit(Off, frozen=True):
@@ -123,9 +136,9 @@ class Spec(Struct, frozen=True):
     toolkit: Toolkit = Toolkit()  # the same
     device_plugin: DevicePlugin = DevicePlugin()
     mps: Off = Off()
-    dcgm_exporter: DcgmExporter = DcgmExporter()
-    gfd: Part = Part()
-    node_status_exporter: Off = Off()
+    dcgm_exporter: Flags = Flags()  # of the node part, which answers Prometheus under DCGM's names, too
+    gfd: Flags = Flags()  # of the node part
+    node_status_exporter: FlagsOff = FlagsOff()  # of the validator
     validator: Part = Part()
     finder: Part = Part()  # finds GPU nodes; off where node-feature-discovery does it
     mig_manager: Off = Off()
@@ -135,5 +148,5 @@ class Spec(Struct, frozen=True):
     scheduler: Scheduler = Scheduler()
     admission: Admission = Admission()
     sharing: Sharing = Sharing()
-    monitoring: Off = Off()
+    monitoring: Switch = Switch()
     dashboard: Off = Off()

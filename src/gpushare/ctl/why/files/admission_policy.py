@@ -1,27 +1,29 @@
-"""Does gpushare's admission policy, or its webhook, change a pod? For users who may not make a dry run.
+"""Do gpushare's admission policies, or its webhook, change a pod? For users who may not make a dry run.
 
-`Policy` reads the policy of deploy/admission.yaml and its bindings, the configuration of deploy/webhook.yaml, and the
-labels of a namespace, each once. If somebody added other conditions to the policy, or rules for single resources, the
-answer is "not known".
+`Policy` reads the policies of deploy/admission.yaml and deploy/scheduler-name.yaml and their bindings, the
+configuration of deploy/webhook.yaml, and the labels of a namespace, each once. If somebody added other conditions to a
+policy, or rules for single resources, the answer is "not known".
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from gpushare.core.facts import objects
+from gpushare.core.facts import names, objects
 from gpushare.view import snapshot
 from gpushare.view.source import Forbidden, NotFound, Source
 
 NAME = "gpushare-pin"
 GROUP = "/apis/admissionregistration.k8s.io/v1"
-POLICY = f"{GROUP}/mutatingadmissionpolicies/{NAME}"
+POLICIES = f"{GROUP}/mutatingadmissionpolicies/"
+POLICY = f"{POLICIES}{NAME}"
 BINDINGS = f"{GROUP}/mutatingadmissionpolicybindings"
 WEBHOOK = f"{GROUP}/mutatingwebhookconfigurations/{NAME}"
-PINS = "pin.gpushare.io"  # the one of its webhooks that pins
+PINS, NAMES_SCHEDULERS = "pin.gpushare.io", "scheduler-name.gpushare.io"  # of its webhooks
 OWN_NAME = "kubernetes.io/metadata.name"  # every namespace has this label
-SHIPPED_CONDITIONS = ("has-a-sensible-number-of-containers",)
+SIZE = "has-a-sensible-number-of-containers"
 
 Labels = Mapping[str, str]
 
@@ -72,8 +74,17 @@ class Bindings(objects.Struct):
     items: list[Binding] | None = None
 
 
+class Service(objects.Struct):
+    path: str = ""
+
+
+class ClientConfig(objects.Struct):
+    service: Service | None = None
+
+
 class Webhook(Scope):
     name: str = ""
+    client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
 
 
 class Webhooks(objects.Struct):
@@ -84,54 +95,81 @@ class Namespace(objects.Struct):
     metadata: objects.Metadata = msgspec.field(default_factory=objects.Metadata)
 
 
+class Rule(NamedTuple):
+    """A policy and the webhook that does the same."""
+
+    policy: str
+    webhook: str
+    conditions: tuple[str, ...]  # of the policy, as shipped
+
+
+PIN = Rule(NAME, PINS, (SIZE,))
+SCHEDULER = Rule("gpushare-scheduler-name", NAMES_SCHEDULERS, (SIZE, "leaves-its-scheduler-open"))
+
+
 class Policy:
     """`coming`: namespaces that do not exist yet, with their labels."""
 
     def __init__(self, source: Source, coming: Mapping[str, Labels]) -> None:
         self._source, self._coming = source, coming
-        self._policy: tuple[PolicySpec, list[Scope]] | None = None
+        self._policies: dict[str, tuple[PolicySpec, list[Scope]]] = {}
         self._webhooks: list[Webhook] | None = None
         self._labels: dict[str, Labels | None] = {}
         self.lacking: Forbidden | None = None  # what could not be read
 
     def changes(self, pod: objects.Pod) -> bool | None:
-        """Whether one of them changes the pod; None if that is not known."""
+        """Whether one of them pins the pod; None if that is not known."""
         try:
             labels = self._labels_of(pod.metadata.namespace)
-            self._webhooks = self._read_webhooks() if self._webhooks is None else self._webhooks
-            by_webhook = [_includes(one, labels, pod) for one in self._webhooks]
+            by_webhook = [_includes(one, labels, pod) for one in self._webhooks_named(PIN)]
             if True in by_webhook:
                 return True
-            by_policy = self._by_policy(labels, pod)
+            by_policy = self._by_policy(PIN, labels, pod)
         except Forbidden as lacking:
             self.lacking = lacking
             return None
         return None if by_policy is False and None in by_webhook else by_policy
 
-    def _by_policy(self, labels: Labels | None, pod: objects.Pod) -> bool | None:
-        spec, bindings = self._policy = self._policy or self._read()
+    def scheduler(self, pod: objects.Pod) -> str:
+        """The scheduler that a pod gets which asks for shares and names none; empty if it gets none, or that is not
+        known."""
+        try:
+            labels = self._labels_of(pod.metadata.namespace)
+            for webhook in self._webhooks_named(SCHEDULER):
+                if _includes(webhook, labels, pod) and webhook.client_config.service is not None:
+                    return webhook.client_config.service.path.rpartition("/")[2]
+            return names.GPU_SCHEDULER if self._by_policy(SCHEDULER, labels, pod) else ""
+        except Forbidden:
+            return ""
+
+    def _by_policy(self, rule: Rule, labels: Labels | None, pod: objects.Pod) -> bool | None:
+        if rule.policy not in self._policies:
+            self._policies[rule.policy] = self._read(rule.policy)
+        spec, bindings = self._policies[rule.policy]
         applies = _includes(spec.match_constraints, labels, pod)
         bound = [_includes(scope, labels, pod) for scope in bindings]
         if applies is False or all(one is False for one in bound):
             return False
-        foreign = [one.name for one in spec.match_conditions or () if one.name not in SHIPPED_CONDITIONS]
+        foreign = [one.name for one in spec.match_conditions or () if one.name not in rule.conditions]
         return True if applies and not foreign and True in bound else None
 
-    def _read(self) -> tuple[PolicySpec, list[Scope]]:
+    def _read(self, name: str) -> tuple[PolicySpec, list[Scope]]:
+        path = POLICIES + name
         try:
-            spec = snapshot.decode(self._source.get(POLICY), PolicyObject, POLICY).spec
+            spec = snapshot.decode(self._source.get(path), PolicyObject, path).spec
             bindings = snapshot.decode(self._source.get(BINDINGS), Bindings, BINDINGS).items or []
         except NotFound:
             return PolicySpec(), []
         spec.match_constraints.resource_rules = None  # pods, as shipped
-        return spec, [one.spec.match_resources for one in bindings if one.spec.policy_name == NAME]
+        return spec, [one.spec.match_resources for one in bindings if one.spec.policy_name == name]
 
-    def _read_webhooks(self) -> list[Webhook]:
-        try:
-            found = snapshot.decode(self._source.get(WEBHOOK), Webhooks, WEBHOOK).webhooks or []
-        except NotFound:
-            return []
-        return [one for one in found if one.name == PINS]
+    def _webhooks_named(self, rule: Rule) -> list[Webhook]:
+        if self._webhooks is None:
+            try:
+                self._webhooks = snapshot.decode(self._source.get(WEBHOOK), Webhooks, WEBHOOK).webhooks or []
+            except NotFound:
+                self._webhooks = []
+        return [one for one in self._webhooks if one.name == rule.webhook]
 
     def _labels_of(self, namespace: str) -> Labels | None:
         """None if it does not exist yet and the file does not say its labels."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpushare.core.admission import containers, priority
+from gpushare.core.admission import containers, priority, scheduler_name
 from gpushare.core.explain import report
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Pin, Request
@@ -30,6 +30,7 @@ NOT_TRIED = (
 )
 NO_NAMESPACE = "there is no namespace {namespace} yet"
 NO_RIGHT = 'user "{user}" may not create pods there'
+ASSIGNED = "{name} will be placed by {scheduler}: admission gives it this schedulerName."
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses/"
 NO_CLASS = "there is no PriorityClass {name}: counted as priority 0, and the API server will refuse the pod."
 UNREADABLE_CLASS = "PriorityClass {name} may not be read: counted as priority 0."
@@ -83,6 +84,7 @@ class Admission:
         meta = msgspec.structs.replace(
             item.pod.metadata, annotations=pod.metadata.annotations, labels=pod.metadata.labels
         )
+        self._note_scheduler(item, pod.spec.scheduler_name)
         return Admitted(pod_details.Pod(meta, pod.spec), report.DRY_RUN)
 
     def _tried(self, item: Item, path: str) -> bytes:
@@ -94,9 +96,11 @@ class Admission:
             return self._source.dry_run(path, _draft(item, generated=True))  # there is one of that name already
 
     def _worked_out(self, item: Item) -> Admitted:
-        self._set_priority(item)
         pod = item.pod
         parsed = request.parse(pod, None)
+        if isinstance(parsed, Request):
+            self._set_scheduler(item)
+        self._set_priority(item)
         if not isinstance(parsed, Request) or parsed.pin is not Pin.PLUGIN:
             return Admitted(pod, report.READ)  # it has the env already, written by hand: the policy adds nothing
         changes = self._policy.changes(pod)
@@ -106,6 +110,17 @@ class Admission:
         if len(direct) > 1:
             return Admitted(pod, report.UNKNOWN, pinned(pod))
         return Admitted(pinned(pod) if True in direct else pod, report.BY_NODES)
+
+    def _set_scheduler(self, item: Item) -> None:
+        spec = item.pod.spec
+        if (spec.scheduler_name or "") in scheduler_name.OPEN and (assigned := self._policy.scheduler(item.pod)):
+            self._note_scheduler(item, assigned)
+            spec.scheduler_name = assigned
+
+    def _note_scheduler(self, item: Item, scheduler: str | None) -> None:
+        """If it is another than the file says."""
+        if (scheduler or "") not in (*scheduler_name.OPEN, item.pod.spec.scheduler_name):
+            self._note(ASSIGNED.format(name=item.name, scheduler=scheduler))
 
     def _set_priority(self, item: Item) -> None:
         """From the class that a pod names, or that KETI's annotation gives it where the cluster has that class."""

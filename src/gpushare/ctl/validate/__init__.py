@@ -1,0 +1,1 @@
+"""`gpushare validate`: how the checks of nodes went, for people and programs. The checks are in `gpushare.validate`."""

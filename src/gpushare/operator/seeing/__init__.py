@@ -1,0 +1,1 @@
+"""What the operator sees of the cluster: its kinds of objects, watched, and only as much of each as it decides by."""
