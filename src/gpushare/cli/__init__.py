@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, help, mps, observing, words
+from gpushare.cli import commands, components, help, installing, mps, observing, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "collector": (help.COLLECTOR, components.collector),
     "mps": (help.MPS, mps.mps),
     "webhook": (help.WEBHOOK, components.webhook),
+    "install-scheduler": (installing.PAGE, installing.install_scheduler),
 }
 OF_PLUGIN = ("inspect", "why")
 OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do

@@ -20,6 +20,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   collector           only measures a node's GPUs, beside gpushare node
   mps                 keeps NVIDIA's MPS daemon of a node running
   webhook             admission: pins new pods, and refuses what can never run
+  install-scheduler   tells this control plane's kube-scheduler of the extender
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version

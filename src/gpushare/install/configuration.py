@@ -1,8 +1,8 @@
 """What kube-scheduler shall read: ours alone, or ours merged into what it reads already. Pure.
 
 Other profiles and other extenders stay as they are. An entry of gpushare, ours or Aliyun's, is replaced: both answer
-under the same path, and two would count the same memory. What kube-scheduler itself would refuse is refused here, before
-it is stopped.
+under the same path, and two would count the same memory. What kube-scheduler itself would refuse is refused here,
+before it is stopped.
 """
 
 import copy
@@ -80,6 +80,15 @@ def scheduler_name(content: Object) -> str:
     profiles = content.get("profiles") or [{}]
     named = [str(one.get("schedulerName") or "default-scheduler") for one in profiles]
     return "default-scheduler" if "default-scheduler" in named else named[0]
+
+
+def lease(content: Object, words: Sequence[str]) -> tuple[str, str]:
+    """Namespace and name of what several schedulers lead by. Flags count more than the file."""
+    said = content.get("leaderElection") or {}
+    namespace = flags.value(words, "leader-elect-resource-namespace") or said.get("resourceNamespace") or "kube-system"
+    return str(namespace), str(
+        flags.value(words, "leader-elect-resource-name") or said.get("resourceName") or "kube-scheduler"
+    )
 
 
 def _is_policy(existing: Object, name: str) -> bool:

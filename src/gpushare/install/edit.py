@@ -1,7 +1,7 @@
 """Changes the text of a manifest: one flag, one mount, one volume. Every other byte stays, comments too.
 
-The positions come from the YAML parser, the change is made in the text. Then the text is parsed again: it must be exactly
-the object that is wanted, or the manifest is refused. So no way of writing YAML can lead to a wrong manifest.
+The positions come from the YAML parser, the change is made in the text. Then the text is parsed again: it must be
+exactly the object that is wanted, or the manifest is refused. So no way of writing YAML leads to a wrong manifest.
 """
 
 import copy

@@ -1,8 +1,8 @@
 """What would be changed: the manifest, and the configuration that it names. Nothing is written here.
 
 The configuration's file name has a part of its digest. So a file is never changed while a scheduler reads it, the flag
-changes whenever the content does (kubelet then starts the scheduler anew), and the pod in the API server says by its flag
-which configuration runs.
+changes whenever the content does (kubelet then starts the scheduler anew), and the pod in the API server says by its
+flag which configuration runs.
 """
 
 import difflib
@@ -20,7 +20,7 @@ from gpushare.install.entries import FOLDER, Object
 from gpushare.install.manifest import Manifest
 
 CONFIG, POLICY = "config", "policy-config-file"  # flags of kube-scheduler
-HEADER: Final = "# Made by gpushare install-scheduler{source}. A change here is read when kube-scheduler starts again.\n"
+HEADER: Final = "# Made by gpushare install-scheduler{source}. Run it again to change this, do not write here.\n"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -31,7 +31,9 @@ class Plan(msgspec.Struct, frozen=True):
     content: bytes  # of the configuration
     flag: str  # of kube-scheduler, by its name
     value: str  # of that flag, as the pod will have it
+    url: str  # of the extender
     scheduler: str  # its name, for pods
+    lease: tuple[str, str]  # by which several of them lead: namespace and name
     source: str  # the configuration it had; empty: none
     source_text: str
     notes: Sequence[str]
@@ -55,16 +57,16 @@ def made(text: bytes, name: str, url: str, read: Callable[[str], bytes], version
     if not flag:
         policy = configuration.is_policy(found.version, configured=False)
         content = configuration.new(found.version, found.words, url)
-        return _plan(found, text, POLICY if policy else CONFIG, content)
+        return _plan(found, text, POLICY if policy else CONFIG, content, url)
     path = str(found.flag(flag))
     source = found.host_path(path)
     there = read(source)
     existing = manifest.parsed(there, source)
     content, notes = configuration.merged(existing, url, source)
     if content == existing:
-        scheduler = configuration.scheduler_name(content)
-        return Plan(found, text, text, source, there, flag, path, scheduler, source, there.decode(), notes)
-    return _plan(found, text, flag, content, source, there.decode(), notes)
+        scheduler, lease = configuration.scheduler_name(content), configuration.lease(content, found.words)
+        return Plan(found, text, text, source, there, flag, path, url, scheduler, lease, source, there.decode(), notes)
+    return _plan(found, text, flag, content, url, source, there.decode(), notes)
 
 
 def _plan(
@@ -72,6 +74,7 @@ def _plan(
     text: bytes,
     flag: str,
     content: Object,
+    url: str,
     source: str = "",
     source_text: str = "",
     notes: Sequence[str] = (),
@@ -82,9 +85,9 @@ def _plan(
     digest = hashlib.sha256(written.encode()).hexdigest()[:8]
     path = f"{FOLDER}/policy-{digest}.json" if policy else f"{FOLDER}/scheduler-{digest}.yaml"
     after = edit.edited(text, found, flag, path)
-    scheduler = configuration.scheduler_name(content)
+    scheduler, lease = configuration.scheduler_name(content), configuration.lease(content, found.words)
     return Plan(
-        found, text, after, path, written.encode(), flag, path, scheduler, source, source_text, tuple(notes)
+        found, text, after, path, written.encode(), flag, path, url, scheduler, lease, source, source_text, tuple(notes)
     )
 
 
