@@ -8,7 +8,6 @@ before it is stopped.
 import copy
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from gpushare.core.facts import names
 from gpushare.install import entries, flags
@@ -71,8 +70,9 @@ def merged(existing: Object, url: str, name: str) -> tuple[Object, list[str]]:
 
 def is_ours(entry: Object, url: str = "") -> bool:
     """Whether it is an entry of gpushare: ours, or Aliyun's."""
-    prefix = str(entry.get("urlPrefix") or "")
-    return prefix.rstrip("/") == url.rstrip("/") or urlsplit(prefix).path.rstrip("/") == names.EXTENDER_PATH
+    prefix = str(entry.get("urlPrefix") or "").rstrip("/")
+    path = prefix.partition("://")[2].partition("/")[2]
+    return prefix == url.rstrip("/") or f"/{path}" == names.EXTENDER_PATH
 
 
 def scheduler_name(content: Object) -> str:

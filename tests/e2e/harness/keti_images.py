@@ -30,12 +30,18 @@ def made(folder: Path) -> list[Path]:
     base = image.base_layer(image.cache_folder(), make.ROOT)
     busybox = images.busybox_layer(folder / "busybox")
     return [
-        _archive(folder, "scheduler", SCHEDULER, [], {"bin/kube-scheduler": binaries.program("kube-scheduler")},
-                 {"Env": ["PATH=/bin"], "Entrypoint": ["kube-scheduler"]}),
+        scheduler(folder),
         _archive(folder, "influx", INFLUX, [base], {"usr/bin/influxd": binaries.monitoring("influxd")},
                  {"Env": INFLUX_ENV, "Cmd": ["influxd", "-config", "/dev/null"]}),
         _archive(folder, "nbody", NBODY, [busybox], {"bin/nbody": PRINTS}, {"Env": ["PATH=/bin"]}),
     ]  # fmt: skip
+
+
+def scheduler(folder: Path) -> Path:
+    """Only kube-scheduler, as the image of its makers has it."""
+    programs = {"bin/kube-scheduler": binaries.program("kube-scheduler")}
+    settings = {"Env": ["PATH=/bin"], "Entrypoint": ["kube-scheduler"]}
+    return _archive(folder, "scheduler", SCHEDULER, [], programs, settings)
 
 
 def _archive(
