@@ -13,7 +13,7 @@ from tests.support import manifests
 
 ALIYUN = {"app": "gpushare", "component": "gpushare-schd-extender"}
 NAMESPACED = (
-    "ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "ConfigMap", "Secret",
+    "ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Job", "Service", "ConfigMap", "Secret",
     "PodDisruptionBudget",
 )  # fmt: skip
 

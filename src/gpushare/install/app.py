@@ -104,8 +104,7 @@ async def revert(store: Store, wish: Wish, control: Control | None, show: Say, s
     """Puts back the exact bytes from before gpushare. `control` is None if the cluster cannot be asked."""
     way_back = reverting(store, wish)
     if way_back is None:
-        if store.record() is not None:
-            store.forget()
+        store.forget()
         say(f"nothing to revert: {store.path} is not changed by gpushare")
         return
     show(way_back.diff())

@@ -86,7 +86,7 @@ class Store:
                 self._leave_empty()
 
     def record(self) -> Record | None:
-        """None: nothing was installed here, or into another manifest."""
+        """None: nothing was installed here."""
         try:
             record = msgspec.json.decode((self._state / RECORD).read_bytes(), type=Record)
         except FileNotFoundError:
@@ -94,7 +94,10 @@ class Store:
         except (OSError, msgspec.MsgspecError) as error:
             why, way = str(error), f"look at {FOLDER}/{STATE}: {ORIGINAL} is the manifest as it was before gpushare"
             raise refused(f"{FOLDER}/{STATE}/{RECORD} cannot be read", why, way) from None
-        return record if record.manifest == self.path else None
+        if record.manifest != self.path:
+            why, way = f"{record.manifest} was changed on this machine before", f"--manifest {record.manifest} --revert"
+            raise refused("kube-scheduler has two manifests here?", why, way)
+        return record
 
     def original(self) -> bytes:
         return (self._state / ORIGINAL).read_bytes()
@@ -132,7 +135,7 @@ class Store:
         self._tidy(text + self.original())
 
     def forget(self) -> None:
-        """Nothing of ours is in the manifest any more: removes all our files."""
+        """Nothing of ours is in the manifest any more: removes all our files, also what a killed run has left."""
         for name in (RECORD, ORIGINAL, PREVIOUS, NEW):
             files.remove(self._state / name)
         self._tidy(self.manifest())
@@ -142,7 +145,7 @@ class Store:
 
     def _tidy(self, used: bytes) -> None:
         """Removes our configurations that are not named there, and what killed runs have left."""
-        for path in (*self.folder.iterdir(), *self._state.iterdir()):
+        for path in (*self.folder.iterdir(), *self._state.iterdir(), *self.file.parent.glob(f"{files.MARK}*")):
             left = path.name.startswith(files.MARK)
             if left or (OURS.fullmatch(path.name) and os.fsencode(path.name) not in used):
                 files.remove(path)
