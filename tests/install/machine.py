@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.install import app, files
+from gpushare.install import app, files, plan
 from gpushare.install.plan import Plan
 from gpushare.install.proof import NotProven
 from gpushare.install.store import Store
@@ -65,9 +65,9 @@ class Machine:
     @property
     def is_whole(self) -> bool:
         """kubelet could start the scheduler at this moment: the files that its flag names are there."""
-        plan = texts.plan.made(self.file.read_bytes(), texts.NAME, texts.URL, self.store.read)
+        found = plan.made(self.file.read_bytes(), texts.NAME, texts.URL, self.store.read)
         visible = [path for path in self.file.parent.iterdir() if not path.name.startswith(".")]
-        return visible == [self.file] and plan.manifest.namespace == "kube-system"
+        return visible == [self.file] and found.manifest.namespace == "kube-system"
 
 
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpushare.install import plan as plans
 from gpushare.install.entries import FOLDER
 from tests.install import texts
 from tests.support import manifests
@@ -39,14 +40,14 @@ def test_the_second_time_there_is_nothing_to_do(version: str) -> None:
     first = texts.made(texts.kubeadm(version))
     pod = yaml.safe_load(first.after)
     assert {"name": "gpushare", "hostPath": {"path": FOLDER, "type": "Directory"}} in pod["spec"]["volumes"]
-    second = texts.plan.made(first.after, texts.NAME, texts.URL, {first.path: first.content}.__getitem__)
+    second = plans.made(first.after, texts.NAME, texts.URL, {first.path: first.content}.__getitem__)
     assert (second.nothing_to_do, second.diff()) == (True, "")
 
 
 def test_another_url_makes_another_file_so_that_kubelet_starts_the_scheduler_again() -> None:
     first = texts.made(texts.kubeadm())
     url = "http://10.0.0.7:12345/gpushare-scheduler"
-    second = texts.plan.made(first.after, texts.NAME, url, {first.path: first.content}.__getitem__)
+    second = plans.made(first.after, texts.NAME, url, {first.path: first.content}.__getitem__)
     assert second.path != first.path
     assert second.path in second.after.decode()
     assert first.path not in second.after.decode()
