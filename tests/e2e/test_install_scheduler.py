@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpushare.core.facts import names
-from tests.e2e.harness import control_plane
+from tests.e2e.harness import control_plane, versions
 from tests.e2e.harness.control_plane import ControlPlane
 from tests.e2e.harness.installation import Installation, held
 from tests.e2e.harness.kubelet import Node
@@ -165,6 +165,24 @@ async def test_other_profiles_and_extenders_stay(plane: ControlPlane) -> None:
         plane.manifest.write_bytes(plane.kubeadm)
         (folder / "mine.yaml").unlink()
         await plane.until_flag("")
+
+
+@pytest.mark.parametrize("kind", versions.OLDER[versions.OLDEST], ids=str)
+async def test_a_scheduler_of_1_22_gets_a_policy_and_places_a_pod_by_it(
+    plane: ControlPlane, world: NodeWorld, kind: versions.Scheduler
+) -> None:
+    await plane.become_old(kind)
+    try:
+        done = await plane.run()
+        assert done.returncode == 0, done.stderr
+        assert "healthy, and has asked the extender" in done.stderr
+        assert any(word.startswith("--policy-config-file=/etc/kubernetes/gpushare/") for word in await plane.flags())
+        await world.run({"name": "old", "containers": {"main": 3000}})
+        back = await plane.run("--revert")
+        assert back.returncode == 0, back.stderr
+        assert plane.is_as_before
+    finally:
+        await plane.become_new()
 
 
 async def test_the_same_as_a_job_for_people_without_a_shell_there(plane: ControlPlane) -> None:

@@ -51,7 +51,7 @@ async def test_a_pod_that_a_killed_run_has_left_is_deleted(planes: ControlPlanes
 async def test_a_pod_that_was_placed_proves_that_nobody_asked(planes: ControlPlanes, api: Api) -> None:
     planes.add("cp-1")
     planes.places = "gpu-a"
-    with pytest.raises(NotProven, match="on node gpu-a without asking"):
+    with pytest.raises(NotProven, match="on node gpu-a that our extender refuses"):
         await proven(planes, api)
     assert planes.asking == []
 

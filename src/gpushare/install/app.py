@@ -61,7 +61,7 @@ async def install(store: Store, wish: Wish, control: Control, show: Say, say: Sa
         await _wait_for_old(store, control, say, wish)
         store.settle()
         what = "kube-scheduler was put back as it was"
-        raise UserError(what, str(error), "kubectl -n kube-system describe pod; then again", FAILED) from None
+        raise UserError(what, str(error), "mend that, then run this again", FAILED) from None
     except BaseException:  # also Ctrl-C, and the end of the pod
         _put_back(store, previous, say)
         store.settle()

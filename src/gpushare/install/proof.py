@@ -30,6 +30,9 @@ NOT_LEADING: Final = (
     "kube-scheduler here is healthy with its new configuration; the one on {node} leads and does not know the extender "
     "yet, so nothing was asked: run this command there too"
 )
+PLACED: Final = (
+    "kube-scheduler put a pod on node {node} that our extender refuses: it did not ask, or it asked an older extender"
+)
 
 
 class NotProven(Exception):
@@ -73,7 +76,7 @@ class Control:
             another = await self._until(lambda: self._leader(schedulers))
             if not another.asks_extender:  # it has taken over just now
                 return NOT_LEADING.format(node=another.node)
-            raise NotProven(f"kube-scheduler put a pod on node {placed} without asking the extender") from None
+            raise NotProven(PLACED.format(node=placed)) from None
         finally:
             with contextlib.suppress(KubeError):
                 await question.end()

@@ -13,10 +13,13 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import gpushare
 from tests.e2e.harness import keti_images, shipped
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT, SCHEDULER, URL
 from tests.e2e.harness.kubelet import STATIC_PODS, Node
+from tests.e2e.harness.versions import Scheduler
 from tests.support import wait
 
 Object = dict[str, Any]
@@ -34,16 +37,33 @@ class ControlPlane:
         self.manifest = node.machine.inside(STATIC_PODS) / "kube-scheduler.yaml"
         self.folder = node.machine.inside(FOLDER)
         self.kubeadm = KUBEADM.read_bytes()
+        self._images = node.machine.folder / "scheduler-images"
 
     async def start(self) -> None:
         """Returns when the scheduler is ready, with its manifest as kubeadm writes it."""
-        images = self.node.machine.folder / "scheduler-image"
-        images.mkdir()
-        await self.node.machine.import_image(await asyncio.to_thread(keti_images.scheduler, images))
+        self._images.mkdir()
+        await self.node.machine.import_image(await asyncio.to_thread(keti_images.scheduler, self._images))
         for name, user in (("scheduler.conf", SCHEDULER), ("admin.conf", ADMIN)):
             self._kubeconfig(name, user)
         self.manifest.write_bytes(self.kubeadm)
         await wait.eventually_asked(self.is_ready, "kube-scheduler is ready", PATIENCE)
+
+    async def become_old(self, kind: Scheduler) -> None:
+        """kube-scheduler of another version, with kubeadm's manifest of that time."""
+        name = f"k8s.gcr.io/kube-scheduler:{kind.version}"
+        image = await asyncio.to_thread(keti_images.scheduler, self._images, name, kind.version)
+        await self.node.machine.import_image(image)
+        text = KUBEADM.with_name(f"kubeadm-{'.'.join(map(str, kind.number))}.yaml").read_text()
+        flags = "".join(f"    - {flag}\n" for flag in kind.flags)
+        self.kubeadm = text.replace("    image:", f"{flags}    image:", 1).encode()
+        self.manifest.write_bytes(self.kubeadm)
+        await self.until_flag(kind.flags[0])
+
+    async def become_new(self) -> None:
+        """As it was at first."""
+        self.kubeadm = KUBEADM.read_bytes()
+        self.manifest.write_bytes(self.kubeadm)
+        await self.until_flag("")
 
     async def stop(self) -> None:
         self.manifest.unlink()
@@ -86,7 +106,7 @@ class ControlPlane:
             if not await self.is_ready():
                 return False
             flags = await self.flags()
-            return flag in flags if flag else not any(word.startswith("--config") for word in flags)
+            return flag in flags if flag else flags == _words(self.kubeadm)
 
         await wait.eventually_asked(there, f"kube-scheduler has {flag or 'its own flags'}", PATIENCE)
 
@@ -140,6 +160,11 @@ class ControlPlane:
             given = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
             await self.cluster.kubectl("delete", "-f", "-", "--cascade=foreground", given=given)
         return bool(status.get("succeeded")), printed
+
+
+def _words(manifest: bytes) -> list[str]:
+    (container,) = yaml.safe_load(manifest)["spec"]["containers"]
+    return list(container["command"])
 
 
 _ENVIRONMENT = {
