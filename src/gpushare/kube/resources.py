@@ -55,7 +55,6 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
 CUSTOM_RESOURCES: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 CLUSTER_POLICIES: Final = Resource("gpushare.io", "v1alpha1", "clusterpolicies", namespaced=False)
-NODE_FEATURES: Final = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures")
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
 
