@@ -18,6 +18,7 @@ from gpushare.node import metrics as of_node
 from gpushare.node.exporter import page
 from gpushare.node.usage.model import ContainerUse, GpuUse, Usage
 from gpushare.node.usage.overuse import Key
+from gpushare.validate import metrics as validator
 from gpushare.webhook import server as webhook
 from tests.deploy.test_monitoring import documented
 
@@ -61,8 +62,14 @@ def of_mps() -> set[str]:
     return named(mps.Metrics(supervisor, recorder).registry)
 
 
+def of_the_validator() -> set[str]:
+    sight = validator.Sight("a", dict, dict, lambda: 1, lambda: 1)
+    recorder = cast(Recorder, SimpleNamespace(sent=0, dropped=0, failed=0))
+    return named(validator.Metrics(sight, recorder, lambda: 0).registry) | named(validator.NodeStatus(sight).registry)
+
+
 def test_every_metric_is_documented_and_nothing_else_is() -> None:
     exported = on_the_page() | of_the_extender() | of_the_node()
-    exported |= of_mps()
+    exported |= of_mps() | of_the_validator()
     exported |= named(webhook.Handlers({}, lambda: "").registry)
     assert exported == documented()

@@ -14,6 +14,7 @@ from gpushare.core.facts.model import Gpu, Pin, Sold
 from gpushare.devcluster.apiserver.server import ApiServer
 from gpushare.kube import client
 from gpushare.kube.auth import login
+from gpushare.kube.errors import ApiError
 from gpushare.validate.rules import verdict
 from gpushare.validate.rules.verdict import Verdict
 from gpushare.validate.workload import check, pod, room, trial
@@ -327,6 +328,17 @@ async def test_an_api_server_that_is_away_is_said() -> None:
         said = await Trial(api, Config(NODE, "default")).run(node())
     assert said.state == "failed"
     assert said.why.startswith("no pod can be tried: ")
+
+
+async def test_a_runtime_class_that_is_not_there_is_said_with_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(self: Trial, found: intree.Node) -> Verdict:
+        raise ApiError(403, "Forbidden", 'pod rejected: RuntimeClass "nvidia" not found')
+
+    monkeypatch.setattr(Trial, "_run", refuse)
+    async with client.connect(login.Access("http://127.0.0.1:1")) as api:
+        said = await Trial(api, Config(NODE, "default")).run(node())
+    assert 'RuntimeClass "nvidia" not found' in said.why
+    assert said.way == trial.SEE_CLASS
 
 
 # When it is tried

@@ -108,8 +108,8 @@ class Validator:
         telling = asyncio.create_task(self.recorder.run())
         with contextlib.suppress(KubeError, TimeoutError):
             async with asyncio.timeout(END_SECONDS):
-                await self.workload.end()
                 await self.annotation.remove()
+                await self.workload.end()
                 await self.recorder.drain(END_SECONDS)
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)

@@ -13,7 +13,7 @@ LEAST_WIDTH: Final = 30  # of the last column
 HEADER: Final = ("CHECK", "STATE", "SINCE", "WHY")
 NO_NODES: Final = "no GPU nodes: none has a label of NVIDIA's GPUs, such as nvidia.com/gpu.present=true"
 ALL_GOOD: Final = "{node}: all checks passed"
-NOT_GOOD: Final = "{node}: {bad} of {all} checks not passed"
+FAILED, WAIT, WAITS = "{checks} failed", "{count} checks wait for others", "1 check waits for others"
 OTHERS: Final = "{nodes}: all checks passed (-o wide lists them)"
 POLICY: Final = "ClusterPolicy {name}: {state}"
 TRY: Final = "Try"
@@ -40,9 +40,7 @@ def _policy(policy: Policy) -> Iterator[str]:
 
 
 def _node(node: NodeReport, screen: Screen, now: float) -> Iterator[str]:
-    bad = len(node.bad)
-    title = NOT_GOOD.format(node=node.name, bad=bad, all=len(node.checks)) if bad else ALL_GOOD.format(node=node.name)
-    yield title
+    yield _title(node)
     rows = [
         (name, check.state, wording.age(check.since, now), wording.printable(check.why))
         for name, check in node.checks.items()
@@ -52,6 +50,16 @@ def _node(node: NodeReport, screen: Screen, now: float) -> Iterator[str]:
         yield TRY
         for number, way in enumerate(node.ways, 1):
             yield from _wrapped(f"  {number}. ", wording.printable(way), screen)
+
+
+def _title(node: NodeReport) -> str:
+    if not node.bad:
+        return ALL_GOOD.format(node=node.name)
+    failed = [name for name in node.bad if node.checks[name].state == "failed"]
+    waiting = len(node.bad) - len(failed)
+    parts = [FAILED.format(checks=" and ".join(failed))] if failed else []
+    parts += [WAITS if waiting == 1 else WAIT.format(count=waiting)] if waiting else []
+    return f"{node.name}: {', '.join(parts)}"
 
 
 def _table(rows: Sequence[tuple[str, str, str, str]], screen: Screen) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Asking:
             library = library.removeprefix(self._places.driver_root)
         words = str(root), library, str(self._places.inside(asked.library))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gpushare.validate.machine.inquiry", *words,
+            sys.executable, "-P", "-m", "gpushare.validate.machine.inquiry", *words,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

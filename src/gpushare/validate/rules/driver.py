@@ -19,10 +19,10 @@ FOLDERS: Final = (
 )  # fmt: skip
 ALWAYS: Final = ("nvidiactl", "nvidia-uvm")  # device nodes besides one for each GPU
 
-NO_LIBRARY: Final = f"no NVIDIA driver: {LIBRARY} is in none of {', '.join(FOLDERS)}"
+NO_LIBRARY: Final = f"no NVIDIA driver: {LIBRARY} is in none of the usual folders, such as {FOLDERS[0]}"
 INSTALL: Final = "install NVIDIA's driver on this node, or driver.enabled: true in the ClusterPolicy"
 NOT_READY: Final = "the driver container has not loaded the driver yet"
-LOOK_AT_DRIVER: Final = "its log: kubectl logs -l app=nvidia-driver-daemonset --all-containers -n NAMESPACE"
+LOOK_AT_DRIVER: Final = "it may build modules for minutes; its log: kubectl logs -l component=gpushare-driver -n NS"
 FOUND: Final = "driver {version} {where}, {count}"
 ON_HOST, IN_CONTAINER = "of this machine", "of a driver container"
 FEWER: Final = "of {pci} GPUs on the PCI bus only {gpus} answer (dmesg shows why)"

@@ -26,6 +26,8 @@ POLL_SECONDS: Final = 1.0
 GONE_SECONDS: Final = 30.0  # for a deleted pod to be gone
 NOT_ASKED: Final = "no pod can be tried: {why}"
 SEE_RIGHTS: Final = "apply the validator's manifest again: it carries the rights; is the API server up?"
+CLASS: Final = "RuntimeClass"  # the API server's words name it where it refuses one
+SEE_CLASS: Final = "kubectl get runtimeclass; operator.runtimeClass in the ClusterPolicy, or --runtime-class, names one"
 BY_HAND: Final = "-by-hand"
 NO_IMAGE: Final = "no pod can be tried: gpushare's own image is not known"
 NAME_IT: Final = "--image gpushare:TAG, or OPERAND_IMAGE in the environment"
@@ -84,7 +86,8 @@ class Trial:
             async with self._turn:
                 return await self._run(node)
         except KubeError as error:
-            return verdict.failed(NOT_ASKED.format(why=str(error)), SEE_RIGHTS)
+            way = SEE_CLASS if CLASS in str(error) else SEE_RIGHTS
+            return verdict.failed(NOT_ASKED.format(why=str(error)), way)
 
     async def _run(self, node: intree.Node) -> Verdict:
         await self.clean_up()
