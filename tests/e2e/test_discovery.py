@@ -21,7 +21,15 @@ from tests.support.manifests import NODE
 from tests.support.nvml import build, state
 
 NAME = "discovered-a"
-FILES = [shipped.DEPLOY / name for name in ("node-ds.yaml", "node-guard.yaml", "operator/discovery.yaml")]
+FILES = [
+    shipped.DEPLOY / name for name in ("node-ds.yaml", "nvidia-ds.yaml", "node-guard.yaml", "operator/discovery.yaml")
+]
+SHARES = ("--memory-unit=MiB", "--pin=direct")
+SELLER = "gpushare-nvidia"
+TIME_SLICING = """
+version: v1
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}
+"""
 CRD = Path(__file__).parent / "data" / "nodefeature-crd.yaml"
 FEATURE = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{shipped.NAMESPACE}/nodefeatures/{names.DISCOVERY_MANAGER}-{NAME}"
 PATIENCE = 30.0
@@ -71,29 +79,37 @@ class Discovered:
 
 
 @pytest.fixture
-async def discovered(cluster: Cluster, api: Api, tmp_path: Path) -> AsyncIterator[Discovered]:
-    """A node with two GPUs, and its node part."""
+async def machine(cluster: Cluster, api: Api, tmp_path: Path) -> AsyncIterator[Discovered]:
+    """A node with two GPUs, in a cluster with NFD's kind, and nothing that runs."""
     for file in (*FILES, CRD):
         await cluster.kubectl("apply", "-f", file)
     await cluster.kubectl("wait", "--for=condition=Established", f"-f{CRD}", "--timeout=20s")
-    uid = (await api.create("/api/v1/nodes", world.node(NAME)))["metadata"]["uid"]
+    await api.create("/api/v1/nodes", world.node(NAME))
     mock = state.Mock(tmp_path / "gpus")
     mock.show(state.card(0), state.card(1))
     try:
-        async with node_part(cluster, uid, mock):
-            yield Discovered(cluster, api, mock)
+        yield Discovered(cluster, api, mock)
     finally:
         await api.call("DELETE", f"/api/v1/nodes/{NAME}")
         for file in (*FILES, CRD):
             await cluster.kubectl("delete", "-f", file)
 
 
+@pytest.fixture
+async def discovered(machine: Discovered) -> AsyncIterator[Discovered]:
+    """The same with a node part that sells shares."""
+    async with node_part(machine, NODE, *SHARES):
+        yield machine
+
+
 @contextlib.asynccontextmanager
-async def node_part(cluster: Cluster, uid: str, mock: state.Mock) -> AsyncIterator[None]:
-    path = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{NODE}/token"
+async def node_part(machine: Discovered, account: str, *words: str) -> AsyncIterator[None]:
+    cluster, mock = machine.cluster, machine.mock
+    uid = (await cluster.get(f"/api/v1/nodes/{NAME}"))["metadata"]["uid"]
+    path = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{account}/token"
     bound = {"kind": "Node", "apiVersion": "v1", "name": NAME, "uid": uid}
     answer = await cluster.call("POST", path, {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}})
-    config = cluster.kubeconfig(NODE, answer["status"]["token"])
+    config = cluster.kubeconfig(account, answer["status"]["token"])
     library = mock.path.parent
     await asyncio.to_thread(build.build, library)
     variables = {
@@ -101,8 +117,8 @@ async def node_part(cluster: Cluster, uid: str, mock: state.Mock) -> AsyncIterat
         "NODE_NAME": NAME, "POD_NAMESPACE": shipped.NAMESPACE,
     }  # fmt: skip
     process = cluster.processes.start(
-        "gpushare-node", Path(sys.executable).parent / "gpushare", "node", "--memory-unit=MiB", "--pin=direct",
-        "--discovery=auto", "--sample-seconds=0", "--kubeconfig", config, environment=variables,
+        "gpushare-node", Path(sys.executable).parent / "gpushare", "node", *words, "--discovery=auto",
+         "--sample-seconds=0", "--kubeconfig", config, environment=variables,
     )  # fmt: skip
     try:
         yield
@@ -143,3 +159,14 @@ async def test_labels_go_through_nfd_where_it_runs(discovered: Discovered) -> No
     await discovered.until_none()
     await discovered.cluster.kubectl("delete", "nodefeature", NAME, "-n", discovered.api.namespace)
     await discovered.until(count="2")
+
+
+async def test_a_node_that_sells_replicas_says_so(machine: Discovered, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(TIME_SLICING)
+    words = ("--sell=gpus", f"--config-file={config}", f"--kubelet-socket={tmp_path}/kubelet.sock")
+    async with node_part(machine, SELLER, *words):
+        await machine.until(count="2", replicas="4", product="Tesla-T4-SHARED")
+        assert (await machine.labels())["nvidia.com/gpu.sharing-strategy"] == "time-slicing"
+        config.write_text("version: v1\n")
+        await machine.until(replicas="1", product="Tesla-T4")

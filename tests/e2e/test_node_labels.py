@@ -12,11 +12,11 @@ from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError
 from gpushare.kube.labels import applied
 from gpushare.operator import node_writes, nodes
-from gpushare.operator.desired.policy import DaemonSets, Sharing, Spec
+from gpushare.operator.desired.policy import DaemonSets, Part, Sharing, Spec
 from gpushare.operator.managed import Node
 from tests.e2e.harness.cluster import ADMIN, Cluster
 from tests.node import world
-from tests.support import api_client
+from tests.support import api_client, wait
 from tests.support.objects import Object
 
 NAME = "labelled-a"
@@ -49,6 +49,11 @@ class Labelled:
         """Without those of the controllers, which come and go."""
         taints: list[Object] = (await self.shown())["spec"].get("taints", [])
         return [one for one in taints if not one["key"].startswith("node.kubernetes.io/")]
+
+    async def cordoned(self) -> Object | None:
+        """Its spec, as soon as a controller has seen the cordon."""
+        spec: Object = (await self.shown())["spec"]
+        return spec if any("timeAdded" in one for one in spec.get("taints", [])) else None
 
     async def read(self) -> Node:
         return await self.api.fetch(requests.read(resources.NODES, "", NAME), Node)
@@ -159,7 +164,7 @@ async def test_a_person_can_keep_everything_off_a_node(labelled: Labelled) -> No
 async def test_our_taint_comes_goes_and_leaves_others_and_a_cordon(labelled: Labelled) -> None:
     await labelled.kubectl("taint", "node", NAME, "team=a:NoExecute")
     await labelled.kubectl("cordon", NAME)
-    before = (await labelled.shown())["spec"]
+    before = await wait.eventually_asked(labelled.cordoned, "the controller's taint")
     await labelled.settle(TAINTING)
     taints = await labelled.taints()
     assert [one["key"] for one in taints] == ["team", "nvidia.com/gpu"]
@@ -168,7 +173,7 @@ async def test_our_taint_comes_goes_and_leaves_others_and_a_cordon(labelled: Lab
     assert OUR_TAINT in await labelled.taints()
     await labelled.settle(None)
     after = await labelled.shown()
-    assert after["spec"] == before
+    assert after["spec"] == before, "with the times of its taints"
     assert names.TAINTED not in after["metadata"].get("annotations", {})
 
 
@@ -195,6 +200,18 @@ async def test_all_of_ours_is_taken_back_from_each_program(labelled: Labelled) -
     assert await labelled.labels() == before
     assert node_writes.taken_back(await labelled.read()) == []
     assert names.VALIDATION not in (await labelled.shown())["metadata"].get("annotations", {})
+
+
+async def test_what_programs_said_that_are_switched_off_goes(labelled: Labelled) -> None:
+    node = await labelled.read()
+    count = "nvidia.com/gpu.count"
+    for manager, key in ((names.DISCOVERY_MANAGER, count), (names.FINDER_MANAGER, names.PCI_LABELS[0])):
+        await labelled.api.send(applied.apply(node.metadata, manager, {key: "true"}))
+    await labelled.settle(Spec())
+    assert {count, names.PCI_LABELS[0]} <= (await labelled.labels()).keys()
+    off = Part(enabled=False)
+    await labelled.settle(Spec(gfd=off, finder=off))
+    assert await labelled.labels() == ALL | {names.DISCOVERED: "false"}
 
 
 async def test_a_node_that_is_gone_is_not_made_again(labelled: Labelled) -> None:

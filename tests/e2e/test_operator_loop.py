@@ -51,7 +51,10 @@ async def operator(prepared: Operating) -> AsyncIterator[Operating]:
 
 async def settled(operator: Operating) -> None:
     """All of a policy is there, as far as it can be without kubelet."""
-    await operator.until("the policy is observed", lambda: observed(operator))
+    try:
+        await operator.until("the policy is observed", lambda: observed(operator))
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {await operator.message()}") from None
 
 
 async def observed(operator: Operating) -> bool:
@@ -171,15 +174,17 @@ async def is_tainted(operator: Operating) -> bool:
     return bool(await taints(operator))
 
 
-SWITCHES: dict[str, tuple[str, Object, Object]] = {  # component: the field, on, off
+ON, OFF = {"enabled": True}, {"enabled": False}
+SWITCHES: dict[str, tuple[str, Object, Object]] = {  # component: the field, as it is by default, and otherwise
     "runtime-class": ("operator", {"runtimeClass": "nvidia"}, {"runtimeClass": ""}),
-    "driver": ("driver", {"enabled": True, "version": "595.91.07-ubuntu24.04"}, {"enabled": False}),
-    "toolkit": ("toolkit", {"enabled": True}, {"enabled": False}),
-    "finder": ("finder", {"enabled": True}, {"enabled": False}),
-    "validator": ("validator", {"enabled": True}, {"enabled": False}),
-    "node-part": ("devicePlugin", {"enabled": True}, {"enabled": False}),
-    "scheduler": ("scheduler", {"enabled": True}, {"enabled": False}),
-    "admission": ("admission", {"enabled": True}, {"enabled": False}),
+    "driver": ("driver", OFF, {"enabled": True, "version": "595.91.07-ubuntu24.04"}),
+    "toolkit": ("toolkit", OFF, ON),
+    "finder": ("finder", ON, OFF),
+    "validator": ("validator", ON, OFF),
+    "node-part": ("devicePlugin", ON, OFF),
+    "mps": ("mps", OFF, ON),
+    "scheduler": ("scheduler", ON, OFF),
+    "admission": ("admission", ON, OFF),
 }
 
 
@@ -187,18 +192,22 @@ async def test_every_component_is_switched_off_and_on(operator: Operating) -> No
     async with operator.running():
         await operator.policy(sharing={"mpsSlots": 4})
         await settled(operator)
+        first = await operator.contents()
         known = {one["name"] for one in (await operator.status())["components"]}
-        switches = {**SWITCHES, "mps": ("mps", {"enabled": True}, {"enabled": False})}
-        for component, (field, on, off) in switches.items():
-            if component not in known:
-                continue
-            for wanted, state in ((on, True), (off, False), (on, True)):
-                await operator.change(**{field: wanted})
-                await settled(operator)
-                await operator.until(
-                    f"{component} is {'on' if state else 'off'}",
-                    functools.partial(has_objects, operator, component, state),
-                )
+        for component, (field, default, other) in SWITCHES.items():
+            if component in known:
+                for wanted in (other, default, other, default):
+                    await operator.change(**{field: wanted})
+                    await settled(operator)
+                    some = wanted.get("enabled", bool(wanted.get("runtimeClass")))
+                    await operator.until(
+                        f"{component}: {wanted}", functools.partial(has_objects, operator, component, some)
+                    )
+        await operator.until("all is as before", functools.partial(is_content, operator, first))
+
+
+async def is_content(operator: Operating, wanted: list[str]) -> bool:
+    return await operator.contents() == wanted
 
 
 async def has_objects(operator: Operating, component: str, some: bool) -> bool:
@@ -313,7 +322,7 @@ async def install(operator: Operating) -> None:
 
 async def upgrade(operator: Operating) -> None:
     await operator.change(
-        sharing={"sell": "gpus"}, mps={"enabled": False}, toolkit={"enabled": True}, validator={"enabled": False},
+        sharing={"sell": "gpus"}, mps={"enabled": False}, toolkit={"enabled": True}, finder={"enabled": False},
         devicePlugin={"env": [{"name": "ADDED", "value": "1"}]}, daemonsets={"taint": True},
     )  # fmt: skip
 

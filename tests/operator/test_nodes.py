@@ -8,7 +8,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.operator import managed, node_writes, nodes
-from gpushare.operator.desired.policy import DaemonSets, Part, Sharing, Spec
+from gpushare.operator.desired.policy import DaemonSets, Flags, Part, Sharing, Spec
 from gpushare.operator.managed import Node
 
 PCI = {names.PCI_LABELS[0]: "true"}
@@ -155,7 +155,7 @@ def test_only_entries_of_our_programs_are_kept() -> None:
 
 def test_a_policy_without_discovery_switches_it_off_on_each_node() -> None:
     found = node(PCI, ours=ALL, gpushare_discovery={"nvidia.com/gpu.count": "8"})
-    want = nodes.wanted(found, Spec(gfd=Part(enabled=False)))
+    want = nodes.wanted(found, Spec(gfd=Flags(enabled=False)))
     assert want.labels == ALL | {names.DISCOVERED: "false"}
     assert want.ended == {names.DISCOVERY_MANAGER}
     assert nodes.wanted(found, Spec()).ended == set()

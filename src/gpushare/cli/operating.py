@@ -56,6 +56,8 @@ def operator(words: list[str], program: str, plugin: bool) -> int:
     args = parser.parse(words)
     if args.install_crds and args.uninstall:
         raise errors.UserError("two things at once", "--install-crds and --uninstall exclude each other", "give one")
+    if args.keep_crds and not args.uninstall:
+        raise errors.UserError("--keep-crds says nothing alone", "it goes with --uninstall", "--uninstall --keep-crds")
 
     from gpushare.obs import log
 
@@ -109,9 +111,9 @@ def _run(args: argparse.Namespace) -> int:
         raise errors.UserError("which image do its parts run?", why, "--image IMAGE, or OPERAND_IMAGE")
     address, port = components.listening(args, PORT)
     secrets = args.pull_secret or os.environ.get("OPERAND_PULL_SECRETS", "").split(",")
+    where = namespace(args.namespace, "--namespace gpu-operator")
     work = Config(
-        namespace(args.namespace), args.image, tuple(filter(None, secrets)), whole.desired, manifests.load,
-        args.label_namespace,
+        where, args.image, tuple(filter(None, secrets)), whole.desired, manifests.load, args.label_namespace
     )  # fmt: skip
     identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
     access = login.load(args.kubeconfig, args.context, os.environ, Path.home())

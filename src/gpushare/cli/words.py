@@ -55,11 +55,11 @@ def seconds(text: str) -> float:
     return float(int(number) * SECONDS_IN[unit])
 
 
-def namespace(text: str | None) -> str:
+def namespace(text: str | None, example: str = "--policy-namespace gpu") -> str:
     """The name of a namespace; empty if none is given."""
     if text is not None and not NAMESPACE.fullmatch(text):
         why = "it has small letters, digits and dashes, 63 at most"
-        raise errors.UserError(f'"{text:.63}" is not the name of a namespace', why, "--policy-namespace gpu")
+        raise errors.UserError(f'"{text:.63}" is not the name of a namespace', why, example)
     return text or ""
 
 

@@ -62,7 +62,7 @@ class Labeller:
             if not todo:
                 return
             try:
-                self._seen.upsert(await self._writer.fetch(todo[0], Node))
+                self._seen.put(await self._writer.fetch(todo[0], Node))
             except ApiError as error:
                 if error.status not in (404, 409):  # it has changed, or is gone: the watch shows it, and wakes us
                     raise

@@ -163,7 +163,7 @@ class Reconciler:
                 return
             raise
         notices.record(self._recorder, policy, status)
-        self._seen.policies.found[policy.name] = written
+        self._seen.policies.put(written)
 
 
 def _now() -> datetime.datetime:

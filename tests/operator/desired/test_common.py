@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import policies
+from tests.support import policies, rights_of
 
 NODE = "gpushare-node"
 SELECTED = {
@@ -47,6 +47,12 @@ def test_a_part_waits_on_its_node_for_what_it_needs(name: str, words: list[str])
         assert mount == {"name": "validations", "mountPath": "/run/nvidia/validations", "readOnly": True}
 
 
+@pytest.mark.parametrize("name", [name for name, words in WAITING.items() if words])
+def test_who_waits_may_ask_why_and_say_so(name: str) -> None:
+    role = policies.one(policies.EVERYTHING, "ClusterRole", name)
+    assert {("", "nodes", "", "list"), ("", "events", "", "create")} <= rights_of.granted([role])
+
+
 def test_nothing_waits_where_no_validator_says_that_it_may_start() -> None:
     said = everything(validator={"enabled": False}, toolkit={}, nodeStatusExporter={})
     for name in ("gpushare-node", "gpushare-nvidia", "gpushare-mps"):
@@ -85,6 +91,15 @@ def test_the_finder_looks_on_tainted_nodes_too() -> None:
     said: dict[str, Any] = {"daemonsets": {"tolerations": []}}
     assert policies.pod(said, "gpushare-finder")["tolerations"] == [{"operator": "Exists"}]
     assert policies.pod(said, NODE)["tolerations"] == []
+
+
+def test_parts_tolerate_the_taint_that_the_policy_puts_on_nodes() -> None:
+    own = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    team = {"key": "team", "operator": "Exists"}
+    for said in ({"taint": True}, {"taint": True, "tolerations": []}, {"taint": False}):
+        assert policies.pod({"daemonsets": said}, NODE)["tolerations"] == [own]
+    assert policies.pod({"daemonsets": {"tolerations": [team], "taint": True}}, NODE)["tolerations"] == [team, own]
+    assert policies.pod({"daemonsets": {"tolerations": [team]}}, NODE)["tolerations"] == [team]
 
 
 def test_no_priority_class_is_one_that_is_not_there() -> None:

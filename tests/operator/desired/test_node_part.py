@@ -39,22 +39,21 @@ def test_both_kinds_of_nodes_are_always_served() -> None:
          ["node", "--memory-unit=MiB", "--mps-slots=10", "--mps-status=/run/nvidia/mps"]),
         ({"admission": {"nvidiaGpu": "whole"}, "gfd": {"enabled": False}},
          ["node", "--memory-unit=MiB", "--nvidia-gpu=whole"]),
-        ({"dcgmExporter": {"args": ["--hostname-label=hostname"]}, "gfd": {"args": ["--x"]},
-          "devicePlugin": {"args": ["--log-level=debug"]}},
-         ["node", "--memory-unit=MiB", "--discovery=auto", "--x", "--hostname-label=hostname", "--log-level=debug"]),
+        ({"dcgmExporter": {"args": ["--hostname-label=hostname"]}, "gfd": {"args": ["--debug"]},
+          "devicePlugin": {"args": ["--pin=direct"]}},
+         ["node", "--memory-unit=MiB", "--discovery=auto", "--debug", "--hostname-label=hostname", "--pin=direct"]),
     ],
 )  # fmt: skip
 def test_a_node_that_sells_shares_has_these_flags(said: dict[str, Any], wanted: list[str]) -> None:
     assert args(said, SHARES) == wanted
 
 
-def test_flags_without_discovery_are_flags_that_the_program_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    off = {"gfd": {"enabled": False}}
-    shares = manifests.node_config(args({**policies.EVERYTHING, **off}, SHARES), monkeypatch)
+def test_its_flags_are_those_that_the_program_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = manifests.node_config(args(policies.EVERYTHING, SHARES), monkeypatch)
     assert (shares.slots, str(shares.mps_status)) == (10, names.MPS_STATUS_FOLDER)
-    selling = manifests.selling_config(args({**REPLICAS, **off}, GPUS), monkeypatch)
+    selling = manifests.selling_config(args(REPLICAS, GPUS), monkeypatch)
     assert str(selling.mps_status) == names.MPS_STATUS_FOLDER
-    unwatched = manifests.node_config(args({**off, "dcgmExporter": {"enabled": False}}, SHARES), monkeypatch)
+    unwatched = manifests.node_config(args({"dcgmExporter": {"enabled": False}}, SHARES), monkeypatch)
     assert unwatched.observing.exporter.listen is None
 
 

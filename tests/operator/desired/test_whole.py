@@ -21,18 +21,20 @@ SWITCHES = {
     "finder": ("finder", "gpushare-finder"),
     "validator": ("validator", "gpushare-validator"),
     "devicePlugin": ("node-part", "gpushare-node"),
+    "gfd": ("discovery", "gpushare-discovery"),
     "mps": ("mps", "gpushare-mps"),
+    "scheduler": ("scheduler", "gpushare-schd-extender"),
+    "admission": ("admission", "gpushare-pin"),
     "monitoring": ("monitoring", "gpushare-extender"),
 }
-FLAGS = {"gfd": "discovery", "dcgmExporter": "exporter", "nodeStatusExporter": "node-status-exporter"}
+FLAGS = {"dcgmExporter": "exporter", "nodeStatusExporter": "node-status-exporter"}
 
 every_policy = pytest.mark.parametrize("said", policies.POLICIES.values(), ids=policies.POLICIES.keys())
 
 
 @every_policy
 def test_components_come_in_the_order_of_the_status(said: dict[str, Any]) -> None:
-    made = list(policies.desired(said))
-    assert made == [name for name in ORDER if name in made]
+    assert list(policies.desired(said)) == ORDER
 
 
 @every_policy

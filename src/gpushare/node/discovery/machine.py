@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gpushare.gpu.device import Device
-from gpushare.node.nvidia import host
+from gpushare.node import pci_files
 
 MODEL: Final = "sys/class/dmi/id/product_name"
 
@@ -24,5 +24,5 @@ def classes(devices: Iterable[Device], root: Path) -> dict[str, int]:
     found = {}
     for device in devices:
         with contextlib.suppress(OSError, ValueError):
-            found[device.uuid] = int(host.pci_file(device, "class", root).read_text(), 16) >> 8
+            found[device.uuid] = int(pci_files.file(device, "class", root).read_text(), 16) >> 8
     return found

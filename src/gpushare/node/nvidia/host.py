@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpushare.gpu.device import Device
+from gpushare.node import pci_files
 from gpushare.node.nvidia.rules.cdi_spec import CONTROL_NODES
 
 
@@ -13,7 +14,7 @@ def numa(devices: Iterable[Device], root: Path) -> dict[str, int]:
     found = {}
     for device in devices:
         with contextlib.suppress(OSError, ValueError):
-            node = int(pci_file(device, "numa_node", root).read_text())
+            node = int(pci_files.file(device, "numa_node", root).read_text())
             if node >= 0:
                 found[device.uuid] = node
     return found
@@ -22,14 +23,3 @@ def numa(devices: Iterable[Device], root: Path) -> dict[str, int]:
 def control_nodes(root: Path) -> list[str]:
     """Those that exist here: NVIDIA's runtime puts them into this container, too."""
     return [path for path in CONTROL_NODES if (root / path.lstrip("/")).exists()]
-
-
-def pci_file(device: Device, name: str, root: Path) -> Path:
-    """What the kernel says of a GPU. Raises ValueError if the driver does not say where the GPU is."""
-    return root / "sys/bus/pci/devices" / _address(device.bus) / name
-
-
-def _address(bus: str) -> str:
-    """The driver writes a domain of eight digits, the kernel one of four."""
-    domain, _, rest = bus.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}"

@@ -82,9 +82,10 @@ class Applier:
         request = requests.apply(
             resource, key.namespace, key.name, body, manager=names.OPERATOR_MANAGER, force=True
         )  # fmt: skip
+        gone = self._owned.gone
         made = await self._writer.fetch(request, Live)
         logger.info("applied", kind=key.kind, name=key.name)
-        self._owned.put(key, made)
+        self._owned.put(key, made, gone)
         if not comparing.as_wanted(made, body):
             self._settled[key] = (digest, comparing.fingerprint(made))
 

@@ -58,7 +58,7 @@ def on_nodes(workload: Object, spec: Spec, part: Part, cluster: Cluster, *, defa
     if common.annotations:
         template["annotations"] = {**common.annotations, **template.get("annotations", {})}
     inside = pod(workload)
-    inside["tolerations"] = [dict(toleration) for toleration in common.tolerations]
+    inside["tolerations"] = _tolerations(common)
     inside["priorityClassName"] = common.priority_class_name
     if not common.priority_class_name:
         del inside["priorityClassName"]
@@ -70,6 +70,14 @@ def also_on_tainted(workload: Object, spec: Spec) -> None:
     own = pod(workload).get("tolerations", [])
     more = [*CONTROL_PLANE, *spec.daemonsets.tolerations]
     pod(workload)["tolerations"] = [*own, *(dict(one) for one in more if one not in own)]
+
+
+def _tolerations(common: DaemonSets) -> list[Object]:
+    """Those of the policy, and of the taint that the policy itself puts on GPU nodes."""
+    said = [dict(toleration) for toleration in common.tolerations]
+    key, _, effect = names.GPU_TAINT
+    own = {"key": key, "operator": "Exists", "effect": effect}
+    return [*said, own] if common.taint and own not in said else said
 
 
 def every_workload(workload: Object, part: Part, cluster: Cluster, *, default: str = "", called: str = "") -> None:

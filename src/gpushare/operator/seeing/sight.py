@@ -2,6 +2,9 @@
 
 A node's heartbeat is no such change, nor is the time in a pod's condition: of both only a projection is kept and
 compared. So nothing happens while nothing happens.
+
+What a write answers is put here, too, so that a pass sees its own writes. A watch may have been faster: then it has
+shown something newer, or that the object is gone again, and that counts.
 """
 
 from collections.abc import Callable, Set
@@ -10,6 +13,7 @@ from typing import Final
 import msgspec
 
 from gpushare.core.facts import names, objects
+from gpushare.kube import models, stream
 from gpushare.operator.managed import Metadata, Node
 from gpushare.operator.seeing.keys import Key
 from gpushare.operator.seeing.kinds import RENEWED
@@ -30,6 +34,10 @@ class Policies:
         self.found: dict[str, Policy] = {}
         self._wake = wake
 
+    def put(self, answer: Policy) -> None:
+        if _is_news(self.found.get(answer.name), answer):
+            self.found[answer.name] = answer
+
     def upsert(self, item: Policy) -> None:
         self.found[item.name] = item
         self._wake()
@@ -49,13 +57,15 @@ class Owned:
     def __init__(self, wake: Wake) -> None:
         self.found: dict[Key, Live] = {}
         self.wake = wake
+        self.gone = 0  # how often something was gone
 
     def of(self, kind: str, namespace: str) -> "OwnedSink":
         return OwnedSink(self, kind, namespace)
 
-    def put(self, key: Key, live: Live) -> None:
-        """What an apply answered: the watch shows it later."""
-        self.found[key] = live
+    def put(self, key: Key, answer: Live, gone: int) -> None:
+        """`gone`: as it was before the request was sent. If something is gone since then it may be this one."""
+        if _is_news(self.found.get(key), answer) or (key not in self.found and gone == self.gone):
+            self.found[key] = answer
 
 
 class OwnedSink:
@@ -71,6 +81,7 @@ class OwnedSink:
 
     def remove(self, item: Live) -> None:
         self._owned.found.pop(self._key(item), None)
+        self._owned.gone += 1
         self._owned.wake()
 
     def relisted(self, kept: Set[str]) -> None:
@@ -78,6 +89,7 @@ class OwnedSink:
         for key in mine:
             if key.name not in kept:
                 del self._owned.found[key]
+        self._owned.gone += 1
         self._owned.wake()
 
     def _key(self, item: Live) -> Key:
@@ -95,6 +107,10 @@ class Nodes:
         self.found: dict[str, Node] = {}
         self.facts: dict[str, NodeFacts] = {}
         self._wake = wake
+
+    def put(self, answer: Node) -> None:
+        if _is_news(self.found.get(answer.metadata.name), answer):
+            self.upsert(answer)
 
     def upsert(self, item: Node) -> None:
         name, slim = item.metadata.name, _slim(item)
@@ -135,6 +151,13 @@ class Pods:
     def relisted(self, kept: Set[str]) -> None:
         self.found = {uid: facts for uid, facts in self.found.items() if uid in kept}
         self._wake()
+
+
+def _is_news(known: stream.Object | None, answer: stream.Object) -> bool:
+    """False also if it is not known: it may be gone by now."""
+    if known is None:
+        return False
+    return models.number(answer.metadata.resource_version) > models.number(known.metadata.resource_version)
 
 
 def _slim(node: Node) -> Node:

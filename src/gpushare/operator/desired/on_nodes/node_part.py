@@ -11,14 +11,14 @@ from gpushare.operator.desired.on_nodes import mps
 from gpushare.operator.desired.policy import ConfigName, Spec
 
 NAME, DISCOVERY, EXPORTER = "node-part", "discovery", "exporter"
-SHARES, GPUS = "node-ds.yaml", "nvidia-ds.yaml"
+SHARES, GPUS, RIGHTS = "node-ds.yaml", "nvidia-ds.yaml", "operator/discovery.yaml"
 METRICS = "metrics"  # the port
 
 
 def build(spec: Spec, cluster: Cluster, manifests: Manifests) -> list[Component]:
     enabled = spec.device_plugin.enabled
     flags = [
-        Component(DISCOVERY, enabled=enabled and spec.gfd.enabled),
+        _discovery(spec, cluster, manifests),
         Component(EXPORTER, enabled=enabled and spec.dcgm_exporter.enabled),
     ]
     if not enabled:
@@ -27,6 +27,13 @@ def build(spec: Spec, cluster: Cluster, manifests: Manifests) -> list[Component]
         return [failing, *flags]
     objects = [*_shares(spec, cluster, manifests), *_gpus(spec, cluster, manifests)]
     return [Component(NAME, tuple(objects)), *flags]
+
+
+def _discovery(spec: Spec, cluster: Cluster, manifests: Manifests) -> Component:
+    """Only rights, which it needs where node-feature-discovery runs."""
+    if not (spec.device_plugin.enabled and spec.gfd.enabled):
+        return Component(DISCOVERY, enabled=False)
+    return Component(DISCOVERY, tuple(common.documents(manifests, RIGHTS, cluster)))
 
 
 def _shares(spec: Spec, cluster: Cluster, manifests: Manifests) -> list[Object]:
