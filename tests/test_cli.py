@@ -122,7 +122,7 @@ def test_a_stream_that_was_closed_is_no_stack_trace(tmp_path: Path, words: str, 
 def test_an_unknown_command_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert error(capsys, "extendr") == [
         'unknown command "extendr"',
-        "commands: inspect, why, validate, demo, extender, node, device-plugin, collector, mps, webhook, finder, operator",
+        f"commands: {', '.join(cli.COMMANDS)}",
         "gpushare extender",
     ]
     assert error(capsys, "frobnicate")[2] == "gpushare --help"

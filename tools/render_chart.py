@@ -1,4 +1,4 @@
-"""Writes the files of charts/gpushare that follow from others: its CRD, the schema of its values, the operator's rights.
+"""Writes the files of charts/gpushare that follow from others: its CRD, the schema of values, the operator's rights.
 
 Most values become the ClusterPolicy, so their schema is that of the CRD; what only the chart knows is described below.
 helm refuses values that do not fit, and says which key it is. Run it after a change: `.venv/bin/python -m

@@ -32,6 +32,7 @@ NEW = "dashboard"  # a component that the CRD of an older chart does not know
 PATIENCE = 60.0
 FORBIDDEN = 403
 NOT_OURS = ("leases ", "controllerrevisions ", "ipaddresses ")  # Kubernetes makes them at moments of its own
+NO_PODS = "scheduler.enabled=false"  # nothing is left that needs a node, so the policy is ready without one
 ON = (
     "driver.enabled=true,driver.version=595.91.07-ubuntu24.04,toolkit.enabled=true,nodeStatusExporter.enabled=true,"
     "mps.enabled=true,sharing.mpsSlots=10,monitoring.enabled=true,daemonsets.taint=true"
@@ -60,26 +61,30 @@ async def test_from_install_to_uninstall_and_nothing_is_left(
     await _until_settled(cluster)
     before = await _everything(cluster)
 
-    said = await charts.install(helm, chart=_older(tmp_path))
+    said = await charts.install(helm, "--set", NO_PODS, chart=_older(tmp_path))
     assert "kubectl get clusterpolicy" in said
-    async with pods.deployment(OPERATOR) as operator, pods.running_jobs():
-        await _until_taken_up(cluster)
+    async with pods.deployment(OPERATOR) as operator, pods.running():
+        await _until_state(cluster, "ready")
         assert pod_security.LABELS.items() <= (await _labels(cluster)).items()
 
         assert NEW not in await _spec(cluster)
-        await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--set", f"{NEW}.enabled=true")
-        assert pods.jobs == ["gpushare-upgrade-crds"]
+        await _upgrade(helm, f"{NO_PODS},{NEW}.enabled=true")
+        assert pods.ended == ["operator --install-crds: 0"]
         assert (await _spec(cluster))[NEW]["enabled"] is True
 
         await helm.run("rollback", RELEASE, "1", "--namespace", NAMESPACE)
         assert not (await _spec(cluster)).get(NEW, {}).get("enabled")
         operator.check()
 
-        await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE)
+        await _until_state(cluster, "ready")
+        assert "Succeeded" in await helm.run("test", RELEASE, "--namespace", NAMESPACE)
+        assert pods.ended[-1] == "validate: 0"
+
+        await _upgrade(helm, NO_PODS)
         started = asyncio.get_running_loop().time()
         await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
         figures.say("helm uninstall, without parts on nodes", f"{asyncio.get_running_loop().time() - started:.1f} s")
-        assert pods.jobs[-2:] == ["gpushare-uninstall", "gpushare-delete-crds"]
+        assert pods.ended[-2:] == ["operator --uninstall --keep-crds: 0", "operator --uninstall: 0"]
 
     await _until_settled(cluster)
     assert await _everything(cluster) == before
@@ -92,13 +97,13 @@ async def test_every_component_can_be_made_with_the_rights_of_the_chart(
     """In each way to place pods, and each way to look at new ones: nothing is refused."""
     mark = cluster.audit.mark()
     await charts.install(helm, "--set", ON)
-    async with pods.deployment(OPERATOR), pods.running_jobs():
+    async with pods.deployment(OPERATOR), pods.running():
         for ways in (
             "scheduler.mode=extender,admission.mode=webhook",
             "admission.nvidiaGpu=leave,admission.unasked=void",
         ):
             await _until_made(cluster)
-            await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--set", f"{ON},{ways}")
+            await _upgrade(helm, f"{ON},{ways}")
         await _until_made(cluster)
         asked = _asked_by(cluster, mark, OPERATOR)
         await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
@@ -149,7 +154,7 @@ async def test_a_label_for_pod_security_that_somebody_else_wrote_stays(
     await cluster.kubectl("create", "namespace", NAMESPACE)
     await cluster.kubectl("label", "namespace", NAMESPACE, f"{enforce}=restricted")
     await charts.install(helm)
-    async with pods.deployment(OPERATOR) as operator, pods.running_jobs():
+    async with pods.deployment(OPERATOR) as operator, pods.running():
         await wait.eventually(lambda: "labelled the namespace" in operator.tail(200), "its warning", PATIENCE)
         assert (await _labels(cluster))[enforce] == "restricted"
         await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
@@ -158,11 +163,24 @@ async def test_a_label_for_pod_security_that_somebody_else_wrote_stays(
 
 async def test_an_uninstall_leaves_the_crd_where_it_shall(cluster: Cluster, helm: Helm, pods: Pods) -> None:
     await charts.install(helm, "--set", "operator.cleanupCRD=false,psa.enabled=false")
-    async with pods.deployment(OPERATOR), pods.running_jobs():
+    async with pods.deployment(OPERATOR), pods.running():
         await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
-    assert pods.jobs == ["gpushare-uninstall"]
+    assert pods.ended == ["operator --uninstall --keep-crds: 0"]
     await cluster.get(CRD)
     await cluster.kubectl("delete", "crd", "clusterpolicies.gpushare.io")
+
+
+async def test_a_test_says_what_the_policy_lacks(cluster: Cluster, helm: Helm, pods: Pods) -> None:
+    """Here nobody runs the parts."""
+    await charts.install(helm)
+    async with pods.deployment(OPERATOR), pods.running():
+        node = {"metadata": {"name": "gpu-a", "labels": {"nvidia.com/gpu.present": "true"}}}
+        await cluster.call("POST", "/api/v1/nodes", node)
+        with pytest.raises(Failed, match="pod gpushare-test failed"):
+            await helm.run("test", RELEASE, "--namespace", NAMESPACE)
+        assert pods.ended == ["validate: 1"]
+        await cluster.kubectl("delete", "node", "gpu-a")
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
 
 
 async def test_a_hook_that_fails_shows_why_and_is_gone(cluster: Cluster, helm: Helm, pods: Pods) -> None:
@@ -170,7 +188,7 @@ async def test_a_hook_that_fails_shows_why_and_is_gone(cluster: Cluster, helm: H
     async with _installed(cluster, helm):
         body = {"metadata": {"finalizers": ["gpushare.io/clean-up"]}}
         await cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "--patch", json.dumps(body))
-        async with pods.running_jobs():
+        async with pods.running():
             with pytest.raises(Failed, match="timed out"):
                 await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE, "--timeout=5s")
         body["metadata"]["finalizers"] = []
@@ -223,11 +241,15 @@ async def _labels(cluster: Cluster) -> dict[str, str]:
     return dict((await cluster.get(NAMESPACES))["metadata"].get("labels", {}))
 
 
-async def _until_taken_up(cluster: Cluster) -> None:
-    async def taken_up() -> bool:
-        return "state" in (await cluster.get(POLICY)).get("status", {})
+async def _upgrade(helm: Helm, settings: str) -> None:
+    await helm.run("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--set", settings)
 
-    await wait.eventually_asked(taken_up, "the operator's word about the policy", PATIENCE)
+
+async def _until_state(cluster: Cluster, state: str) -> None:
+    async def is_so() -> bool:
+        return bool((await cluster.get(POLICY)).get("status", {}).get("state") == state)
+
+    await wait.eventually_asked(is_so, f"the policy is {state}", PATIENCE)
 
 
 async def _until_made(cluster: Cluster) -> None:

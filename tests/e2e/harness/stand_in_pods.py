@@ -1,5 +1,5 @@
 """Pods of gpushare as processes, where there is no kubelet: with the words, the variables and the account of their
-template, so that what a manifest says is what is tried. Those of Jobs end as their process does, and so does the Job.
+template, so that what a manifest says is what is tried. Those that end do so as their process does, and so does a Job.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.e2e.harness.processes import Process
 from tests.support.tasks import beside
 
 Object = dict[str, Any]
-OF_A_JOB = "batch.kubernetes.io/job-name"
+OF_HELM = "app.kubernetes.io/managed-by=Helm"
 
 
 class Pods:
@@ -25,7 +25,7 @@ class Pods:
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
-        self.jobs: list[str] = []  # those that were run, by name
+        self.ended: list[str] = []  # the words and the exit code of each that was to end
         self._numbers = itertools.count()
 
     async def start(self, name: str, spec: Object) -> Process:
@@ -62,32 +62,29 @@ class Pods:
             await self.cluster.processes.end(process)
 
     @contextlib.asynccontextmanager
-    async def running_jobs(self) -> AsyncIterator[None]:
-        """Meanwhile pods of Jobs run as soon as they are there."""
-        async with beside(self._run_jobs()):
+    async def running(self) -> AsyncIterator[None]:
+        """Meanwhile pods of helm's that end, of Jobs or of a test, run as soon as they are there."""
+        async with beside(self._run_all()):
             yield
 
-    async def _run_jobs(self) -> None:
+    async def _run_all(self) -> None:
         done: set[str] = set()
+        path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={OF_HELM}"
         while True:
-            pods = (await self.cluster.get(f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={OF_A_JOB}"))[
-                "items"
-            ]
-            for pod in pods:
-                if pod["metadata"]["uid"] not in done:
+            for pod in (await self.cluster.get(path))["items"]:
+                if pod["metadata"]["uid"] not in done and pod["spec"]["restartPolicy"] != "Always":
                     done.add(pod["metadata"]["uid"])
-                    await self._run_job(pod)
+                    await self._run(pod)
             await asyncio.sleep(0.1)
 
-    async def _run_job(self, pod: Object) -> None:
-        name = pod["metadata"]["labels"][OF_A_JOB]
-        process = await self.start(name, pod["spec"])
+    async def _run(self, pod: Object) -> None:
+        (container,) = pod["spec"]["containers"]
+        process = await self.start(pod["spec"]["serviceAccountName"], pod["spec"])
         while process.running:  # noqa: ASYNC110 - a process tells nobody that it ended
             await asyncio.sleep(0.05)
         code = process.popen.returncode
         await self.cluster.processes.end(process)
-        self.jobs.append(name)
-        (container,) = pod["spec"]["containers"]
+        self.ended.append(f"{' '.join(container['args'])}: {code}")
         ended = {"name": container["name"], "state": {"terminated": {"exitCode": code}}, "ready": False,
                  "restartCount": 0, "image": container["image"], "imageID": ""}  # fmt: skip
         status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
