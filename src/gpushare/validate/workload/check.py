@@ -12,7 +12,7 @@ from gpushare.validate.rules import verdict
 from gpushare.validate.rules.verdict import Verdict
 from gpushare.validate.workload import room
 
-AGAIN_SECONDS: Final = (5.0, 300.0)  # after a failure: the first and the longest pause
+AGAIN_SECONDS: Final = (5.0, 60.0)  # after a failure: the first and the longest pause
 LOOK_SECONDS: Final = 60.0  # after it was skipped
 UNDER_WAY: Final = "a pod is being tried"
 
