@@ -1,4 +1,4 @@
-"""Writes every scheduler configuration in deploy/ from the one description below.
+"""Writes every scheduler configuration in deploy/ from the one description in gpushare.install.entries.
 
 kube-scheduler has known several formats for the same thing: Policy (up to 1.22), and KubeSchedulerConfiguration v1beta1
 (1.19 to 1.22), v1beta3 (1.23 to 1.28) and v1 (from 1.25 on). Run it after a change: `.venv/bin/python -m
@@ -11,52 +11,12 @@ from typing import Any
 
 import yaml
 
-from gpushare.core.facts import kinds
-from gpushare.extender import server
+from gpushare.install import entries
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = "# Written by tools/render_scheduler.py: change it there.\n"
-PORT = 12345
-TIMEOUT_SECONDS = 5
-KUBEADM_KUBECONFIG = "/etc/kubernetes/scheduler.conf"
 SECOND_SCHEDULER = "gpu-scheduler"
 NAMESPACE, KETI_NAMESPACE = "kube-system", "gpu"
-
-EXTENDER: dict[str, Any] = {
-    "urlPrefix": f"http://127.0.0.1:{PORT}{server.PREFIX}",
-    "filterVerb": "choose",
-    "prioritizeVerb": "prioritize",
-    "preemptVerb": "preempt",
-    "bindVerb": "bind",
-    "weight": 1000,
-    "httpTimeout": f"{TIMEOUT_SECONDS}s",
-    "nodeCacheCapable": True,
-    "ignorable": False,
-    "managedResources": [{"name": resource, "ignoredByScheduler": False} for resource in kinds.BY_RESOURCE],
-}
-OVER_TLS: dict[str, Any] = {
-    "urlPrefix": f"https://127.0.0.1:32766{server.PREFIX}",
-    "enableHTTPS": True,
-    "tlsConfig": {
-        "serverName": "gpushare-schd-extender",
-        "caFile": "/etc/kubernetes/gpushare/ca.crt",
-        "certFile": "/etc/kubernetes/gpushare/client.crt",
-        "keyFile": "/etc/kubernetes/gpushare/client.key",
-    },
-}
-# A Policy without priorities has the default ones, LeastRequestedPriority among them. kube-scheduler 1.22 with -v=2 or
-# more does not start then: it fails to log the configuration of that one (or of MostRequestedPriority;
-# kubernetes#105202). So the others are named, each with its default weight. These are the same from 1.19 to 1.22.
-PRIORITIES = {
-    "SelectorSpreadPriority": 1,
-    "InterPodAffinityPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "NodePreferAvoidPodsPriority": 10000,
-    "NodeAffinityPriority": 1,
-    "TaintTolerationPriority": 1,
-    "ImageLocalityPriority": 1,
-    "EvenPodsSpreadPriority": 2,
-}
 WHY = {
     "priorities": "all default priorities of kube-scheduler except LeastRequestedPriority: with it, or without this "
     "list, 1.22 does not start if its verbosity is 2 or more (kubernetes#105202)",
@@ -77,29 +37,10 @@ TLS_WHY = {
 }
 
 
-def policy() -> dict[str, Any]:
-    """For kube-scheduler up to 1.22, where a duration is nanoseconds. It cannot say percentageOfNodesToScore."""
-    extender = {**EXTENDER, "httpTimeout": TIMEOUT_SECONDS * 10**9}
-    priorities = [{"name": name, "weight": weight} for name, weight in PRIORITIES.items()]
-    return {"kind": "Policy", "apiVersion": "v1", "extenders": [extender], "priorities": priorities}
-
-
-def configuration(version: str, *, kubeconfig: str = KUBEADM_KUBECONFIG, tls: bool = False) -> dict[str, Any]:
-    """For kube-scheduler from 1.19 on, in place of its default configuration."""
-    return {
-        "apiVersion": f"kubescheduler.config.k8s.io/{version}",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": kubeconfig},
-        "leaderElection": {"leaderElect": True},
-        "percentageOfNodesToScore": 100,
-        "extenders": [{**EXTENDER, **(OVER_TLS if tls else {})}],
-    }
-
-
 def second_scheduler(namespace: str = NAMESPACE, *, of_all_pods: bool = False) -> dict[str, Any]:
     """For a kube-scheduler of our own, in a pod: its credentials are the pod's. `of_all_pods`: it asks about those that
     ask for no GPU, too."""
-    whole = configuration("v1")
+    whole = entries.configuration("v1", entries.extender())
     del whole["clientConnection"]
     whole["leaderElection"] = {
         "leaderElect": True,
@@ -116,14 +57,17 @@ def second_scheduler(namespace: str = NAMESPACE, *, of_all_pods: bool = False) -
 def rendered() -> dict[str, str]:
     """Path below the root and content of every file."""
     manifest, keti = "deploy/gpu-scheduler.yaml", "deploy/keti/deployments/gpu-scheduler.yaml"
+    plain, tls = entries.extender(), entries.extender(entries.OVER_TLS["urlPrefix"])
+    policy = entries.policy(plain)
+    configurations = {version: entries.configuration(version, plain) for version in ("v1beta1", "v1beta3", "v1")}
     of_keti = commented(second_scheduler(KETI_NAMESPACE, of_all_pods=True), WHY)
     return {
-        "deploy/scheduler/policy.json": json.dumps(policy(), indent=2) + "\n",
-        "deploy/scheduler/policy.yaml": HEADER + commented(policy(), WHY),
-        "deploy/scheduler/config-v1beta1.yaml": HEADER + commented(configuration("v1beta1"), WHY),
-        "deploy/scheduler/config-v1beta3.yaml": HEADER + commented(configuration("v1beta3"), WHY),
-        "deploy/scheduler/config-v1.yaml": HEADER + commented(configuration("v1"), WHY),
-        "deploy/scheduler/config-v1-tls.yaml": HEADER + commented(configuration("v1", tls=True), {**WHY, **TLS_WHY}),
+        "deploy/scheduler/policy.json": json.dumps(policy, indent=2) + "\n",
+        "deploy/scheduler/policy.yaml": HEADER + commented(policy, WHY),
+        "deploy/scheduler/config-v1beta1.yaml": HEADER + commented(configurations["v1beta1"], WHY),
+        "deploy/scheduler/config-v1beta3.yaml": HEADER + commented(configurations["v1beta3"], WHY),
+        "deploy/scheduler/config-v1.yaml": HEADER + commented(configurations["v1"], WHY),
+        "deploy/scheduler/config-v1-tls.yaml": HEADER + commented(entries.configuration("v1", tls), {**WHY, **TLS_WHY}),
         manifest: between_marks((ROOT / manifest).read_text("utf-8"), commented(second_scheduler(), WHY)),
         keti: between_marks((ROOT / keti).read_text("utf-8"), of_keti),
     }

@@ -7,13 +7,13 @@ import pytest
 import gpushare
 from gpushare.cli import help
 from gpushare.extender import app, binder
+from gpushare.install import entries
 from gpushare.kube.scraping.server import Listening
 from tests.support import manifests
-from tools import render_scheduler
 
 ALIYUN = {"app": "gpushare", "component": "gpushare-schd-extender"}
 NAMESPACED = (
-    "ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Service", "ConfigMap", "Secret",
+    "ServiceAccount", "Role", "RoleBinding", "Deployment", "DaemonSet", "Job", "Service", "ConfigMap", "Secret",
     "PodDisruptionBudget",
 )  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_what_others_can_reach_asks_for_a_certificate() -> None:
         manifests.container("extender-tls.yaml")["ports"][0]["name"],
         32766,
     )
-    assert f":{port['nodePort']}/" in render_scheduler.OVER_TLS["urlPrefix"]
+    assert f":{port['nodePort']}/" in entries.OVER_TLS["urlPrefix"]
 
 
 @pytest.mark.parametrize("name", manifests.WITH_EXTENDER)
@@ -138,7 +138,7 @@ def test_probes_ask_where_it_listens(name: str) -> None:
 def test_it_is_given_the_time_to_finish_its_bindings(name: str) -> None:
     pod = manifests.one(name, "Deployment")["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > app.STOP_SECONDS + 5
-    assert binder.ANSWER_SECONDS < render_scheduler.TIMEOUT_SECONDS
+    assert binder.ANSWER_SECONDS < entries.TIMEOUT_SECONDS
 
 
 def test_commands_in_the_guide_name_files_that_are_there() -> None:

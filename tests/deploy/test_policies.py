@@ -15,7 +15,7 @@ from tools import render_admission
 KEYS = {
     value for value in vars(names).values() if isinstance(value, str) and re.match(r"ALIYUN_COM_|gpushare\.io/", value)
 }
-PEOPLES = {names.MEMORY_UNIT, names.POLICY, names.MPS_THREADS}
+PEOPLES = {names.MEMORY_UNIT, names.POLICY, names.MPS_THREADS, names.ONLY_ASKED}
 ON_NODES = {
     f"kube-system:{manifests.NODE}",
     "kube-system:gpushare-device-plugin",

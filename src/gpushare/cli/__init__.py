@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, finder, help, mps, observing, operating, validating, words
+from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "webhook": (help.WEBHOOK, components.webhook),
     "finder": (finder.PAGE, finder.finder),
     "operator": (operating.OPERATOR, operating.operator),
+    "install-scheduler": (installing.PAGE, installing.install_scheduler),
 }
 OF_PLUGIN = ("inspect", "why")
 OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do

@@ -23,6 +23,7 @@ Run in a cluster (the manifests in deploy/ do this for you)
   webhook             admission: pins new pods, and refuses what can never run
   finder              labels its node if it has an NVIDIA GPU
   operator            keeps all of this running, as a ClusterPolicy asks
+  install-scheduler   tells this control plane's kube-scheduler of the extender
 Options of every command, anywhere on the line
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version

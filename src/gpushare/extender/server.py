@@ -10,6 +10,7 @@ from ssl import SSLContext
 from aiohttp import web
 
 import gpushare
+from gpushare.core.facts import names
 from gpushare.core.steps import Steps
 from gpushare.extender import wire
 from gpushare.extender.binder import Binder
@@ -18,7 +19,7 @@ from gpushare.extender.slices import in_slices
 from gpushare.extender.verbs import Verbs
 from gpushare.obs import http, log, metrics
 
-PREFIX = "/gpushare-scheduler"
+PREFIX = names.EXTENDER_PATH
 LARGEST_BODY = 256 << 20  # 5,000 whole nodes of 30 KB are 150 MB
 BODY_SECONDS = 10.0
 JSON = "application/json"

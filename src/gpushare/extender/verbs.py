@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpushare.core.explain import inspected, report, verdict
 from gpushare.core.explain.report import Explanation
+from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Refusal, Unit
 from gpushare.core.facts.vitals import Status
 from gpushare.core.ledger.node_state import NodeState
@@ -60,6 +61,8 @@ class Verbs:
         problem = self._problem(pod.uid)
         if problem:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
+        if names.ONLY_ASKED in (sent.metadata.annotations or ()):
+            return wire.encode(offer.result([], {}, dict.fromkeys(offer.names, names.ASKED)))
         answer = ask(pod, offer.names, self._clock())
         if answer.fits:
             return wire.encode(offer.result(answer.fits, {}, {}))

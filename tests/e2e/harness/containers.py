@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from tests.e2e.harness import binaries, processes
 from tests.e2e.harness.cluster import Failed, NotReady, run, until
 from tests.e2e.harness.processes import Process, Processes
 
-OWN = ("/var/lib", "/var/log", "/run", names.MPS_PIPE_FOLDER)
+OWN = ("/var/lib", "/var/log", "/run", "/etc/kubernetes", names.MPS_PIPE_FOLDER)
 PCI = "/sys/bus/pci/devices"  # its own, too, on machines that have one
 HOST = "/host"  # stands for its file system, with what is in none of its own folders
 EMPTY_SECONDS = 10.0
@@ -147,6 +148,13 @@ class Machine:
         for container in (await self.ctr("tasks", "list", "--quiet")).split():
             with contextlib.suppress(Failed):  # it went with another one
                 await self.ctr("tasks", "kill", "--signal", "SIGKILL", container)
+
+    async def try_(self, *command: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """A command in there, whatever its exit code is."""
+        return await asyncio.to_thread(
+            subprocess.run, [*map(str, (*self._entering(), *command))], env={**_environment(), **environment},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     async def ctr(self, *arguments: str) -> str:
         program = str(binaries.runtime("ctr"))

@@ -37,11 +37,11 @@ def made(folder: Path) -> list[Path]:
     ]  # fmt: skip
 
 
-def scheduler(folder: Path) -> Path:
-    programs = {"bin/kube-scheduler": binaries.program("kube-scheduler")}
-    return _archive(
-        folder, "scheduler", SCHEDULER, [], programs, {"Env": ["PATH=/bin"], "Entrypoint": ["kube-scheduler"]}
-    )
+def scheduler(folder: Path, name: str = SCHEDULER, version: str = binaries.VERSION) -> Path:
+    """Only kube-scheduler, as the image of its makers has it."""
+    programs = {"bin/kube-scheduler": binaries.program("kube-scheduler", version)}
+    settings = {"Env": ["PATH=/bin"], "Entrypoint": ["kube-scheduler"]}
+    return _archive(folder, f"scheduler-{version}", name, [], programs, settings)
 
 
 def _archive(

@@ -22,7 +22,7 @@ from tests.e2e.harness.processes import Process
 Object = dict[str, Any]
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 LOGS = "node/var/log/pods/kube-system_*/*/*.log"  # of our components, below the cluster's work folder
-STATIC_PODS = "/var/lib/kubelet/static"
+STATIC_PODS = "/etc/kubernetes/manifests"
 OUR_PODS = f"fieldSelector=spec.nodeName={NODE}"
 LABELS = {"gpushare": "true", "node-role.kubernetes.io/control-plane": ""}  # only an admin may give it these
 CONFIGURATION: Object = {

@@ -112,3 +112,11 @@ UNITS: Final = (MIB, GIB)
 
 # The component named in our events.
 COMPONENT: Final = "gpushare"
+
+# Where the extender answers: the path of its URL. Aliyun's has the same.
+EXTENDER_PATH: Final = "/gpushare-scheduler"
+
+# A pod annotation of `gpushare install-scheduler`: the pod is only there so that kube-scheduler asks about it. The
+# extender refuses it everywhere, with this sentence, which kube-scheduler writes into the pod's condition.
+ONLY_ASKED: Final = "gpushare.io/only-asked"
+ASKED: Final = "node(s) that gpushare was only asked about"
