@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.operator import pod_security
+from gpushare.operator.applying import pod_security
 from tests.e2e.harness import audit, charts, shipped, snapshot
 from tests.e2e.harness.charts import CHART, NAMESPACE, RELEASE, Helm
 from tests.e2e.harness.cluster import Cluster, Failed

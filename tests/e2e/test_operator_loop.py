@@ -403,5 +403,11 @@ async def test_the_jobs_of_the_chart_need_no_more_than_their_rights(operator: Op
         with pytest.raises(Failed):
             await operator.cluster.kubectl("get", "daemonset", "-n", NAMESPACE, "gpushare-node")
         await operator.as_job("uninstall", "--uninstall")
-        assert await operator.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + operating.CRD) is None
+        await operator.until("the kind is gone", lambda: kind_is_gone(operator))
         await operator.once("--install-crds")
+
+
+async def kind_is_gone(operator: Operating) -> bool:
+    """The API server deletes its objects first, and takes a moment for it."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+    return await operator.find(path + operating.CRD) is None

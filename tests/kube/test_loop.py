@@ -13,10 +13,10 @@ from gpushare.kube.loop import Backoff, Loop
 class Work:
     """Answers as told, then that all is done."""
 
-    def __init__(self, *answers: bool) -> None:
+    def __init__(self, *answers: bool, limits: tuple[float, float] | None = None) -> None:
         self.calls = 0
         self.slept: list[float] = []
-        self.loop = Loop(self._call, sleep=self.sleep, chance=lambda: 0.5)
+        self.loop = Loop(self._call, limits, sleep=self.sleep, chance=lambda: 0.5)
         self._answers = list(answers)
 
     async def _call(self) -> bool:
@@ -86,6 +86,14 @@ async def test_what_fails_is_tried_again_later_and_later() -> None:
         work.loop.wake()
         await quiet()
         assert (work.calls, work.slept) == (6, [0.1, 0.2, 0.4, 0.1])
+
+
+async def test_whoever_must_not_wait_long_says_so() -> None:
+    work = Work(False, False, False, False, limits=(0.5, 2.0))
+    async with running(work):
+        work.loop.wake()
+        await quiet()
+    assert work.slept == [0.5, 1.0, 2.0, 2.0]
 
 
 async def test_a_wake_up_during_the_work_makes_it_run_once_more() -> None:

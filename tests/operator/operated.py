@@ -43,10 +43,11 @@ def account(name: str) -> Object:
 
 def build(spec: Spec, cluster: Cluster, manifests: Manifests) -> tuple[Component, ...]:
     """Two components, one of which can be switched off, and one that never can be served."""
+    mps = (account("gpushare-mps"), daemon_set("gpushare-mps"))
     image = f"gpushare:{spec.device_plugin.version or 1}"
     return (
         Component("node-part", (account("gpushare-node"), daemon_set("gpushare-node", image))),
-        Component("mps", (daemon_set("gpushare-mps"),) if spec.mps.enabled else (), enabled=spec.mps.enabled),
+        Component("mps", mps if spec.mps.enabled else (), enabled=spec.mps.enabled),
         Component("dashboard", unserved="there is none" if spec.dashboard.enabled else "", enabled=False),
     )
 

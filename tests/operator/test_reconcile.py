@@ -18,6 +18,7 @@ from tests.operator.operated import CLUSTER, DAEMON_SETS, NS, POLICY, Operated
 
 Object = dict[str, Any]
 
+MPS_ACCOUNT = resources.Resource("", "v1", "serviceaccounts").item(NS, "gpushare-mps")
 FORBIDDEN = (
     'daemonsets.apps "gpushare-node" is forbidden: User "system:serviceaccount:gpu-operator:gpushare-operator" cannot '
     'patch resource "daemonsets" in API group "apps" in the namespace "gpu-operator"'
@@ -95,6 +96,35 @@ async def test_what_is_switched_off_goes_and_nothing_else(operated: Operated) ->
     assert operated.has("gpushare-node")
     assert others in operated.api.objects, "it has our label, but not our policy as owner"
     assert ("ComponentDisabled", "mps is switched off and removed") in operated.events
+
+
+async def test_rights_of_what_is_switched_off_stay_until_its_pods_have_ended(operated: Operated) -> None:
+    operated.policy(mps={"enabled": True})
+    await operated.settle()
+    operated.pod("gpushare-mps-x", "mps")
+    operated.pod("gpushare-node-x")
+    operated.change(mps={"enabled": False})
+    await operated.settle()
+    assert not operated.has("gpushare-mps")
+    assert MPS_ACCOUNT in operated.api.objects
+    operated.pod("gpushare-mps-x", "mps", deletionTimestamp="2126-01-01T00:00:00Z")
+    await operated.settle()
+    assert MPS_ACCOUNT in operated.api.objects
+    assert operated.reconciler.again is not None
+    del operated.api.objects[resources.PODS.item(NS, "gpushare-mps-x")]
+    await operated.settle()
+    assert MPS_ACCOUNT not in operated.api.objects
+    assert operated.reconciler.again is None
+
+
+async def test_a_pod_of_a_dead_node_keeps_no_rights_and_wakes_nobody(operated: Operated) -> None:
+    operated.policy(mps={"enabled": True})
+    await operated.settle()
+    operated.pod("gpushare-mps-x", "mps", deletionTimestamp="2026-01-01T00:00:00Z")
+    operated.change()
+    await operated.settle()
+    assert MPS_ACCOUNT not in operated.api.objects
+    assert operated.reconciler.again is None
 
 
 async def test_an_object_with_the_same_name_by_now_is_not_deleted(operated: Operated) -> None:

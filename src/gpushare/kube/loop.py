@@ -37,9 +37,15 @@ class Loop:
     """Calls `work` once after each `wake`, and again later while `work` returns False: something is left to do."""
 
     def __init__(
-        self, work: Callable[[], Awaitable[bool]], *, sleep: Sleep = asyncio.sleep, chance: Chance = random.random
+        self,
+        work: Callable[[], Awaitable[bool]],
+        limits: tuple[float, float] | None = None,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        chance: Chance = random.random,
     ) -> None:
-        self.retry = Backoff(chance=chance)
+        """`limits`: of the delays after a failure, during which nothing else is done either."""
+        self.retry = Backoff(limits, chance=chance)
         self._work, self._sleep = work, sleep
         self._awake = asyncio.Event()
 

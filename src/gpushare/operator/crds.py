@@ -13,7 +13,7 @@ from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError
 from gpushare.obs import log
 from gpushare.obs.errors import not_asked
-from gpushare.operator import pod_security
+from gpushare.operator.applying import pod_security
 from gpushare.operator.desired.component import Manifests
 from gpushare.operator.seeing.models import Live, Policy
 

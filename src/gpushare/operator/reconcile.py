@@ -16,12 +16,14 @@ from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
 from gpushare.obs import log
-from gpushare.operator import active, finalizing, notices
+from gpushare.operator import active, notices
+from gpushare.operator.applying import finalizing
 from gpushare.operator.applying.applier import Applier
+from gpushare.operator.applying.ending import Ending
+from gpushare.operator.applying.labeller import Labeller
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Cluster, Component, Manifests
 from gpushare.operator.desired.policy import Spec
-from gpushare.operator.labelling import Labeller
 from gpushare.operator.metrics import FAILED, NO_POLICY, NOT_READY, READY, Figures
 from gpushare.operator.seeing.models import Policy
 from gpushare.operator.seeing.watches import Seen
@@ -63,8 +65,9 @@ class Reconciler:
         self._writer = Writer(api, leads)
         self._applier = Applier(self._writer, seen.owned)
         self._labeller = Labeller(self._writer, seen.nodes)
+        self._ending = Ending(seen.pods, _now)
         self._finalizer = finalizing.Finalizer(
-            api, self._writer, self._applier, self._labeller, seen, config.namespace, _now
+            api, self._writer, self._applier, self._labeller, seen, config.namespace, self._ending
         )
         self.again: float | None = None  # in so many seconds a pass is due, though nothing may change until then
 
@@ -120,7 +123,7 @@ class Reconciler:
         left = await self._finalizer.clean_up(policy, cluster.kinds, alone=True)
         if left.texts:
             await self._say(policy, statuses.deleting(policy, cluster.namespace, left.texts, _stamp()), active=True)
-            self.again = self._finalizer.later()
+            self.again = self._ending.later()
         return not left.failed
 
     async def _reconcile(self, policy: Policy, cluster: Cluster) -> bool:
@@ -132,7 +135,9 @@ class Reconciler:
         if names.CLEAN_UP not in (policy.metadata.finalizers or ()):
             await finalizing.set_finalizers(self._writer, policy, [*(policy.metadata.finalizers or ()), names.CLEAN_UP])
         components = tuple(self._config.build(spec, cluster, self._config.manifests))
-        failures = [*await self._applier.apply(components, policy), *await self._applier.prune(components, policy)]
+        failures = await self._applier.apply(components, policy)
+        failures += await self._applier.prune(components, policy, self._ending)
+        self.again = self._ending.later()
         failed = [Line(one.component, "", one.text) for one in failures]
         failed += [Line("", "", text) for text in await self._labeller.label(spec)]
         seen = self._seen

@@ -9,13 +9,14 @@ from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kube.loop import Backoff, Loop
 from gpushare.obs import log
-from gpushare.operator import pod_security
+from gpushare.operator.applying import pod_security
 from gpushare.operator.desired.component import Cluster
 from gpushare.operator.metrics import Figures
 from gpushare.operator.reconcile import Config, Reconciler
 from gpushare.operator.seeing import discovery, watches
 
 DISCOVER_SECONDS: Final = 300.0  # between two looks at which kinds the API server serves
+RETRY: Final = (0.1, 2.0)  # seconds between two passes while something fails: hand edits are undone within 5
 PAUSE: Final = 0.2  # seconds after a pass: changes that come together are one
 
 logger = log.get(__name__)
@@ -28,7 +29,7 @@ class Term:
         self, config: Config, api: client.Api, recorder: Recorder, figures: Figures, leads: Callable[[], bool]
     ) -> None:
         self._config, self._api = config, api
-        self._loop = Loop(self._pass)
+        self._loop = Loop(self._pass, RETRY)
         seen = watches.seen(self._loop.wake)
         self._watches = watches.Watches(api, config.namespace, seen)
         self._reconciler = Reconciler(config, api, seen, recorder, figures, leads)

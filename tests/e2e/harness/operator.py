@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from gpushare.core.facts import names
-from tests.e2e.harness import binaries, keti_images, nvidia_runtime, services, snapshot
+from tests.e2e.harness import binaries, keti_images, nvidia_runtime, services, shipped, snapshot
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT, Failed
 from tests.e2e.harness.gpu_host import GpuHost
 from tests.e2e.harness.kubelet import LABELS, Node
@@ -51,6 +51,7 @@ class Operator:
         await self.node.machine.import_image(scheduler)
         services.lead_to_api(self.cluster)
         await self.cluster.kubectl("label", "node", NODE, *(f"{name}-" for name in _ours(LABELS)))
+        await self.cluster.kubectl("delete", "-f", "-", given=_listed(shipped.rights()))  # that other tests use
         return await snapshot.taken(self.node)
 
     async def stop(self) -> None:
@@ -59,6 +60,7 @@ class Operator:
         with contextlib.suppress(Failed):
             await self.shell(f"helm uninstall {RELEASE} -n {NAMESPACE} --no-hooks --ignore-not-found")
         await services.end(self.cluster)
+        await self.cluster.apply(*shipped.rights())
 
     # What people do
 
@@ -165,6 +167,10 @@ class Operator:
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+def _listed(objects: list[Object]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
 def _ours(labels: dict[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from gpushare.core.facts import names
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.kubelet import Node
 from tests.support.objects import Object
@@ -56,13 +57,15 @@ def _line(kind: str, metadata: Object) -> str:
 
 
 def _of_node(node: Object) -> dict[str, Object]:
-    """kubelet never forgets a resource of a device plugin: its own capacity of it stays, as 0."""
+    """kubelet remembers a device plugin that is gone: for minutes its capacity stays, with 0 that can be had, and then
+    it is 0 for ever."""
     metadata, status = node["metadata"], node["status"]
+    plugins = [name for name in names.NVIDIA_GPUS if status["allocatable"].get(name) == "0"]
     return {
         "labels": metadata["labels"],
         "annotations": {k: v for k, v in metadata.get("annotations", {}).items() if not k.startswith(KUBELETS)},
         "spec": {key: node["spec"].get(key) for key in ("taints", "unschedulable")},
-        "capacity": {key: value for key, value in status["capacity"].items() if "/" in key and value != "0"},
+        "capacity": {name: value for name, value in status["capacity"].items() if "/" in name and name not in plugins},
     }
 
 

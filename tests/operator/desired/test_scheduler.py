@@ -36,6 +36,11 @@ def test_the_second_scheduler_has_the_clusters_version_and_its_lease_in_our_name
     (config,) = (one for one in made.objects if one["kind"] == "ConfigMap")
     read = yaml.safe_load(config["data"]["config.yaml"])
     assert read["leaderElection"]["resourceNamespace"] == config["metadata"]["namespace"] == HERE.namespace
+    (lease,) = (one for one in made.objects if one["kind"] == "Lease")
+    assert (lease["metadata"]["name"], lease["metadata"]["namespace"]) == (
+        read["leaderElection"]["resourceName"],
+        read["leaderElection"]["resourceNamespace"],
+    )
     (role,) = (one for one in made.objects if (one["kind"], one["metadata"]["name"]) == ("Role", "gpu-scheduler"))
     assert role["metadata"]["namespace"] == HERE.namespace
 
@@ -83,7 +88,7 @@ def test_the_extender_alone_is_beside_the_clusters_own_scheduler() -> None:
     assert [one["name"] for one in pod(made)["containers"]] == ["gpushare-schd-extender"]
     assert pod(made)["hostNetwork"] is True
     assert pod(made)["containers"][0]["args"][-2:] == ["--policy", "keti"]
-    assert not [one for one in made.objects if one["kind"] == "ConfigMap"]
+    assert not [one for one in made.objects if one["kind"] in ("Lease", "ConfigMap")]
 
 
 def test_where_unhealthy_gpus_are_told_the_rights_stay_and_the_account_is_ours() -> None:

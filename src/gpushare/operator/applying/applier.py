@@ -4,19 +4,22 @@ An object that cannot be written does not stop the others: its failure is kept b
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpushare.core.facts import names
 from gpushare.kube import requests
 from gpushare.kube.errors import KubeError
 from gpushare.obs import log
 from gpushare.operator.applying import comparing, marking
+from gpushare.operator.applying.ending import Ending
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Component, Object
-from gpushare.operator.seeing.keys import Key, key_of
+from gpushare.operator.seeing.keys import WORKLOADS, Key, key_of
 from gpushare.operator.seeing.kinds import BY_NAME, GOES
 from gpushare.operator.seeing.models import Live, Policy
 from gpushare.operator.seeing.sight import Owned
+
+LAST_PROGRAM: Final = max(GOES[kind] for kind in WORKLOADS)
 
 logger = log.get(__name__)
 
@@ -50,21 +53,36 @@ class Applier:
                 failures.append(Failure(component, f"{key} cannot be applied: {sentence(error)}"))
         return failures
 
-    async def prune(self, components: Sequence[Component], policy: Policy) -> list[Failure]:
-        """Only what has our label (nothing else is watched) and that policy as owner. A component that is switched on
-        and cannot be served as it is asked for now keeps running as it was."""
+    async def prune(self, components: Sequence[Component], policy: Policy, ending: Ending) -> list[Failure]:
+        """Only what has our label (nothing else is watched) and that policy as owner. Programs go first, and the rest
+        of a component when their pods have ended. A component that is switched on and cannot be served as it is asked
+        for now keeps running as it was."""
         wanted = {key_of(one) for component in components for one in component.objects}
         kept = {component.name for component in components if component.unserved}
-        failures = []
+        unwanted: dict[str, list[tuple[Key, Live]]] = {}
         for key, live in goes(self._owned, policy):
             component = (live.metadata.labels or {}).get(names.PART_OF, "")
-            if key in wanted or component in kept:
-                continue
-            try:
-                await self.delete(key, live)
-            except KubeError as error:
-                failures.append(Failure(component, f"{key} cannot be deleted: {sentence(error)}"))
+            if key not in wanted and component not in kept:
+                unwanted.setdefault(component, []).append((key, live))
+        failures = []
+        for component, found in unwanted.items():
+            programs = [one for one in found if is_program(one[0])]
+            stay = [key.name for key in wanted if key.kind in WORKLOADS]
+            waits = bool(programs) or ending.of(component, stay)
+            failures += [
+                Failure(component, f"{key} cannot be deleted: {why}")
+                for key, why in [await self._try_delete(*one) for one in (programs if waits else found)]
+                if why
+            ]
         return failures
+
+    async def _try_delete(self, key: Key, live: Live) -> tuple[Key, str]:
+        """Why not."""
+        try:
+            await self.delete(key, live)
+        except KubeError as error:
+            return key, sentence(error)
+        return key, ""
 
     async def delete(self, key: Key, live: Live) -> None:
         if live.metadata.deletion_timestamp:
@@ -93,6 +111,11 @@ class Applier:
         if comparing.as_wanted(live, body):
             return True
         return key in self._settled and self._settled[key] == (digest, comparing.fingerprint(live))
+
+
+def is_program(key: Key) -> bool:
+    """Or what asks one."""
+    return GOES[key.kind] <= LAST_PROGRAM
 
 
 def goes(owned: Owned, policy: Policy) -> Iterable[tuple[Key, Live]]:

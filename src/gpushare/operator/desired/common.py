@@ -68,7 +68,7 @@ def on_nodes(workload: Object, spec: Spec, part: Part, cluster: Cluster, *, defa
 def also_on_tainted(workload: Object, spec: Spec) -> None:
     """A Deployment may go to control planes and to GPU nodes: a small cluster has no other machines."""
     own = pod(workload).get("tolerations", [])
-    more = [*CONTROL_PLANE, *spec.daemonsets.tolerations]
+    more = [*CONTROL_PLANE, *_tolerations(spec.daemonsets)]
     pod(workload)["tolerations"] = [*own, *(dict(one) for one in more if one not in own)]
 
 

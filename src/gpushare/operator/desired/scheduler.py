@@ -46,6 +46,7 @@ def build(spec: Spec, cluster: Cluster, manifests: Manifests) -> Component:
     common.also_on_tainted(workload, spec)
     if part.mode == "second":
         _kube_scheduler(workload, spec, cluster)
+        objects.append(_lease(cluster))
     return Component(NAME, tuple(objects))
 
 
@@ -58,3 +59,9 @@ def _kube_scheduler(workload: Object, spec: Spec, cluster: Cluster) -> None:
     container["image"] = images.name(said, f"registry.k8s.io/kube-scheduler:{version}")
     container["imagePullPolicy"] = said.image_pull_policy
     common.pull_secrets(workload, cluster, said)
+
+
+def _lease(cluster: Cluster) -> Object:
+    """Of the second kube-scheduler, which would make it itself, and leave it behind."""
+    metadata = {"name": names.GPU_SCHEDULER, "namespace": cluster.namespace, "labels": {"app": "gpushare"}}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}

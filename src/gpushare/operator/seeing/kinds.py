@@ -12,6 +12,7 @@ from gpushare.kube.resources import Resource
 ADMISSION: Final = "admissionregistration.k8s.io"
 RBAC: Final = "rbac.authorization.k8s.io"
 MONITORING: Final = "monitoring.coreos.com"
+RENEWED: Final = "Lease"  # a program of ours writes to it every few seconds, and that is nothing to look at
 SYSTEM: Final = "kube-system"  # some Roles must be where the objects are that they are about
 
 
@@ -53,6 +54,7 @@ KINDS: Final = (
     Kind("Service", Resource("", "v1", "services")),
     Kind("ConfigMap", resources.CONFIG_MAPS),
     Kind("Secret", resources.SECRETS),
+    Kind(RENEWED, resources.LEASES),
     _cluster("RuntimeClass", "node.k8s.io", "runtimeclasses"),
     Kind("PriorityClass", resources.PRIORITY_CLASSES),
     Kind("RoleBinding", Resource(RBAC, "v1", "rolebindings"), elsewhere=SYSTEM),

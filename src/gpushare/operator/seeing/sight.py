@@ -16,6 +16,7 @@ from gpushare.core.facts import names, objects
 from gpushare.kube import models, stream
 from gpushare.operator.managed import Metadata, Node
 from gpushare.operator.seeing.keys import Key
+from gpushare.operator.seeing.kinds import RENEWED
 from gpushare.operator.seeing.models import Live, Pod, Policy
 from gpushare.operator.status import node_problems, pod_problems
 from gpushare.operator.status.facts import NodeFacts, PodFacts
@@ -75,7 +76,7 @@ class OwnedSink:
         key = self._key(item)
         before = self._owned.found.get(key)
         self._owned.found[key] = item
-        if before is None or before.metadata.resource_version != item.metadata.resource_version:
+        if before is None or (self._kind != RENEWED and _version(before) != _version(item)):
             self._owned.wake()
 
     def remove(self, item: Live) -> None:
@@ -93,6 +94,10 @@ class OwnedSink:
 
     def _key(self, item: Live) -> Key:
         return Key(self._kind, item.metadata.namespace, item.metadata.name)
+
+
+def _version(item: Live) -> str:
+    return item.metadata.resource_version
 
 
 class Nodes:

@@ -4,7 +4,7 @@ import pytest
 
 from gpushare.core.facts import names
 from gpushare.kube.errors import ApiError
-from gpushare.operator import pod_security
+from gpushare.operator.applying import pod_security
 from tests.support import scripted_api
 
 NAMESPACE = "gpu-operator"

@@ -5,25 +5,22 @@ the policy, then what nodes and node-feature-discovery have from us, and last th
 next operator goes on where this one stopped.
 """
 
-import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpushare.core.facts import names, objects
 from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError, KubeError
-from gpushare.operator.applying.applier import Applier, goes
+from gpushare.operator.applying.applier import Applier, goes, is_program
+from gpushare.operator.applying.ending import Ending
+from gpushare.operator.applying.labeller import Labeller
 from gpushare.operator.applying.writer import Writer, sentence
-from gpushare.operator.labelling import Labeller
-from gpushare.operator.seeing.keys import WORKLOADS, Key
-from gpushare.operator.seeing.kinds import GOES
+from gpushare.operator.seeing.keys import Key
 from gpushare.operator.seeing.models import Live, Meta, Policy
 from gpushare.operator.seeing.watches import OURS, Seen
 
 FEATURES_SERVED: Final = "nodefeatures.nfd.k8s-sigs.io/v1alpha1"
 OUR_FEATURES: Final = "gpushare-"  # how the names of NodeFeatures of ours begin
-PATIENCE: Final = datetime.timedelta(seconds=30)  # after a pod should be gone; its node is dead then
-LAST_WORKLOAD: Final = max(GOES[kind] for kind in WORKLOADS)
 
 
 class Left(NamedTuple):
@@ -42,10 +39,10 @@ class Finalizer:
         labeller: Labeller,
         seen: Seen,
         namespace: str,
-        now: Callable[[], datetime.datetime],
+        ending: Ending,
     ) -> None:
         self._api, self._writer, self._applier, self._labeller = api, writer, applier, labeller
-        self._seen, self._namespace, self._now = seen, namespace, now
+        self._seen, self._namespace, self._ending = seen, namespace, ending
 
     async def clean_up(self, policy: Policy, served: frozenset[str], *, alone: bool) -> Left:
         """As far as it gets; nothing is left: all is gone, and the policy with it. `alone`: nodes have been labelled
@@ -55,14 +52,9 @@ class Finalizer:
         except KubeError as error:
             return Left([f"deleting failed: {sentence(error)}"], failed=True)
 
-    def later(self) -> float | None:
-        """In so many seconds another look is due, though nothing may change until then."""
-        waits = [self._overdue_in(pod.ends) for pod in self._seen.pods.found.values() if pod.ends]
-        return max(min(waits), 0.0) + 1.0 if waits else None
-
     async def _step(self, policy: Policy, served: frozenset[str], *, alone: bool) -> Left:
         left = list(goes(self._seen.owned, policy))
-        programs = [one for one in left if GOES[one[0].kind] <= LAST_WORKLOAD]
+        programs = [one for one in left if is_program(one[0])]
         waits = await self._delete(programs) + (list(self._running()) if alone else [])
         if alone and not waits:
             waits = await self._unseen()
@@ -84,9 +76,8 @@ class Finalizer:
         return [f"waiting until {key} is gone" for key, _ in objects]
 
     def _running(self) -> Iterator[str]:
-        for pod in self._seen.pods.found.values():
-            if not pod.ends or self._overdue_in(pod.ends) > 0:
-                yield f"{pod.component}: {pod.node}: waiting until pod {pod.name} has ended"
+        for pod in self._ending.running():
+            yield f"{pod.component}: {pod.node}: waiting until pod {pod.name} has ended"
 
     async def _unseen(self) -> list[str]:
         """Pods that a DaemonSet made in its last moment: the watch may not have shown them yet, and will."""
@@ -95,10 +86,6 @@ class Finalizer:
         return [
             f"waiting until pod {one.name} has ended" for one in listed if one.uid not in self._seen.pods.found
         ]  # fmt: skip
-
-    def _overdue_in(self, ends: str) -> float:
-        due = datetime.datetime.fromisoformat(ends) + PATIENCE
-        return (due - self._now()).total_seconds()
 
     async def _delete_features(self) -> None:
         pages = self._api.list_pages(resources.NODE_FEATURES, _Named, namespace=self._namespace)
