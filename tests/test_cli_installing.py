@@ -1,5 +1,8 @@
 """`gpushare install-scheduler` on the command line, up to where a cluster is needed."""
 
+import asyncio
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from gpushare.cli import installing, main
 from gpushare.install import entries
 from tests.install import texts
+from tests.install.control_planes import ControlPlanes
 
 
 @pytest.fixture
@@ -73,3 +77,31 @@ def test_words_that_mean_nothing_are_refused(
 
 def test_the_default_url_is_the_one_of_the_shipped_configurations() -> None:
     assert entries.EXTENDER["urlPrefix"] == installing.URL
+
+
+async def test_sigterm_puts_the_manifest_back(root: Path) -> None:
+    """As when the Job is deleted while it waits."""
+    planes = ControlPlanes(root)
+    async with planes.serving():
+        (root / texts.NAME.lstrip("/")).write_bytes(planes.plan.before)
+        planes.add("cp-1", edited=False)  # kubelet never takes the new manifest up
+        before = files(root)
+        (root / "kubeconfig").write_text(
+            f'{{"clusters": [{{"name": "c", "cluster": {{"server": "{planes.url}"}}}}], "current-context": "c",'
+            ' "users": [], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}'
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "import sys; from gpushare.cli import main; sys.exit(main())", "install-scheduler",
+            f"--host-root={root}", "--node-name=cp-1", f"--kubeconfig={root}/kubeconfig",
+            f"--extender-url={planes.url}/gpushare-scheduler",
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        while b"replaced" not in (line := await process.stderr.readline()):
+            assert line, "it ended too early"
+        process.send_signal(signal.SIGTERM)
+        rest = await process.stderr.read()
+        assert await process.wait() == 128 + signal.SIGTERM
+    (root / "kubeconfig").unlink()
+    assert b"put back" in rest
+    assert files(root) == before

@@ -36,9 +36,13 @@ class ControlPlanes:
         self._root, self._port = root, 0
 
     @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
     def plan(self) -> Plan:
         text = texts.kubeadm().replace(b"10259", str(self._port).encode()).replace(b"scheme: HTTPS", b"scheme: HTTP")
-        return texts.made(text, url=f"http://127.0.0.1:{self._port}/gpushare-scheduler")
+        return texts.made(text, url=f"{self.url}/gpushare-scheduler")
 
     def add(self, node: str, *, edited: bool = True, status: Object | None = None) -> None:
         plan = self.plan
@@ -74,7 +78,7 @@ class ControlPlanes:
         await site.start()
         self._port = runner.addresses[0][1]
         try:
-            async with client.connect(Access(f"http://127.0.0.1:{self._port}")) as api:
+            async with client.connect(Access(self.url)) as api:
                 yield api
         finally:
             await runner.cleanup()

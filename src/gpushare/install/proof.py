@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from gpushare.install import configuration, flags, manifest
-from gpushare.install.cluster import Leader, Placed, Question, Schedulers
+from gpushare.install.cluster import Leader, Schedulers
 from gpushare.install.entries import FOLDER, OVER_TLS
 from gpushare.install.plan import Plan
+from gpushare.install.question import Placed, Question
 from gpushare.install.store import Store
 from gpushare.kube import failures
 from gpushare.kube.client import Api
