@@ -12,7 +12,7 @@ from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError
 from gpushare.kube.labels import applied
 from gpushare.operator import node_writes, nodes
-from gpushare.operator.desired.policy import DaemonSets, Part, Sharing, Spec
+from gpushare.operator.desired.policy import DaemonSets, Flags, Part, Sharing, Spec
 from gpushare.operator.managed import Node
 from tests.e2e.harness.cluster import ADMIN, Cluster
 from tests.node import world
@@ -209,8 +209,7 @@ async def test_what_programs_said_that_are_switched_off_goes(labelled: Labelled)
         await labelled.api.send(applied.apply(node.metadata, manager, {key: "true"}))
     await labelled.settle(Spec())
     assert {count, names.PCI_LABELS[0]} <= (await labelled.labels()).keys()
-    off = Part(enabled=False)
-    await labelled.settle(Spec(gfd=off, finder=off))
+    await labelled.settle(Spec(gfd=Flags(enabled=False), finder=Part(enabled=False)))
     assert await labelled.labels() == ALL | {names.DISCOVERED: "false"}
 
 

@@ -176,6 +176,7 @@ async def test_a_wrong_config_is_named(installed: Operator, figures: Figures) ->
     await installed.patch({"devicePlugin": {"config": {"name": "configs", "default": "mine"}}})
     await installed.until_ready()
     await _configure(installed, BAD_CONFIG)
+    await wait.eventually(lambda: BAD_CONFIG in installed.mounted("configs", "mine"), "kubelet brings the config", 30)
     took = await installed.until_named("node-part", NODE, "timeslicing")
     await _configure(installed, GOOD_CONFIG)
     healed = await installed.until_ready()

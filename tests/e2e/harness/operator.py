@@ -158,6 +158,11 @@ class Operator:
         found = await self.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=component={component}")
         return list(found["items"])
 
+    def mounted(self, volume: str, key: str) -> list[str]:
+        """What kubelet has put into pods of a ConfigMap. That takes seconds after a change; by default, a minute."""
+        folder = self.node.machine.inside("/var/lib/kubelet/pods")
+        return [file.read_text() for file in folder.glob(f"*/volumes/kubernetes.io~configmap/{volume}/{key}")]
+
     def ready_files(self) -> dict[str, float]:
         """Of the validator, and when each was written."""
         folder = self.node.machine.inside(names.VALIDATIONS_FOLDER)
