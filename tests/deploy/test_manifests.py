@@ -97,7 +97,7 @@ def test_what_others_can_reach_asks_for_a_certificate() -> None:
         "metrics-listen": "[$(POD_IP)]:12348",
     }
     assert all(f"--{flag}" in help.EXTENDER for flag in given)
-    assert volume["secret"]["secretName"] in (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
+    assert volume["secret"]["secretName"] in (manifests.ROOT / "docs" / "install-manifests.md").read_text("utf-8")
     (port,) = manifests.one("extender-tls.yaml", "Service")["spec"]["ports"]
     assert (port["targetPort"], port["nodePort"]) == (
         manifests.container("extender-tls.yaml")["ports"][0]["name"],
@@ -142,7 +142,7 @@ def test_it_is_given_the_time_to_finish_its_bindings(name: str) -> None:
 
 
 def test_commands_in_the_guide_name_files_that_are_there() -> None:
-    guide = (manifests.ROOT / "docs" / "install.md").read_text("utf-8")
+    guide = (manifests.ROOT / "docs" / "install-manifests.md").read_text("utf-8")
     mentioned = set(re.findall(r"\bdeploy/[\w./-]+\.(?:yaml|json|sh)", guide))
     assert {path for path in mentioned if not (manifests.ROOT / path).exists()} == set()
     shipped = {str(path.relative_to(manifests.ROOT)) for path in manifests.DEPLOY.rglob("*") if path.is_file()}

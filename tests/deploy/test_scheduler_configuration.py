@@ -34,7 +34,7 @@ def test_every_file_is_tried_with_a_kube_scheduler_that_reads_it() -> None:
 
 
 def test_the_guide_names_every_version_that_was_tried_with_its_file() -> None:
-    guide = (manifests.ROOT / "docs/install.md").read_text("utf-8")
+    guide = (manifests.ROOT / "docs/install-manifests.md").read_text("utf-8")
     rows = [line for line in guide.splitlines() if line.startswith("|") and "deploy/scheduler/" in line]
     for kind in ALL:
         (row,) = (line for line in rows if f"deploy/scheduler/{kind.file}" in line)

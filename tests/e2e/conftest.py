@@ -6,6 +6,7 @@ several lanes, each a process of pytest-xdist with a cluster of its own: they sh
 """
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -104,7 +105,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]  # a wrapper's yield is the report
     running = item.config.stash.get(CLUSTER, None)
     if report.failed and running is not None:
-        for log in (*sorted(running.logs.glob("*.log")), *running.work.glob(kubelet.LOGS)):
+        ours = (running.work.glob(kubelet.LOGS.format(namespace=name)) for name in kubelet.OUR_NAMESPACES)
+        for log in (*sorted(running.logs.glob("*.log")), *itertools.chain.from_iterable(ours)):
             lines = log.read_text(errors="replace").splitlines()[-TAIL:]
             report.sections.append((str(log), "\n".join(line[:300] for line in lines)))
     return report  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Several control planes: the extender over TLS, with certificates made as docs/install.md says."""
+"""Several control planes: the extender over TLS, with certificates made as docs/install-manifests.md says."""
 
 import ssl
 from pathlib import Path

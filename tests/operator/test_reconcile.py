@@ -38,6 +38,7 @@ async def test_without_a_policy_nothing_is_written(operated: Operated) -> None:
 
 async def test_a_policy_gets_its_objects_its_labels_and_its_status(operated: Operated) -> None:
     operated.node("a")
+    operated.pod("gpushare-node-x7k")
     operated.policy()
     await operated.settle()
     made = operated.api.objects[DAEMON_SETS.item(NS, "gpushare-node")]

@@ -7,18 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import (
-    commands,
-    components,
-    finder,
-    help,
-    installing,
-    mps,
-    observing,
-    operating,
-    validating,
-    words,
-)
+from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
 from gpushare.ctl import streams
 from gpushare.obs import errors
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from gpushare.obs.errors import UserError
 
-BY_HAND: Final = "change it by hand: docs/install.md, One control plane"
+BY_HAND: Final = "change it by hand: docs/install-manifests.md, One control plane"
 
 
 def refused(what: str, why: str, way: str = BY_HAND) -> UserError:

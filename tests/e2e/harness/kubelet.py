@@ -21,7 +21,8 @@ from tests.e2e.harness.processes import Process
 
 Object = dict[str, Any]
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-LOGS = "node/var/log/pods/kube-system_*/*/*.log"  # of our components, below the cluster's work folder
+LOGS = "node/var/log/pods/{namespace}_*/*/*.log"  # below the cluster's work folder
+OUR_NAMESPACES = ("kube-system", "gpu-operator")  # of our components
 STATIC_PODS = "/etc/kubernetes/manifests"
 OUR_PODS = f"fieldSelector=spec.nodeName={NODE}"
 LABELS = {"gpushare": "true", "node-role.kubernetes.io/control-plane": ""}  # only an admin may give it these
@@ -122,7 +123,7 @@ class Node:
 
     def keep_logs(self, namespace: str = "kube-system") -> None:
         """Keeps the logs of gpushare's pods, which are deleted with the pods."""
-        for log in self.cluster.work.glob(LOGS.replace("kube-system", namespace)):
+        for log in self.cluster.work.glob(LOGS.format(namespace=namespace)):
             pod = log.parents[1].name.split("_")[1]
             shutil.copy(log, self.cluster.logs / f"{pod}-{log.name}")
 

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from gpushare.core.facts import names
-from tests.e2e.harness import binaries, keti_images, nvidia_runtime, services, snapshot
+from tests.e2e.harness import binaries, keti_images, nvidia_runtime, services, shipped, snapshot
 from tests.e2e.harness.cluster import ADMIN, NODE, ROOT, Failed
 from tests.e2e.harness.gpu_host import GpuHost
 from tests.e2e.harness.kubelet import LABELS, Node
@@ -51,6 +51,7 @@ class Operator:
         await self.node.machine.import_image(scheduler)
         services.lead_to_api(self.cluster)
         await self.cluster.kubectl("label", "node", NODE, *(f"{name}-" for name in _ours(LABELS)))
+        await self.cluster.kubectl("delete", "-f", "-", given=_listed(shipped.rights()))  # that other tests use
         return await snapshot.taken(self.node)
 
     async def stop(self) -> None:
@@ -59,6 +60,7 @@ class Operator:
         with contextlib.suppress(Failed):
             await self.shell(f"helm uninstall {RELEASE} -n {NAMESPACE} --no-hooks --ignore-not-found")
         await services.end(self.cluster)
+        await self.cluster.apply(*shipped.rights())
 
     # What people do
 
@@ -156,6 +158,11 @@ class Operator:
         found = await self.cluster.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=component={component}")
         return list(found["items"])
 
+    def mounted(self, volume: str, key: str) -> list[str]:
+        """What kubelet has put into pods of a ConfigMap. That takes seconds after a change; by default, a minute."""
+        folder = self.node.machine.inside("/var/lib/kubelet/pods")
+        return [file.read_text() for file in folder.glob(f"*/volumes/kubernetes.io~configmap/{volume}/{key}")]
+
     def ready_files(self) -> dict[str, float]:
         """Of the validator, and when each was written."""
         folder = self.node.machine.inside(names.VALIDATIONS_FOLDER)
@@ -165,6 +172,10 @@ class Operator:
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+def _listed(objects: list[Object]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
 def _ours(labels: dict[str, str]) -> list[str]:

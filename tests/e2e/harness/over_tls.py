@@ -1,5 +1,5 @@
 """The extender of deploy/extender-tls.yaml as a process: its arguments, its probe, and certificates made as
-docs/install.md says.
+docs/install-manifests.md says.
 
 What a NodePort would do is left out: the extender listens where that port leads.
 """
@@ -19,7 +19,7 @@ from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.processes import Process
 from tests.support.objects import Object
 
-GUIDE = shipped.DEPLOY.parent / "docs" / "install.md"
+GUIDE = shipped.DEPLOY.parent / "docs" / "install-manifests.md"
 FILE = "extender-tls.yaml"
 PATIENCE = 30.0  # seconds
 ON_CONTROL_PLANES, IN_POD = "/etc/kubernetes/gpushare/", "/tls/"

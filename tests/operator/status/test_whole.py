@@ -208,3 +208,13 @@ def test_after_a_failure_components_stay_as_they_were_seen() -> None:
     status = whole.failed(Policy(status=before), NS, ["not allowed: list nodes"], NOW)
     assert status["components"] == before["components"]
     assert reasons(status)["Error"] == ("True", "ReconcileFailed")
+
+
+def test_a_node_on_which_the_node_part_has_no_pod_is_named_although_all_that_were_made_are_ready() -> None:
+    sells = NODE._replace(part="gpushare-node")
+    of_another = PodFacts("gpushare-nvidia-x2z", "node-part", "gpu-a", ready=True)
+    ending = PodFacts("gpushare-node-7hq", "node-part", "gpu-a", ready=True, ends=LATER)
+    status = told(nodes=(sells,), pods=(of_another, ending))
+    assert status["state"] == "notReady"
+    assert message(status).startswith("node-part: gpu-a: no pod of it is there yet")
+    assert told(nodes=(sells,), pods=(ending._replace(ends=""),))["state"] == "ready"

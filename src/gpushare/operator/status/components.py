@@ -18,6 +18,7 @@ EXTRAS: Final = frozenset(
     {"monitoring", "dashboard", "mig-manager", "vgpu-manager", "vgpu-device-manager", "vfio-manager"}
 )
 NOT_CHECKED: Final = "its checks have no result yet"
+NO_POD: Final = "no pod of it is there yet; if that lasts, the node has a taint that daemonsets.tolerations do not name"
 NOT_THERE: Final = "{name} is not there yet"
 
 
@@ -61,7 +62,18 @@ def lines(scene: Scene) -> list[Line]:
     for component in scene.components:
         if component.name in running and component.name not in named:
             found |= {Line(component.name, "", text) for text in _counts(component, scene.owned).missing}
+    if NODE_PART in running - {line.component for line in found}:
+        found |= _without_node_part(scene)
     return sorted(found)
+
+
+def _without_node_part(scene: Scene) -> set[Line]:
+    """A DaemonSet counts nodes a moment after their labels have changed, and never those whose taints it does not
+    tolerate: all that it has made may be ready while nodes have nothing."""
+    there = {(pod.node, pod.name.rpartition("-")[0]) for pod in scene.pods if not pod.ends}
+    return {
+        Line(NODE_PART, node.name, NO_POD) for node in scene.nodes if node.part and (node.name, node.part) not in there
+    }
 
 
 def stands(scene: Scene, wrong: Sequence[Line]) -> list[Stand]:

@@ -11,13 +11,15 @@ class Problem(NamedTuple):
 
 
 class NodeFacts(NamedTuple):
-    """`gpus`: it has GPUs of NVIDIA. `served`: parts run there. `checked`: its checks have been made."""
+    """`gpus`: it has GPUs of NVIDIA. `served`: parts run there. `checked`: its checks have been made. `part`: the
+    DaemonSet of the node part that has to run there; empty: none."""
 
     name: str
     gpus: bool
     served: bool
     checked: bool
     problems: tuple[Problem, ...] = ()
+    part: str = ""
 
 
 class PodFacts(NamedTuple):

@@ -10,6 +10,8 @@ from gpushare.operator.status.facts import NodeFacts, Problem
 
 FAILED, WAITING = "failed", "waiting"
 PLUGIN: Final = "plugin"
+DEPLOY_NODE_PART: Final = f"{names.DEPLOY_PREFIX}device-plugin"
+PARTS: Final = {names.SHARED_MEMORY: "gpushare-node", names.SHARED_GPUS: "gpushare-nvidia"}  # DaemonSets
 DEPLOY_VALIDATOR: Final = f"{names.DEPLOY_PREFIX}operator-validator"
 
 
@@ -21,7 +23,9 @@ def facts(node: Node) -> NodeFacts:
     found = _failed(checks or {})
     if not any(problem.check == PLUGIN for problem in found):
         found += _unhealthy(node)
-    return NodeFacts(node.metadata.name, gpus, served, checks is not None, tuple(found) if gpus else ())
+    sells = gpus and labels.get(DEPLOY_NODE_PART) == nodes.YES
+    part = PARTS.get(labels.get(names.SHARED, ""), "") if sells else ""
+    return NodeFacts(node.metadata.name, gpus, served, checks is not None, tuple(found) if gpus else (), part)
 
 
 def _failed(checks: validation.Checks) -> list[Problem]:
