@@ -87,7 +87,7 @@ class Keti:
         self._adapt()
         for archive in await asyncio.to_thread(keti_images.made, self.node.machine.folder / "keti-images"):
             await self.node.machine.import_image(archive)
-        services.lead_to_api(self.cluster)
+        services.lead_to_api(self.cluster, INFLUX)
 
     def _adapt(self) -> None:
         for name in WORKLOADS:

@@ -10,15 +10,21 @@ API_SERVER = "127.0.0.1:6443"
 _PREFIX = "forward-"
 
 
+def announce(*addresses: str) -> None:
+    """These are addresses of this machine from now on. Until they lead somewhere, connections are refused."""
+    for number, address in enumerate(addresses):
+        network.add(address.partition(":")[0], f"lo:{10 + number}".encode())
+
+
 def lead(cluster: Cluster, name: str, here: str, there: str) -> None:
-    """From now on what comes to `here`, an address of a Service, goes to `there`."""
-    own = sum(process.name.startswith(_PREFIX) for process in cluster.processes.running)
-    network.add(here.partition(":")[0], f"lo:{10 + own}".encode())
+    """From now on what comes to `here`, an announced address, goes to `there`."""
     command = (sys.executable, "-m", "tests.e2e.harness.forward", here, there)
     cluster.processes.start(f"{_PREFIX}{name}", *command)
 
 
-def lead_to_api(cluster: Cluster) -> None:
+def lead_to_api(cluster: Cluster, *more: str) -> None:
+    """`more`: addresses that will lead somewhere later."""
+    announce(API, *more)
     lead(cluster, "api", API, API_SERVER)
 
 
