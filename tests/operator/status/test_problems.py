@@ -43,7 +43,14 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
                 **waiting("CrashLoopBackOff", "back-off 10s restarting failed container"),
                 lastState={"terminated": {"exitCode": 3, "message": "error: no driver\n  why: x"}},
             ),
-            "container node ends again and again (CrashLoopBackOff): exit code 3: error: no driver why: x",
+            "container node ends again and again (CrashLoopBackOff): exit code 3: no driver why: x",
+        ),
+        (
+            pod(
+                **waiting("CrashLoopBackOff", "back-off 10s restarting failed container"),
+                lastState={"terminated": {"exitCode": 1, "message": '{"msg": "starting"}\n{"msg": "no memory"}\n'}},
+            ),
+            'container node ends again and again (CrashLoopBackOff): exit code 1: {"msg": "no memory"}',
         ),
         (
             pod(**waiting("CreateContainerError", 'runtime handler "nvidia" not found')),

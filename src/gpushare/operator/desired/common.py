@@ -89,6 +89,7 @@ def every_workload(workload: Object, part: Part, cluster: Cluster, *, default: s
         main["resources"] = dict(part.resources)
     add_env(main, part.env)
     add_args(main, part.args)
+    main["terminationMessagePolicy"] = "FallbackToLogsOnError"  # its last words come into the policy's status
     pull_secrets(workload, cluster, part)
 
 

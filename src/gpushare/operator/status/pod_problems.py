@@ -38,9 +38,16 @@ def _of_container(container: ContainerStatus) -> str:
         return _short(f"image {container.image} cannot be pulled ({waiting.reason}): {_innermost(waiting.message)}")
     ended = container.last_state.terminated
     if waiting.reason == "CrashLoopBackOff" and ended is not None:
-        why = f"exit code {ended.exit_code}" + (f": {ended.message.strip()}" if ended.message.strip() else "")
+        said = _last_words(ended.message)
+        why = f"exit code {ended.exit_code}" + (f": {said}" if said else "")
         return _short(f"container {container.name} ends again and again ({waiting.reason}): {why}")
     return _short(f"container {container.name}: {waiting.reason}: {waiting.message}".rstrip(": "))
+
+
+def _last_words(message: str) -> str:
+    """The message may be the end of a log: what counts is the error at its end, or its last line."""
+    _, error, text = message.strip().rpartition("error: ")
+    return text if error else text.rpartition("\n")[2]
 
 
 def _unscheduled(pod: Pod) -> str:
