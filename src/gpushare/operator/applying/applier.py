@@ -64,9 +64,9 @@ class Applier:
         return failures
 
     async def prune(self, components: Sequence[Component], policy: Policy, ending: Ending) -> list[Failure]:
-        """Only what has our label (nothing else is watched) and that policy as owner, or none. Programs go first, and the rest
-        of a component when their pods have ended. A component that is switched on and cannot be served as it is asked
-        for now keeps running as it was."""
+        """Only what has our label (nothing else is watched) and that policy as owner, or none. Programs go first, and
+        the rest of a component when their pods have ended. A component that is switched on and cannot be served as it
+        is asked for now keeps running as it was."""
         wanted = {key_of(one) for component in components for one in component.objects}
         kept = {component.name for component in components if component.unserved}
         unwanted: dict[str, list[tuple[Key, Live]]] = {}

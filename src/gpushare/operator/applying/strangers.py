@@ -1,5 +1,5 @@
-"""Objects that have a name that the operator wants, and that somebody else made: by hand, by the manifests of deploy/, or
-by NVIDIA's operator.
+"""Objects that have a name that the operator wants, and that somebody else made: by hand, by the manifests of deploy/,
+or by NVIDIA's operator.
 
 They are never taken over: what the operator owns it also deletes. Its watches show only what has its label, so it looks
 before it makes an object. A RuntimeClass of somebody else does what ours would; any other object is in the way, until
