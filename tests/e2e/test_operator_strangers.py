@@ -94,7 +94,7 @@ async def test_a_policy_with_a_name_only_and_deleted_without_its_objects(operato
         await operator.policy()
         await operator.until("the node part", lambda: has_node_part(operator))
         old = (await operator.cluster.get(f"{DAEMON_SETS}/gpushare-node"))["metadata"]["uid"]
-        await operator.cluster.kubectl("delete", "clusterpolicy", POLICY, "--cascade=orphan", "--timeout=30s")
+        await operator.cluster.kubectl("delete", "clusterpolicy", POLICY, "--cascade=orphan", "--timeout=90s")
         assert (await operator.cluster.get(f"{DAEMON_SETS}/gpushare-node"))["metadata"].get("ownerReferences") is None
         metadata_only = {"apiVersion": "gpushare.io/v1alpha1", "kind": "ClusterPolicy", "metadata": {"name": "next"}}
         await made_by_hand(operator, metadata_only)
