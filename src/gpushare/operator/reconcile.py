@@ -151,7 +151,7 @@ class Reconciler:
         return not unlabelled and not any(one.again for one in failures)
 
     def _later(self) -> float | None:
-        waits = [self._ending.later(), LOOK_SECONDS if self._strangers.met else None]
+        waits = [self._ending.later(), self._applier.quarrels.later(), LOOK_SECONDS if self._strangers.met else None]
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _fail(self, policy: Policy, cluster: Cluster, why: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from gpushare.kube.errors import KubeError
 from gpushare.obs import log
 from gpushare.operator.applying import comparing, marking
 from gpushare.operator.applying.ending import Ending
+from gpushare.operator.applying.quarrels import Quarrels
 from gpushare.operator.applying.strangers import AS_GOOD, Strangers
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Component, Object
@@ -36,6 +37,7 @@ class Failure(NamedTuple):
 class Applier:
     def __init__(self, writer: Writer, owned: Owned, strangers: Strangers) -> None:
         self._writer, self._owned, self._strangers = writer, owned, strangers
+        self.quarrels = Quarrels()
         # The API server may write what is wanted in other words, such as 1 for 1000m. What it made of an apply is then
         # as good as wanted: what was wanted, and how the object looked.
         self._settled: dict[Key, tuple[str, str]] = {}
@@ -55,9 +57,10 @@ class Applier:
                 stranger = None if key in self._owned.found else await self._strangers.find(key)
                 if stranger is None:
                     self._strangers.gone(key)
-                    await self._make(key, body)
-                elif key.kind not in AS_GOOD:
-                    failures.append(Failure(component, stranger.text, again=False))
+                    why = await self._make(key, body)
+                else:
+                    why = "" if key.kind in AS_GOOD else stranger.text
+                failures += [Failure(component, why, again=False)] if why else []
             except KubeError as error:
                 logger.warn("not applied, trying again", kind=key.kind, name=key.name, why=str(error))
                 failures.append(Failure(component, f"{key} cannot be applied: {sentence(error)}"))
@@ -101,11 +104,16 @@ class Applier:
         resource = BY_NAME[key.kind].resource
         await self._writer.delete(requests.delete(resource, key.namespace, key.name, uid=live.metadata.uid))
 
-    async def _make(self, key: Key, body: Object) -> None:
+    async def _make(self, key: Key, body: Object) -> str:
+        """Why it does not stay as it is wanted; empty: nothing says so."""
         digest = body["metadata"]["annotations"][names.WANTED]
         live = self._owned.found.get(key)
         if live is not None and (live.metadata.deletion_timestamp or self._is_done(key, live, body, digest)):
-            return  # one that is being deleted is made again when it is gone
+            return ""  # one that is being deleted is made again when it is gone
+        if live is not None and (live.metadata.annotations or {}).get(names.WANTED) == digest:
+            if over := self.quarrels.over(key):
+                return over
+            self.quarrels.put_back(key)
         resource = BY_NAME[key.kind].resource
         request = requests.apply(
             resource, key.namespace, key.name, body, manager=names.OPERATOR_MANAGER, force=True
@@ -116,6 +124,7 @@ class Applier:
         self._owned.put(key, made, gone)
         if not comparing.as_wanted(made, body):
             self._settled[key] = (digest, comparing.fingerprint(made))
+        return self.quarrels.over(key)
 
     def _is_done(self, key: Key, live: Live, body: Object, digest: str) -> bool:
         if comparing.as_wanted(live, body):
