@@ -92,10 +92,12 @@ def _add_what_only_the_chart_knows(policy: Object) -> None:
 
 def _chart_only() -> Object:
     digest = {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
-    text = {"type": "string"}
+    registry = {"type": "string", "pattern": "^([A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?)?$"}
+    repository = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._/-]*$"}
+    tag = {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
     return {
         "global": {"type": "object"},  # helm adds it where this chart is a part of another one
-        "image": _object({"registry": text, "repository": NAME, "tag": text, "digest": digest}),
+        "image": _object({"registry": registry, "repository": repository, "tag": tag, "digest": digest}),
         "imagePullSecrets": {"type": "array", "items": NAME},
         "nfd": _object({"enabled": SWITCH}),
         "psa": _object({"enabled": SWITCH}),

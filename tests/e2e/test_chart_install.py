@@ -184,9 +184,9 @@ async def test_a_test_says_what_the_policy_lacks(cluster: Cluster, helm: Helm, p
 
 
 async def test_a_hook_that_fails_shows_why_and_is_gone(cluster: Cluster, helm: Helm, pods: Pods) -> None:
-    """Here the operator does not run, so nobody takes back what it made."""
+    """Here somebody else has to do something before the policy can go."""
     async with _installed(cluster, helm):
-        body = {"metadata": {"finalizers": ["gpushare.io/clean-up"]}}
+        body = {"metadata": {"finalizers": ["example.com/others"]}}
         await cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "--patch", json.dumps(body))
         async with pods.running():
             with pytest.raises(Failed, match="timed out"):
@@ -195,6 +195,21 @@ async def test_a_hook_that_fails_shows_why_and_is_gone(cluster: Cluster, helm: H
         await cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "--patch", json.dumps(body))
     left = await cluster.kubectl("get", "jobs,serviceaccounts", "--namespace", NAMESPACE, "-o", "name")
     assert left.split() == ["serviceaccount/default"]
+
+
+async def test_an_uninstall_without_an_operator_does_its_work(cluster: Cluster, helm: Helm, pods: Pods) -> None:
+    """It was killed after it had made everything, and does not come back."""
+    await cluster.kubectl("create", "namespace", NAMESPACE)  # else what Kubernetes makes in it would be new
+    await _until_settled(cluster)
+    before = await _everything(cluster)
+    await charts.install(helm, "--set", ON)
+    async with pods.running():
+        async with pods.deployment(OPERATOR):
+            await _until_made(cluster)
+        await helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
+    await _until_settled(cluster)
+    assert await _everything(cluster) == before
+    assert pod_security.LABELS.keys().isdisjoint(await _labels(cluster))
 
 
 @contextlib.asynccontextmanager

@@ -126,6 +126,15 @@ async def test_what_a_person_removes_comes_back(labelled: Labelled) -> None:
     assert await labelled.labels() == ALL
 
 
+async def test_a_gpu_that_others_confirmed_and_that_is_gone_is_not_there(labelled: Labelled) -> None:
+    """NVIDIA's operator, for one, writes the same label: then it is of both."""
+    await labelled.label(f"{names.GPU_PRESENT}=true")
+    await labelled.settle(Spec())
+    await labelled.label(f"{PCI}-")
+    await labelled.settle(Spec())
+    assert await labelled.labels() == {names.GPU_PRESENT: "false"}
+
+
 async def test_an_empty_value_and_a_denied_gpu_are_put_right(labelled: Labelled) -> None:
     await labelled.settle(Spec())
     await labelled.label(f"{DRIVER}=", f"{names.GPU_PRESENT}=false")

@@ -91,6 +91,12 @@ def test_an_empty_value_counts_as_none() -> None:
     assert nodes.takes_over(found, want.labels)
 
 
+def test_a_label_of_ours_that_gets_another_value_is_written_whoever_said_the_same() -> None:
+    """Without force the API server would refuse it for ever."""
+    found = node({}, ours=ALL)
+    assert nodes.takes_over(found, {PRESENT: "false"})
+
+
 def test_a_label_that_was_removed_comes_back() -> None:
     found = node(PCI, ours={key: value for key, value in ALL.items() if key != DRIVER})
     want = nodes.wanted(found, Spec())

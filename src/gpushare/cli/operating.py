@@ -28,8 +28,8 @@ what is switched off, and says in the policy's status what is wrong and where.
                       OPERAND_PULL_SECRETS, comma-separated
   --label-namespace   for pod security, so that parts on nodes may run there
   --install-crds      only apply the kind ClusterPolicy, and end
-  --uninstall         only delete all policies, wait until the operator has
-                      cleaned up, delete our kinds of objects, and end
+  --uninstall         only delete all policies and all that is theirs (itself
+                      if no operator runs), then our kinds of objects, and end
   --keep-crds         with --uninstall: the kinds stay
   --listen ADDRESS, --port N
                       for /healthz, /readyz, /metrics (0.0.0.0, 12347)
@@ -68,11 +68,11 @@ def operator(words: list[str], program: str, plugin: bool) -> int:
 
 
 def _once(args: argparse.Namespace) -> int:
-    from gpushare.operator import crds, manifests
+    from gpushare.operator import crds, manifests, uninstall
 
     if args.install_crds:
         return _ask(args, lambda api: crds.install(api, manifests.load))
-    return _ask(args, lambda api: crds.uninstall(api, args.namespace or "", keep=args.keep_crds))
+    return _ask(args, lambda api: uninstall.uninstall(api, args.namespace or "", keep=args.keep_crds))
 
 
 def _ask(args: argparse.Namespace, work: "Callable[[Api], Coroutine[Any, Any, None]]") -> int:

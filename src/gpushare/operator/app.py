@@ -72,7 +72,7 @@ async def run(settings: Settings, access: Access) -> signal.Signals:
     """Runs until a signal comes, and returns it."""
     signals = ending()
     async with client.connect(access, agent=AGENT) as api:
-        operator = Operator(settings, api, await _owners(api, settings.work.namespace))
+        operator = Operator(settings, api, await owners(api, settings.work.namespace))
         registry = operator.metrics.registry
         listening = await http.serve_probes(
             settings.host, settings.port, lambda: "", operator.not_ready, lambda: metrics.exposition(registry)
@@ -97,7 +97,7 @@ async def run(settings: Settings, access: Access) -> signal.Signals:
         return stop.result()
 
 
-async def _owners(api: client.Api, namespace: str) -> list[dict[str, Any]]:
+async def owners(api: client.Api, namespace: str) -> list[dict[str, Any]]:
     """The Lease goes with the Deployment that runs this. Run by hand there is none, and the Lease stays."""
     name = names.OPERATOR_MANAGER
     try:

@@ -84,9 +84,10 @@ def has_labels(node: Node, labels: dict[str, str]) -> bool:
 
 
 def takes_over(node: Node, labels: dict[str, str]) -> bool:
-    """Whether one of these was written by somebody else, with another value."""
-    there, owned = node.metadata.labels or {}, managed.labels(node, names.OPERATOR_MANAGER)
-    return any(key not in owned and there.get(key, value) != value for key, value in labels.items())
+    """Whether one of these has another value. Somebody else may have written that; or he and the operator both did,
+    and the operator has changed its mind."""
+    there = node.metadata.labels or {}
+    return any(there.get(key, value) != value for key, value in labels.items())
 
 
 def _settings(spec: Spec) -> dict[str, str]:

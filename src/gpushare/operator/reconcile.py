@@ -21,6 +21,7 @@ from gpushare.operator.applying import finalizing
 from gpushare.operator.applying.applier import Applier
 from gpushare.operator.applying.ending import Ending
 from gpushare.operator.applying.labeller import Labeller
+from gpushare.operator.applying.strangers import LOOK_SECONDS, Strangers
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Cluster, Component, Manifests
 from gpushare.operator.desired.policy import Spec
@@ -63,7 +64,8 @@ class Reconciler:
     ) -> None:
         self._config, self._seen, self._recorder, self._figures = config, seen, recorder, figures
         self._writer = Writer(api, leads)
-        self._applier = Applier(self._writer, seen.owned)
+        self._strangers = Strangers(api)
+        self._applier = Applier(self._writer, seen.owned, self._strangers)
         self._labeller = Labeller(self._writer, seen.nodes)
         self._ending = Ending(seen.pods, _now)
         self._finalizer = finalizing.Finalizer(
@@ -137,17 +139,20 @@ class Reconciler:
         components = tuple(self._config.build(spec, cluster, self._config.manifests))
         failures = await self._applier.apply(components, policy)
         failures += await self._applier.prune(components, policy, self._ending)
-        self.again = self._ending.later()
-        failed = [Line(one.component, "", one.text) for one in failures]
-        failed += [Line("", "", text) for text in await self._labeller.label(spec)]
+        self.again = self._later()
+        unlabelled = await self._labeller.label(spec)
+        failed = [Line(one.component, "", one.text) for one in failures] + [Line("", "", one) for one in unlabelled]
         seen = self._seen
-        scene = Scene(
-            components, seen.owned.found, list(seen.nodes.facts.values()), list(seen.pods.found.values()), failed
-        )
+        there = {**self._strangers.as_good, **seen.owned.found}
+        scene = Scene(components, there, list(seen.nodes.facts.values()), list(seen.pods.found.values()), failed)
         status = statuses.reconciled(policy, cluster.namespace, scene, _stamp())
         self._figures.result = FAILED if failed else READY if status["state"] == statuses.READY else NOT_READY
         await self._say(policy, status, active=True)
-        return not failed
+        return not unlabelled and not any(one.again for one in failures)
+
+    def _later(self) -> float | None:
+        waits = [self._ending.later(), self._applier.quarrels.later(), LOOK_SECONDS if self._strangers.met else None]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     async def _fail(self, policy: Policy, cluster: Cluster, why: Sequence[str]) -> None:
         self._figures.result = FAILED

@@ -12,6 +12,8 @@ from gpushare.kube.errors import KubeError
 from gpushare.obs import log
 from gpushare.operator.applying import comparing, marking
 from gpushare.operator.applying.ending import Ending
+from gpushare.operator.applying.quarrels import Quarrels
+from gpushare.operator.applying.strangers import AS_GOOD, Strangers
 from gpushare.operator.applying.writer import Writer, sentence
 from gpushare.operator.desired.component import Component, Object
 from gpushare.operator.seeing.keys import WORKLOADS, Key, key_of
@@ -25,13 +27,17 @@ logger = log.get(__name__)
 
 
 class Failure(NamedTuple):
+    """`again`: to try again at once is of use."""
+
     component: str
     text: str
+    again: bool = True
 
 
 class Applier:
-    def __init__(self, writer: Writer, owned: Owned) -> None:
-        self._writer, self._owned = writer, owned
+    def __init__(self, writer: Writer, owned: Owned, strangers: Strangers) -> None:
+        self._writer, self._owned, self._strangers = writer, owned, strangers
+        self.quarrels = Quarrels()
         # The API server may write what is wanted in other words, such as 1 for 1000m. What it made of an apply is then
         # as good as wanted: what was wanted, and how the object looked.
         self._settled: dict[Key, tuple[str, str]] = {}
@@ -44,19 +50,26 @@ class Applier:
             for one in component.objects
         ]
         failures = []
+        self._strangers.begin(frozenset(key_of(body) for body, _ in wanted))
         for body, component in sorted(wanted, key=lambda each: -GOES[each[0]["kind"]]):
+            key = key_of(body)
             try:
-                await self._make(body)
+                stranger = None if key in self._owned.found else await self._strangers.find(key)
+                if stranger is None:
+                    self._strangers.gone(key)
+                    why = await self._make(key, body)
+                else:
+                    why = "" if key.kind in AS_GOOD else stranger.text
+                failures += [Failure(component, why, again=False)] if why else []
             except KubeError as error:
-                key = key_of(body)
                 logger.warn("not applied, trying again", kind=key.kind, name=key.name, why=str(error))
                 failures.append(Failure(component, f"{key} cannot be applied: {sentence(error)}"))
         return failures
 
     async def prune(self, components: Sequence[Component], policy: Policy, ending: Ending) -> list[Failure]:
-        """Only what has our label (nothing else is watched) and that policy as owner. Programs go first, and the rest
-        of a component when their pods have ended. A component that is switched on and cannot be served as it is asked
-        for now keeps running as it was."""
+        """Only what has our label (nothing else is watched) and that policy as owner, or none. Programs go first, and
+        the rest of a component when their pods have ended. A component that is switched on and cannot be served as it
+        is asked for now keeps running as it was."""
         wanted = {key_of(one) for component in components for one in component.objects}
         kept = {component.name for component in components if component.unserved}
         unwanted: dict[str, list[tuple[Key, Live]]] = {}
@@ -91,11 +104,16 @@ class Applier:
         resource = BY_NAME[key.kind].resource
         await self._writer.delete(requests.delete(resource, key.namespace, key.name, uid=live.metadata.uid))
 
-    async def _make(self, body: Object) -> None:
-        key, digest = key_of(body), body["metadata"]["annotations"][names.WANTED]
+    async def _make(self, key: Key, body: Object) -> str:
+        """Why it does not stay as it is wanted; empty: nothing says so."""
+        digest = body["metadata"]["annotations"][names.WANTED]
         live = self._owned.found.get(key)
         if live is not None and (live.metadata.deletion_timestamp or self._is_done(key, live, body, digest)):
-            return  # one that is being deleted is made again when it is gone
+            return ""  # one that is being deleted is made again when it is gone
+        if live is not None and (live.metadata.annotations or {}).get(names.WANTED) == digest:
+            if over := self.quarrels.over(key):
+                return over
+            self.quarrels.put_back(key)
         resource = BY_NAME[key.kind].resource
         request = requests.apply(
             resource, key.namespace, key.name, body, manager=names.OPERATOR_MANAGER, force=True
@@ -106,6 +124,7 @@ class Applier:
         self._owned.put(key, made, gone)
         if not comparing.as_wanted(made, body):
             self._settled[key] = (digest, comparing.fingerprint(made))
+        return self.quarrels.over(key)
 
     def _is_done(self, key: Key, live: Live, body: Object, digest: str) -> bool:
         if comparing.as_wanted(live, body):
@@ -119,6 +138,11 @@ def is_program(key: Key) -> bool:
 
 
 def goes(owned: Owned, policy: Policy) -> Iterable[tuple[Key, Live]]:
-    """All objects of a policy, in the order in which they are deleted."""
-    mine = [(key, live) for key, live in owned.found.items() if live.metadata.controller == policy.uid]
+    """All objects of a policy, in the order in which they are deleted; and those of one that was deleted without its
+    objects: nobody else would ever delete them."""
+    mine = [(key, live) for key, live in owned.found.items() if live.metadata.controller == policy.uid or _orphan(live)]
     return sorted(mine, key=lambda each: (GOES[each[0].kind], each[0]))
+
+
+def _orphan(live: Live) -> bool:
+    return not live.metadata.controller and names.WANTED in (live.metadata.annotations or {})
