@@ -23,7 +23,8 @@ ON_NODES = {
     "gpu:keti-gpu-device-plugin",
 }
 ON_ALL_NODES = {"kube-system:gpushare-finder", "kube-system:gpushare-validator"}  # they write to no pod either
-OURS = KEYS - PEOPLES | {names.ALLOCATION}
+OPERATORS = {names.PART_OF, names.WANTED, names.CLEAN_UP}  # of objects that the operator made, not of pods and nodes
+OURS = KEYS - PEOPLES - OPERATORS | {names.ALLOCATION}
 
 
 def _text(kind: str, name: str) -> str:

@@ -107,6 +107,7 @@ BUILT: dict[str, Callable[[Resource], Request]] = {
     "apply": lambda of: requests.apply(of, _namespace(of), "name", {}, manager="manager"),
     "patch": lambda of: requests.patch(of, _namespace(of), "name", {}),
     "patch_status": lambda of: requests.patch_status(of, _namespace(of), "name", {}),
+    "replace": lambda of: requests.replace(of, _namespace(of), "name", {}),
     "replace_status": lambda of: requests.replace_status(of, _namespace(of), "name", {}),
     "delete": lambda of: requests.delete(of, _namespace(of), "name"),
 }

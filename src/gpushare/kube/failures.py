@@ -5,6 +5,7 @@ The API server's own sentence about a missing right names user, verb and resourc
 
 import re
 import shlex
+from enum import Enum
 
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError, KubeError, Malformed, Unreachable
@@ -15,9 +16,32 @@ FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" '
     r'(?:at the cluster scope|in the namespace "(?P<namespace>[^"]*)")'
 )
+BUDGET = "disruption budget"  # in the API server's message; a busy one answers the same status and names none
 READS = ("get", "list", "watch")
 VIEW = "gpushare-view"
 ACCOUNT = "system:serviceaccount:"
+
+
+class Outcome(Enum):
+    """Of an eviction that failed: the API server refuses one for several reasons, and some failures may come after the
+    pod was evicted."""
+
+    GONE = "gone"  # there is no such pod any more
+    KEPT = "kept"  # a disruption budget keeps it for now
+    UNCLEAR = "unclear"  # it may end all the same
+    FAILED = "failed"  # nothing happened
+
+
+def of_eviction(error: KubeError) -> Outcome:
+    """What to believe after `pod_requests.evict` failed."""
+    if not isinstance(error, ApiError):
+        unsent = isinstance(error, Unreachable) and not error.sent
+        return Outcome.FAILED if unsent else Outcome.UNCLEAR
+    if error.status in (404, 409):
+        return Outcome.GONE
+    if error.status == 429 and BUDGET in error.message:
+        return Outcome.KEPT
+    return Outcome.UNCLEAR if error.status >= 500 else Outcome.FAILED
 
 
 def needs_help(error: KubeError, *, waits_for_connection: bool) -> bool:

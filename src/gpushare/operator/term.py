@@ -81,7 +81,10 @@ class Term:
         cluster = self._cluster
         if cluster is None or not self._watches.policies.synced:
             return False
-        done = await self._reconciler.run(cluster, self._watches.waiting(cluster.kinds))
+        unseen = self._watches.waiting(cluster.kinds)
+        if unseen and not any(unseen):
+            return False  # lists are on their way
+        done = await self._reconciler.run(cluster, unseen)
         self._look_again(self._reconciler.again)
         if done:
             await asyncio.sleep(PAUSE)

@@ -16,11 +16,11 @@ from gpushare.core.scheduling import reschedule
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reschedule import Candidate, OverUsers, Rescheduling, Why
 from gpushare.extender.metrics import Metrics
-from gpushare.kube import eviction, failures, pod_requests
+from gpushare.kube import failures, pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
-from gpushare.kube.eviction import Outcome
+from gpushare.kube.failures import Outcome
 from gpushare.obs import log
 
 TICK: Final = 5.0  # seconds
@@ -134,7 +134,7 @@ class Rescheduler:
         self._waiting.promise(known.pod, place, self._clock())
 
     def _not_evicted(self, candidate: Candidate, known: Known, error: KubeError, place: str) -> None:
-        outcome, pod, now = eviction.outcome(error), candidate.pod, self._clock()
+        outcome, pod, now = failures.of_eviction(error), candidate.pod, self._clock()
         if outcome is Outcome.UNCLEAR:
             self._left(candidate, known, place)
         elif outcome is Outcome.FAILED:

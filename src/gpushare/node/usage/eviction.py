@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from gpushare.core.scheduling.system_pods import is_of_the_system
-from gpushare.kube import eviction, failures, pod_requests
+from gpushare.kube import failures, pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
-from gpushare.kube.eviction import Outcome
+from gpushare.kube.failures import Outcome
 from gpushare.node.pods import NodePods, Pod
 from gpushare.node.usage.model import Usage
 from gpushare.node.usage.overuse import OverUse
@@ -74,7 +74,7 @@ class Evictor:
         try:
             await pod_requests.evict(self._api, over.namespace, over.pod, over.key.pod_uid)
         except KubeError as error:
-            outcome = eviction.outcome(error)
+            outcome = failures.of_eviction(error)
             if outcome is Outcome.KEPT:
                 self._keep(over)
             elif outcome is not Outcome.GONE:
