@@ -12,7 +12,7 @@ from gpushare.operator.seeing.kinds import BY_NAME, GOES
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 HEAD = {"apiVersion", "kind", "metadata"}
-NOT_FOR_THE_OPERATOR = ("keti", "scheduler")
+NOT_FOR_THE_OPERATOR = ("install-scheduler.yaml", "keti", "scheduler")
 
 
 def documents() -> list[tuple[str, dict[str, Any]]]:
