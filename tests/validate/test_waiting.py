@@ -84,13 +84,11 @@ async def test_the_reason_is_read_from_the_node_and_told_there_once() -> None:
         for _ in range(2):
             reason = await telling._ask("toolkit")
             assert reason == ("driver: the driver is not loaded (since 2026-11-17T20:00:00Z)", "modprobe nvidia")
-        assert embedded_objects.events(server) == [
-            (
-                "Warning", "WaitingForValidation", "gpu-a",
-                "gpushare-node-x waits for toolkit: driver: the driver is not loaded (since 2026-11-17T20:00:00Z); "
-                "try: modprobe nvidia",
-            )
-        ]  # fmt: skip
+        message = (
+            "gpushare-node-x waits for toolkit: driver: the driver is not loaded (since 2026-11-17T20:00:00Z); "
+            "try: modprobe nvidia"
+        )
+        assert embedded_objects.events(server) == [("Warning", "WaitingForValidation", "gpu-a", message)]
 
 
 async def test_without_a_reason_the_event_says_where_to_look() -> None:
