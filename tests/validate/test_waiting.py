@@ -84,12 +84,19 @@ async def test_the_reason_is_read_from_the_node_and_told_there_once() -> None:
         for _ in range(2):
             reason = await telling._ask("toolkit")
             assert reason == ("driver: the driver is not loaded (since 2026-11-17T20:00:00Z)", "modprobe nvidia")
-        assert embedded_objects.events(server) == [
-            (
-                "Warning", "WaitingForValidation", "gpu-a",
-                "gpushare-node-x waits for toolkit: driver: the driver is not loaded (since 2026-11-17T20:00:00Z)",
-            )
-        ]  # fmt: skip
+        message = (
+            "gpushare-node-x waits for toolkit: driver: the driver is not loaded (since 2026-11-17T20:00:00Z); "
+            "try: modprobe nvidia"
+        )
+        assert embedded_objects.events(server) == [("Warning", "WaitingForValidation", "gpu-a", message)]
+
+
+async def test_without_a_reason_the_event_says_where_to_look() -> None:
+    async with ApiServer(bookmark_seconds=0.05) as server:
+        embedded_objects.create(server, node())
+        assert await Telling("gpu-a", "gpushare-node-x", lambda: login.Access(server.url))._ask("driver") is None
+        ((_, _, _, message),) = embedded_objects.events(server)
+        assert message.startswith("gpushare-node-x waits for driver: no reason is known yet; try: kubectl logs")
 
 
 async def test_a_later_check_that_fails_is_no_reason() -> None:

@@ -56,7 +56,7 @@ class Control:
         url = extender_of(plan)
         why = await self._extender_trouble(url)
         if why:
-            way = "kubectl apply -f deploy/extender.yaml, wait until it is ready, or give --extender-url"
+            way = "kubectl apply -f deploy/extender.yaml, or the chart with scheduler.mode extender; or --extender-url"
             raise errors.not_asked(f"the extender is not ready: {url}", why, way)
 
     async def proven(self, plan: Plan) -> str:

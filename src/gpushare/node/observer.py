@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 from gpushare.gpu.device import Backend
 from gpushare.kube.client import Api
 from gpushare.kube.events import Recorder
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.node.exporter.exporter import Config as ExporterConfig
 from gpushare.node.gpus import Gpus
 from gpushare.node.influx.feed import Feed
 from gpushare.node.influx.interval import DEFAULT as INFLUX_SECONDS
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing.desired import Offered
-from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import overuse, processes, sampler
 from gpushare.node.usage.eviction import Evictor
 from gpushare.node.usage.gpunode_writer import GpuNodeWriter

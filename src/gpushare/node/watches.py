@@ -10,10 +10,11 @@ from typing import Any, Final
 from gpushare.core.facts import objects
 from gpushare.kube import failures, resources
 from gpushare.kube.client import Api
+from gpushare.kube.labels import this_node
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.reflector import Reflector
-from gpushare.node import pods, this_node
+from gpushare.node import pods
 from gpushare.node.pods import NodePods
-from gpushare.node.this_node import ThisNode
 from gpushare.obs import errors, log
 
 # Seconds, longer than the extender's: there may be thousands of nodes. Most API servers send something on a watch every

@@ -75,7 +75,7 @@ class Validator:
             made, self.files, self.annotation.say, Notices(self.recorder, config.node).tell,
             contents={"driver": self.driver.ready_file},
         )  # fmt: skip
-        self.sight.changed.append(self._look_at_offer)
+        self.sight.listeners.append(self._look_at_offer)
         self._offer: tuple[object, ...] = ()
         figures = Figures(
             config.node, lambda: self.keeper.said, lambda: self.keeper.last_passed, self._devices,

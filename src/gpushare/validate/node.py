@@ -3,7 +3,6 @@
 The annotation is written by server-side apply: it belongs to this program alone, and an apply without it removes it.
 """
 
-from collections.abc import Callable, Set
 from typing import Any
 
 from gpushare.core.annotations import validation
@@ -12,6 +11,8 @@ from gpushare.core.facts import names, objects
 from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
+from gpushare.kube.labels import this_node
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.loop import Loop
 from gpushare.kube.reflector import Reflector
 from gpushare.obs import log
@@ -22,37 +23,20 @@ SILENCE, PATIENCE = 75.0, 300.0  # seconds, as of the node part: there may be th
 logger = log.get(__name__)
 
 
-class Sight:
-    """`node` is None as long as there is no such node. `changed` is called after each change."""
+class Sight(ThisNode):
+    """With its watch."""
 
     def __init__(self, api: Api, name: str) -> None:
-        self.name = name
-        self.node: objects.Node | None = None
-        self.changed: list[Callable[[], None]] = []
+        super().__init__(name)
         self.watch = Reflector(
             api, resources.NODES, objects.Node, self, key=lambda item: item.metadata.name, optional=True,
-            query={"fieldSelector": f"metadata.name={name}"}, silence=SILENCE, patience=PATIENCE,
+            query=this_node.query(name), silence=SILENCE, patience=PATIENCE,
         )  # fmt: skip
 
     def found(self) -> tuple[objects.Node | None, str]:
         """The node and, if it is not known, why."""
         failure = self.watch.failure
         return self.node, "" if self.node or self.watch.synced else str(failure) if failure is not None else NOT_ASKED
-
-    def upsert(self, item: objects.Node) -> None:
-        self._set(item)
-
-    def remove(self, item: objects.Node) -> None:
-        self._set(None)
-
-    def relisted(self, kept: Set[str]) -> None:
-        if self.name not in kept:
-            self._set(None)
-
-    def _set(self, node: objects.Node | None) -> None:
-        self.node = node
-        for listener in self.changed:
-            listener()
 
 
 def applied(name: str, annotations: dict[str, str]) -> requests.Request:
@@ -69,7 +53,7 @@ class Annotation:
         self._api, self._sight = api, sight
         self._wanted = ""
         self._loop = Loop(self._update)
-        sight.changed.append(self._loop.wake)
+        sight.listeners.append(self._loop.wake)
 
     def say(self, checks: Checks) -> None:
         self._wanted = validation.write(checks)

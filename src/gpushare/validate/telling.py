@@ -16,10 +16,11 @@ from gpushare.kube import client, resources
 from gpushare.kube.auth import login
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
-from gpushare.validate.waiting import Reason
+from gpushare.validate.waiting import GENERAL_WAY, Reason
 
 WAITS: Final = "WaitingForValidation"  # reason of the event
-MESSAGE: Final = "{who} waits for {check}: {why}"
+MESSAGE: Final = "{who} waits for {check}: {why}; try: {way}"
+UNKNOWN: Final = "no reason is known yet"
 SECONDS: Final = 10.0
 
 
@@ -39,8 +40,9 @@ class Telling:
     async def _ask(self, check: str) -> Reason | None:
         async with asyncio.timeout(SECONDS), client.connect(self._access()) as api:
             reason = await self._read(api, check)
-            why = reason.why if reason is not None else "no reason is known yet"
-            message = MESSAGE.format(who=self._who, check=check, why=why)
+            why, way = reason or (UNKNOWN, "")
+            way = way or GENERAL_WAY.format(node=self._node)
+            message = MESSAGE.format(who=self._who, check=check, why=why, way=way)
             if message != self._told:
                 self._told = message
                 await self._record(api, message)

@@ -40,7 +40,11 @@ POLICIES: Final = "/apis/gpushare.io/v1alpha1/clusterpolicies"
 DAEMON_SETS: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 GPU: Final = {names.PCI_LABELS[0]: "true"}
 RIGHTS: Final = Path(__file__).parents[1] / "data" / "operator-rights.yaml"
-OF_CONTROLLERS: Final = ("deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision")
+OF_CONTROLLERS: Final = (
+    "deprecated.daemonset.template.generation",
+    "deployment.kubernetes.io/revision",
+    "node.alpha.kubernetes.io/ttl",  # follows the number of nodes, a while later
+)
 PASSING: Final = ("leases ", "pods ", "controllerrevisions ", "replicasets ", "nodes ", "csinodes ", "clusterpolicies ")
 QUICK: Final = 60.0  # seconds for what takes less than 5 on a machine with nothing else to do
 

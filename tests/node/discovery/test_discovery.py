@@ -12,13 +12,13 @@ from gpushare.gpu import health, simulated
 from gpushare.gpu.device import NoGpu, Versions
 from gpushare.gpu.simulated import Simulated
 from gpushare.kube.labels import writer
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.reflector import Reflector
 from gpushare.kube.resources import NODES
 from gpushare.node import gpus as node_gpus
 from gpushare.node.discovery.discovery import Config, Discovery
 from gpushare.node.discovery.labels import Sharing
 from gpushare.node.gpus import Gpus
-from gpushare.node.this_node import ThisNode
 from gpushare.obs.errors import UserError
 from tests.support.label_api import NAMESPACE, NODE, LabelApi
 from tests.support.tasks import beside

@@ -12,8 +12,8 @@ import pytest
 from gpushare.core.facts import objects
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, Unreachable
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.requests import Request
-from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import gpunode_writer
 from gpushare.node.usage.gpunode_writer import GpuNodeWriter
 from gpushare.node.usage.model import Usage

@@ -43,6 +43,7 @@ def test_a_part_waits_on_its_node_for_what_it_needs(name: str, words: list[str])
     for container in waiting:
         assert container["image"] == policies.IMAGE
         assert container["securityContext"]["runAsNonRoot"] is True
+        assert [one["name"] for one in container["env"]] == ["NODE_NAME", "POD_NAME"]  # its event says who waits
         (mount,) = container["volumeMounts"]
         assert mount == {"name": "validations", "mountPath": "/run/nvidia/validations", "readOnly": True}
 

@@ -104,7 +104,8 @@ def test_failed_checks_are_problems_and_what_waits_for_them_is_not() -> None:
         "toolkit": Check("waiting", SINCE, "driver"),
     }
     found = node_problems.facts(node(checks))
-    assert found.problems == (Problem("driver", "driver: libnvidia-ml.so.1 is not there"),)
+    more = f"since {SINCE}; try: install the driver"
+    assert found.problems == (Problem("driver", "driver: libnvidia-ml.so.1 is not there", more),)
     assert (found.gpus, found.served, found.checked) == (True, True, True)
 
 
@@ -120,7 +121,8 @@ def test_unhealthy_gpus_are_problems_unless_a_check_has_named_them() -> None:
     named = Problem("", "GPU 1 GPU-1 is unhealthy: XID 79")
     assert node_problems.facts(node({"plugin": Check("passed", SINCE)}, gpus)).problems == (named,)
     failed = {"plugin": Check("failed", SINCE, "plugin: GPU 1 GPU-1 unhealthy")}
-    assert node_problems.facts(node(failed, gpus)).problems == (Problem("plugin", "plugin: GPU 1 GPU-1 unhealthy"),)
+    (problem,) = node_problems.facts(node(failed, gpus)).problems
+    assert problem == Problem("plugin", "plugin: GPU 1 GPU-1 unhealthy", f"since {SINCE}")
 
 
 def test_a_node_without_gpus_has_no_problems() -> None:

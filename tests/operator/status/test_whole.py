@@ -97,6 +97,13 @@ def test_a_missing_driver_that_is_not_ours_is_missed_by_the_node_part() -> None:
     assert component(status, "driver")["state"] == "disabled"
 
 
+def test_a_component_says_since_when_and_what_to_do_and_the_condition_stays_short() -> None:
+    node = NODE._replace(problems=(Problem("driver", "driver missing", f"since {NOW}; try: install it"),))
+    status = told(VALIDATOR, NODE_PART, nodes=(node,))
+    assert component(status, "node-part")["message"] == f"gpu-a: driver missing; since {NOW}; try: install it"
+    assert message(status) == "node-part: gpu-a: driver missing"
+
+
 def test_a_driver_of_ours_is_named_itself() -> None:
     node = NODE._replace(problems=(Problem("driver", "driver missing"),))
     assert message(told(Component("driver"), VALIDATOR, NODE_PART, nodes=(node,))) == "driver: gpu-a: driver missing"

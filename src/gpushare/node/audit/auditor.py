@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.node.audit import findings, visible_gpus
 from gpushare.node.audit.finding import CODES, ONCE, Finding
 from gpushare.node.pods import NodePods
-from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
 SETTLE_SECONDS = 2.0  # for changes that belong together, such as the two patches of a swap

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from gpushare.core.facts import names
 from gpushare.gpu.device import Backend, NoGpu, Versions
 from gpushare.kube.client import Api
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.labels.writer import Identity, Way, Writer
 from gpushare.kube.loop import Loop
 from gpushare.node.discovery import labels, machine
 from gpushare.node.discovery.labels import Machine, Sharing
 from gpushare.node.gpus import Gpus
-from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 from gpushare.obs.errors import UserError
 

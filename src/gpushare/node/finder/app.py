@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 from gpushare.core.facts import names, objects
 from gpushare.kube import client, resources
 from gpushare.kube.auth.login import Access
+from gpushare.kube.labels import this_node
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.labels.writer import PATIENCE, SILENCE, Identity, Writer
 from gpushare.kube.reflector import Reflector
-from gpushare.node import this_node
 from gpushare.node.finder import pci
-from gpushare.node.this_node import ThisNode
 from gpushare.obs import errors, http, log, metrics
 from gpushare.obs.signals import ending
 

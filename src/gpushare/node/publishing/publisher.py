@@ -18,13 +18,13 @@ from gpushare.core.facts.model import NodeFacts, Sold, Unit
 from gpushare.kube import requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import KubeError
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.loop import Loop
 from gpushare.node.gpus import Gpus
 from gpushare.node.pods import NodePods
 from gpushare.node.publishing import desired
 from gpushare.node.publishing.desired import PublishConfig, Wanted
 from gpushare.node.publishing.links import Links
-from gpushare.node.this_node import ThisNode
 from gpushare.obs import log
 
 PAUSE = 1.0  # seconds after a write: if another program keeps deleting the capacity, we write once a second

@@ -16,8 +16,8 @@ from gpushare.core.facts.vitals import FullStatus
 from gpushare.kube import failures, requests, resources
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError
+from gpushare.kube.labels.this_node import ThisNode
 from gpushare.kube.loop import Chance, Loop, Sleep
-from gpushare.node.this_node import ThisNode
 from gpushare.node.usage import gpunode
 from gpushare.node.usage.model import Usage
 from gpushare.node.usage.overuse import OverUse

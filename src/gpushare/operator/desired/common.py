@@ -148,7 +148,10 @@ def wait_for(workload: Object, spec: Spec, cluster: Cluster, *checks: str) -> No
         "image": images.name(spec.validator, cluster.image),
         "imagePullPolicy": spec.validator.image_pull_policy,
         "args": ["validate", f"--wait-for={','.join(checks)}"],
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in (("NODE_NAME", "spec.nodeName"), ("POD_NAME", "metadata.name"))  # who waits, and where
+        ],
         "resources": {"requests": dict(WAITING)},
         "securityContext": {
             "runAsNonRoot": True,

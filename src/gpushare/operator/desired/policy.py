@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Unknown fields never arrive: the API server refuses them."""
+    """Unknown fields never arrive: the API server refuses them, or drops them for programs that do not ask for that."""
 
 
 class Image(Struct, frozen=True):

@@ -23,14 +23,21 @@ NOT_THERE: Final = "{name} is not there yet"
 
 
 class Line(NamedTuple):
-    """One thing that is wrong. Without a node it is about all of them."""
+    """One thing that is wrong. Without a node it is about all of them. `more`: since when, and what to do; said of each
+    component, and left out where many lines stand together."""
 
     component: str
     node: str
     text: str
+    more: str = ""
 
     def __str__(self) -> str:
-        return ": ".join(part for part in self if part)
+        return ": ".join(part for part in self[:3] if part)
+
+    def whole(self) -> str:
+        """Where the component is known."""
+        text = str(self._replace(component=""))
+        return f"{text}; {self.more}" if self.more else text
 
 
 class Stand(NamedTuple):
@@ -91,7 +98,7 @@ def _stand(component: Component, scene: Scene, line: Line | None) -> Stand:
     counts = _counts(component, scene.owned)
     if line is None:
         return Stand(component.name, "ready", counts.desired, counts.ready)
-    return Stand(component.name, "notReady", counts.desired, counts.ready, str(line._replace(component="")))
+    return Stand(component.name, "notReady", counts.desired, counts.ready, line.whole())
 
 
 class _Counts(NamedTuple):
@@ -130,7 +137,7 @@ def _of_nodes(scene: Scene, running: frozenset[str]) -> set[Line]:
             continue
         for problem in node.problems:
             if not problem.check or (node.served and VALIDATOR in running):
-                found.add(Line(_responsible(problem, running), node.name, problem.text))
+                found.add(Line(_responsible(problem, running), node.name, problem.text, problem.more))
         if node.served and not node.checked and VALIDATOR in running:
             found.add(Line(VALIDATOR, node.name, NOT_CHECKED))
     return found

@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 
 class Problem(NamedTuple):
-    """`check`: which of a node's checks found it; empty: none of them. `text`: what is wrong, for a person."""
+    """`check`: which of a node's checks found it; empty: none of them. `text`: what is wrong, for a person. `more`:
+    since when, and what to do."""
 
     check: str
     text: str
+    more: str = ""
 
 
 class NodeFacts(NamedTuple):

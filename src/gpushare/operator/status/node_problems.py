@@ -32,7 +32,7 @@ def _failed(checks: validation.Checks) -> list[Problem]:
     """What failed; if nothing did, what the first check waits for."""
     failed = [name for name in validation.CHECKS if name in checks and checks[name].state == FAILED]
     if failed:
-        return [Problem(name, _sentence(name, checks[name])) for name in failed]
+        return [Problem(name, _sentence(name, checks[name]), _more(checks[name])) for name in failed]
     waiting = [name for name in validation.CHECKS if name in checks and checks[name].state == WAITING]
     return [Problem(name, _waiting(name, checks[name])) for name in waiting[:1]]
 
@@ -40,6 +40,10 @@ def _failed(checks: validation.Checks) -> list[Problem]:
 def _sentence(name: str, check: validation.Check) -> str:
     why = check.why or "check failed"
     return why if name in why else f"{name}: {why}"
+
+
+def _more(check: validation.Check) -> str:
+    return f"since {check.since}" + (f"; try: {check.way}" if check.way else "")
 
 
 def _waiting(name: str, check: validation.Check) -> str:

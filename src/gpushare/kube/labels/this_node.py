@@ -1,7 +1,7 @@
-"""This node's own object, as the API server shows it.
+"""This node's own object, as the API server shows it to a program that runs there.
 
-Filled by one watch (`fieldSelector=metadata.name=NODE`). The publisher compares it with what it has to say, and writes
-what is missing; the audit checks whether another plugin gives out the same GPUs.
+Filled by one watch (`fieldSelector=metadata.name=NODE`). Programs compare it with what they have to say, and write what
+is missing.
 """
 
 from collections.abc import Callable, Set
