@@ -92,7 +92,7 @@ def test_a_reason_is_never_longer_than_an_annotation_can_bear() -> None:
 
 def test_the_same_fault_has_the_same_words_at_each_try() -> None:
     """Else each try would be an event, and a write of the node."""
-    words = "task {id} of pod {uid}: gpushare-validate-{name} of {image} with GPU-0a1b2c3d-0000-1111-2222-333344445555 failed"
+    words = "{id} of {uid}: gpushare-validate-{name} of {image} with GPU-0a1b2c3d-0000-1111-2222-333344445555"
     image = "r.example/g@sha256:" + "a" * 64
     first, second = (
         pod.steady(verdict.failed(words.format(id=one * 64, uid=uid, name=one * 5, image=image), ""))

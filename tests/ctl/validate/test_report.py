@@ -128,7 +128,7 @@ def test_programs_get_the_same() -> None:
 
 
 def test_checks_of_a_newer_validator_come_last_and_always_in_the_same_order() -> None:
-    newer = {name: GOOD["driver"] for name in ("zeta", "beta", "gamma", "alpha", "delta")}
+    newer = dict.fromkeys(("zeta", "beta", "gamma", "alpha", "delta"), GOOD["driver"])
     (found,) = json.loads(shown(Cluster(node("gpu-a", {**newer, **GOOD})), output="json")[0])["nodes"]
     names_shown = [one["check"] for one in found["checks"]]
     assert names_shown == [*GOOD, "alpha", "beta", "delta", "gamma", "zeta"]
