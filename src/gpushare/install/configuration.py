@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpushare.core.facts import names
-from gpushare.install import entries, flags, shapes
+from gpushare.install import entries, flags, refusals
 from gpushare.install.entries import Object
 from gpushare.install.refusals import BY_HAND, refused
 
@@ -49,7 +49,7 @@ def new(version: tuple[int, int], words: Sequence[str], url: str) -> Object:
 def merged(existing: Object, url: str, name: str) -> tuple[Object, list[str]]:
     """What is there already, with our entry; and notes for people. `name`: of the file that it comes from."""
     policy = _is_policy(existing, name)
-    shapes.check(existing, shapes.Configuration, name)
+    refusals.check(existing, refusals.Configuration, name)
     entry = entries.extender(url)
     entry = entries.for_policy(entry) if policy else entry
     found = existing.get("extenders") or []

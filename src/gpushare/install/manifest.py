@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from gpushare.install import flags, shapes
+from gpushare.install import flags, refusals
 from gpushare.install.entries import FOLDER, Object
 from gpushare.install.refusals import BY_HAND, refused
 
@@ -114,7 +114,7 @@ def read(text: bytes, name: str, version: str = "") -> Manifest:
     """`version`: what the user says, where the image does not."""
     pod = parsed(text, name)
     container = _container(pod, name)
-    shapes.check(pod, shapes.Pod, name)
+    refusals.check(pod, refusals.Pod, name)
     manifest = Manifest(name, pod, _version(container, version))
     if manifest.version < OLDEST:
         major, minor = manifest.version
