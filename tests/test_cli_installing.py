@@ -62,6 +62,9 @@ def test_a_revert_needs_no_cluster(root: Path, capsys: pytest.CaptureFixture[str
     [
         ("--extender-url=127.0.0.1:12345", "is not the URL of an extender"),
         ("--extender-url=http://127.0.0.1:12345", "is not the URL of an extender"),
+        ("--extender-url=http://[::1/gpushare-scheduler", "is not the URL of an extender"),
+        ("--extender-url=http://127.0.0.1:99999/gpushare-scheduler", "is not the URL of an extender"),
+        ("--extender-url=http://127.0.0.1:12345/gpushare scheduler", "is not the URL of an extender"),
         ("--timeout=soon", "is not a time to wait"),
         ("--timeout=0", "is not a time to wait"),
         ("--manifest=kube-scheduler.yaml", "is not a whole path"),

@@ -100,7 +100,7 @@ async def test_a_scheduler_that_does_not_start_is_put_back_and_its_last_words_ar
     )
     container["command"].append("--config=/etc/kubernetes/mine.yaml")
     container["volumeMounts"].append({"name": "mine", "mountPath": "/etc/kubernetes/mine.yaml", "readOnly": True})
-    broken["spec"]["volumes"].append({"name": "mine", "hostPath": {"path": "/etc/kubernetes/mine.yaml"}})
+    broken["spec"]["volumes"].append({"name": "mine", "hostPath": {"path": "/etc/kubernetes/mine.yaml", "type": "File"}})
     before = yaml.safe_dump(broken).encode()
     plane.manifest.write_bytes(before)
     try:
@@ -114,8 +114,8 @@ async def test_a_scheduler_that_does_not_start_is_put_back_and_its_last_words_ar
         assert not plane.folder.exists()
     finally:
         plane.manifest.write_bytes(plane.kubeadm)
-        (folder / "mine.yaml").unlink()
         await plane.until_flag("")
+        (folder / "mine.yaml").unlink()
 
 
 async def test_an_extender_that_does_not_answer_is_said_before_anything_is_changed(plane: ControlPlane) -> None:
@@ -148,7 +148,7 @@ async def test_other_profiles_and_extenders_stay(plane: ControlPlane) -> None:
     text = plane.kubeadm.decode()
     text = text.replace("- kube-scheduler\n", "- kube-scheduler\n    - --config=/etc/kubernetes/mine.yaml # mine\n")
     text = text.replace("volumeMounts:\n", "volumeMounts:\n    - {mountPath: /etc/kubernetes/mine.yaml, name: mine}\n")
-    text = text.replace("volumes:\n", "volumes:\n  - {hostPath: {path: /etc/kubernetes/mine.yaml}, name: mine}\n")
+    text = text.replace("volumes:\n", "volumes:\n  - {hostPath: {path: /etc/kubernetes/mine.yaml, type: File}, name: mine}\n")
     plane.manifest.write_text(text)
     try:
         await plane.until_flag("--config=/etc/kubernetes/mine.yaml")
@@ -163,8 +163,8 @@ async def test_other_profiles_and_extenders_stay(plane: ControlPlane) -> None:
         assert plane.manifest.read_text() == text
     finally:
         plane.manifest.write_bytes(plane.kubeadm)
-        (folder / "mine.yaml").unlink()
         await plane.until_flag("")
+        (folder / "mine.yaml").unlink()
 
 
 @pytest.mark.parametrize("kind", versions.OLDER[versions.OLDEST], ids=str)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.install import app, files, plan
+from gpushare.install import app, files, manifest, plan
+from gpushare.install.manifest import Manifest
 from gpushare.install.plan import Plan
 from gpushare.install.proof import NotProven
 from gpushare.install.store import Store
@@ -42,8 +43,8 @@ class Machine:
             raise NotProven("it says no")
         return "it works"
 
-    async def back(self, plan: Plan) -> None:
-        assert self.file.read_bytes() == plan.before
+    async def back(self, found: Manifest) -> None:
+        assert found.pod == manifest.parsed(self.file.read_bytes(), texts.NAME)
 
     def _show(self, text: str) -> None:
         self.shown += text

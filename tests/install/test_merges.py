@@ -101,7 +101,11 @@ def test_what_kube_scheduler_would_refuse_is_refused_before_it_is_stopped(extend
     [
         ({"kind": "Deployment", "apiVersion": "apps/v1"}, "it is a Deployment of apps/v1"),
         (texts.configuration("v2"), "known are"),
-        (texts.configuration(extenders={"a": 1}), "not a list"),
+        (texts.configuration(extenders={"a": 1}), "extenders: expected list, got object"),
+        (texts.configuration(extenders=[1]), r"extenders\[0\]: expected object, got int"),
+        (texts.configuration(extenders=[{"managedResources": [1]}]), "managedResources"),
+        (texts.configuration(profiles={"a": 1}), "profiles: expected list"),
+        (texts.configuration(leaderElection=[]), "leaderElection: expected object"),
         (b"a: b: c", "cannot be read"),
         (b"- 1", "not one object"),
         (b"", "0 documents"),

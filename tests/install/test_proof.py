@@ -1,10 +1,12 @@
 """When is a scheduler taken for well, and how is it known that it asks the extender: on one control plane, and on
 several, of which one leads."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from gpushare.core.facts import names
 from gpushare.install import proof
@@ -163,7 +165,24 @@ async def test_admission_that_gives_gpu_pods_to_another_scheduler_is_said(planes
 
 async def test_back_means_running_with_the_words_of_the_manifest(planes: ControlPlanes, api: Api) -> None:
     planes.add("cp-1", edited=False)
-    await planes.control(api).back(planes.plan)
+    await planes.control(api).back(planes.plan.manifest)
     planes.add("cp-1")
     with pytest.raises(NotProven):
-        await planes.control(api, seconds=SHORT).back(planes.plan)
+        await planes.control(api, seconds=SHORT).back(planes.plan.manifest)
+
+
+async def test_a_pod_that_was_placed_while_nobody_leads_is_no_reason_to_wait_for_ever(planes: ControlPlanes) -> None:
+    """The scheduler that placed it has ended, and its lease is not renewed."""
+    real = planes._create
+
+    async def create(request: web.Request) -> web.Response:
+        planes.renews = False
+        return await real(request)
+
+    planes._create = create  # type: ignore[method-assign, assignment]
+    async with planes.serving() as api, asyncio.timeout(10):
+        planes.add("cp-1")
+        planes.add("cp-2")
+        planes.holder, planes.places = "cp-1_x", "gpu-a"
+        with pytest.raises(NotProven, match="it did not ask"):
+            await planes.control(api, seconds=1.0).proven(planes.plan)

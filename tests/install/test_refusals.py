@@ -123,6 +123,43 @@ def test_a_file_that_is_no_static_pod_is_refused(text: bytes, reason: str) -> No
     assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "wrong", "reason"),
+    [
+        ("volumeMounts", 1, "spec.containers[0].volumeMounts: expected list, got int"),
+        ("volumeMounts", ["x"], "spec.containers[0].volumeMounts[0]: expected object, got str"),
+        ("ports", [{"containerPort": "x"}], "ports[0].containerPort: expected int, got str"),
+        ("readinessProbe", {"httpGet": "x"}, "readinessProbe.httpGet: expected object, got str"),
+        ("livenessProbe", {"httpGet": {"host": 1}}, "livenessProbe.httpGet.host: expected str, got int"),
+    ],
+)
+def test_a_part_that_is_of_another_kind_is_refused_with_its_place(part: str, wrong: object, reason: str) -> None:
+    with pytest.raises(UserError) as refused:
+        texts.made(texts.changed(lambda _, container: container.update({part: wrong})))
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [1, ["x"], [{"name": "a", "hostPath": []}], [{"name": "a", "hostPath": {}}]])
+def test_volumes_that_are_none_are_refused(wrong: object) -> None:
+    with pytest.raises(UserError, match=r"spec\.volumes"):
+        texts.made(texts.changed(lambda pod, _: pod["spec"].update({"volumes": wrong})))
+
+
+def test_a_configuration_whose_place_only_kubelet_knows_is_refused() -> None:
+    def change(pod: Object, container: Object) -> None:
+        container["command"].append("--config=/c/mine.yaml")
+        container["volumeMounts"].append({"name": "c", "mountPath": "/c", "subPathExpr": "$(NODE)"})
+        pod["spec"]["volumes"].append({"name": "c", "hostPath": {"path": "/etc/kubernetes"}})
+
+    with pytest.raises(UserError, match="subPathExpr"):
+        texts.made(texts.changed(change))
+
+
+def test_a_manifest_that_contains_itself_is_refused() -> None:
+    with pytest.raises(UserError, match="contains itself"):
+        texts.made(texts.kubeadm() + b"x: &x {y: *x}\n")
+
+
 def test_json_is_refused_because_it_could_not_be_changed_line_by_line() -> None:
     text = json.dumps(yaml.safe_load(texts.kubeadm()) | {"status": {}}).encode()
     with pytest.raises(UserError, match="in braces"):

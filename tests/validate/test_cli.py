@@ -50,6 +50,8 @@ def test_a_machine_without_a_root_is_bad_input(capsys: pytest.CaptureFixture[str
         (("--here", "--keep"), "--here and --keep do not go together"),
         (("--keep", "gpu-a"), 'unexpected word "gpu-a"'),
         (("--wait-for=drivers",), 'unknown check "drivers"'),
+        (("--wait-for=",), "--wait-for names no check"),
+        (("--wait-for", " , "), "--wait-for names no check"),
         (("--kep",), "unknown option --kep"),
         (("--here", "-o", "xml"), 'unknown output format "xml"'),
         (("--keep", "--node-name=a"), "where shall the pod be tried?"),

@@ -79,8 +79,7 @@ def install_scheduler(words: list[str], program: str, plugin: bool) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    parts = urlsplit(args.extender_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not parts.path.strip("/"):
+    if not _is_url(args.extender_url):
         why = "it has a scheme, a host, and the path under which the extender answers"
         raise errors.UserError(f'"{args.extender_url:.80}" is not the URL of an extender', why, f"--extender-url {URL}")
     for option in ("manifest", "host_root"):
@@ -90,6 +89,16 @@ def _check(args: argparse.Namespace) -> None:
             raise errors.UserError(f'{name} "{path:.80}" is not a whole path', "it begins with /", f"{name} /...")
     if not re.fullmatch(r"[1-9][0-9]{0,4}", args.timeout):
         raise errors.UserError(f'"{args.timeout:.20}" is not a time to wait', "it is in seconds", "--timeout 120")
+
+
+def _is_url(text: str) -> bool:
+    """Of an extender: with the path under which it answers."""
+    try:
+        parts = urlsplit(text)
+        whole = parts.hostname and parts.path.strip("/") and parts.port != 0  # a port that is none raises ValueError
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(whole) and text.isprintable() and " " not in text
 
 
 def _rehearsed(store: "Store", wish: "Wish", *, revert: bool) -> str:

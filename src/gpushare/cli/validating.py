@@ -83,14 +83,18 @@ def on_node(words: Sequence[str]) -> bool:
 
 def validate(words: list[str], program: str, plugin: bool) -> int:
     args = _parser(program).parse(words)
-    ways = [way for way, given in zip(WAYS, (args.here, args.keep, args.wait_for, args.inside), strict=True) if given]
+    ways = [
+        way
+        for way, given in zip(WAYS, (args.here, args.keep, args.wait_for is not None, args.inside), strict=True)
+        if given
+    ]
     if len(ways) > 1:
         why = "each is a way of its own to use this command"
         raise errors.UserError(f"{' and '.join(ways)} do not go together", why, f"{program} --help")
     if ways and args.nodes:
         why = f"{ways[0]} is about the machine it runs on"
         raise errors.UserError(f'unexpected word "{args.nodes[0]}"', why, f"{program} {args.nodes[0]}")
-    if args.wait_for:
+    if args.wait_for is not None:
         return _wait(args)
     if args.inside:
         return _inside()
@@ -106,8 +110,9 @@ def _parser(program: str) -> Parser:
     parser.add_argument("-n", "--namespace", default="")
     for switch in ("--pod", "--here", "--keep", "--inside"):
         parser.add_argument(switch, action="store_true")
-    for option in ("--image", "--scheduler-name", "--runtime-class", "--wait-for"):
+    for option in ("--image", "--scheduler-name", "--runtime-class"):
         parser.add_argument(option, default="")
+    parser.add_argument("--wait-for", default=None)
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""))
     parser.add_argument("--host-root", default="")
     parser.add_argument("--real-root", default="/")
@@ -127,6 +132,9 @@ def _wait(args: argparse.Namespace) -> int:
 
     log.setup((os.environ.get("LOG_LEVEL") or args.log_level).lower())
     checks = [word.strip() for word in args.wait_for.split(",") if word.strip()]
+    if not checks:
+        why = "an empty list would let a container start although nothing is checked"
+        raise errors.UserError("--wait-for names no check", why, f"--wait-for {','.join(OF_CHECK)}")
     for check in checks:
         if check not in OF_CHECK:
             raise unknown("check", check, tuple(OF_CHECK), "--wait-for {}")

@@ -3,12 +3,14 @@
 Whatever goes wrong after the manifest was replaced, also Ctrl-C, puts the manifest back that was there before.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
 
-from gpushare.install import entries, plan
+from gpushare.install import entries, manifest, plan
+from gpushare.install.manifest import Manifest
 from gpushare.install.plan import Plan
 from gpushare.install.proof import NotProven
 from gpushare.install.refusals import refused
@@ -16,13 +18,14 @@ from gpushare.install.store import ORIGINAL, STATE, Record, Store, digest
 from gpushare.obs.errors import UserError
 
 FAILED: Final = 1  # exit code: it was tried, and put back
+ANY_VERSION: Final = "1.19"  # where the version does not matter and an image by digest does not say it
 Say = Callable[[str], None]
 
 
 class Control(Protocol):
     async def check(self, plan: Plan) -> None: ...
     async def proven(self, plan: Plan) -> str: ...
-    async def back(self, plan: Plan) -> None: ...
+    async def back(self, found: Manifest) -> None: ...
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -47,26 +50,41 @@ async def install(store: Store, wish: Wish, control: Control, show: Say, say: Sa
         return
     show(wanted.diff())
     await control.check(wanted)
-    store.keep(original, previous, wanted.after)
+    _prepare(store, record, wanted, original, previous)
     if not wanted.nothing_to_do:
-        store.put(wanted.path, wanted.content)
         say(f"wrote {wanted.path}; the manifest as it was is kept in {entries.FOLDER}/{STATE}/{ORIGINAL}")
     try:
         if not wanted.nothing_to_do:
-            store.move_in(wanted.after)
+            store.move_in(wanted.after, wanted.before)
             say(f"replaced {store.path}; kubelet starts kube-scheduler again")
         say(f"done: {await control.proven(wanted)}")
     except NotProven as error:
-        _put_back(store, previous, say)
+        if not _put_back(store, wanted.after, previous, say):
+            store.settle()
+            way = "see what is in it, then run this again"
+            raise UserError(f"{store.path} has changed meanwhile", str(error), way, FAILED) from None
         await _wait_for_old(store, control, say, wish)
         store.settle()
         what = "kube-scheduler was put back as it was"
         raise UserError(what, str(error), "mend that, then run this again", FAILED) from None
     except BaseException:  # also Ctrl-C, and the end of the pod
-        _put_back(store, previous, say)
+        _put_back(store, wanted.after, previous, say)
         store.settle()
         raise
     store.settle()
+
+
+def _prepare(store: Store, record: Record | None, wanted: Plan, original: bytes, previous: bytes) -> None:
+    """Backup, record and configuration. A first run that cannot write them leaves nothing."""
+    try:
+        store.keep(original, previous, wanted.after)
+        if not wanted.nothing_to_do:
+            store.put(wanted.path, wanted.content)
+    except OSError:
+        if record is None:
+            with contextlib.suppress(OSError):
+                store.forget()
+        raise
 
 
 def _kept(store: Store, record: Record | None, wanted: Plan) -> tuple[bytes, bytes]:
@@ -86,7 +104,7 @@ def _kept(store: Store, record: Record | None, wanted: Plan) -> tuple[bytes, byt
 
 async def _wait_for_old(store: Store, control: Control, say: Say, wish: Wish) -> bool:
     try:
-        await control.back(planned(store, wish))
+        await control.back(manifest.read(store.manifest(), store.path, wish.version or ANY_VERSION))
     except (NotProven, UserError) as error:
         say(f"kube-scheduler does not run yet with its old manifest: {error}")
         return False
@@ -94,10 +112,16 @@ async def _wait_for_old(store: Store, control: Control, say: Say, wish: Wish) ->
     return True
 
 
-def _put_back(store: Store, previous: bytes, say: Say) -> None:
-    if store.manifest() != previous:
-        store.move_in(previous)
+def _put_back(store: Store, after: bytes, previous: bytes, say: Say) -> bool:
+    """Whether the manifest is as it was. One that somebody else has written since is left to him."""
+    now = store.manifest()
+    if now == after != previous:
+        store.move_in(previous, after)
         say(f"put back {store.path} as it was before")
+    elif now != previous:
+        say(f"{store.path} was written by somebody else meanwhile: it is left as it is")
+        return False
+    return True
 
 
 async def revert(store: Store, wish: Wish, control: Control | None, show: Say, say: Say) -> None:
@@ -108,7 +132,7 @@ async def revert(store: Store, wish: Wish, control: Control | None, show: Say, s
         say(f"nothing to revert: {store.path} is not changed by gpushare")
         return
     show(way_back.diff())
-    store.move_in(way_back.after)
+    store.move_in(way_back.after, way_back.before)
     say(f"put back {store.path} as it was before gpushare")
     runs = True
     if control is None:

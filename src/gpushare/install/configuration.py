@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpushare.core.facts import names
-from gpushare.install import entries, flags
+from gpushare.install import entries, flags, refusals
 from gpushare.install.entries import Object
 from gpushare.install.refusals import BY_HAND, refused
 
@@ -49,11 +49,10 @@ def new(version: tuple[int, int], words: Sequence[str], url: str) -> Object:
 def merged(existing: Object, url: str, name: str) -> tuple[Object, list[str]]:
     """What is there already, with our entry; and notes for people. `name`: of the file that it comes from."""
     policy = _is_policy(existing, name)
+    refusals.check(existing, refusals.Configuration, name)
     entry = entries.extender(url)
     entry = entries.for_policy(entry) if policy else entry
     found = existing.get("extenders") or []
-    if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
-        raise refused(f"{name} is not understood", "its extenders are not a list of objects")
     others = [one for one in found if not is_ours(one, url)]
     for other in others:
         _check_beside(other, entry, name)
@@ -62,8 +61,10 @@ def merged(existing: Object, url: str, name: str) -> tuple[Object, list[str]]:
     before = sum(not is_ours(one, url) for one in found[:at])
     result["extenders"] = [*others[:before], entry, *others[before:]]
     if not policy:
-        percent = result.setdefault("percentageOfNodesToScore", 100)
-        if percent != 100:
+        percent = result.get("percentageOfNodesToScore")
+        if percent is None:
+            result["percentageOfNodesToScore"] = 100
+        elif percent != 100:
             notes.append(FEWER_NODES.format(percent=percent))
     return result, notes
 

@@ -13,6 +13,15 @@ def write(path: Path, content: bytes, *, like: Path | None = None, mode: int = R
     """`like`: with the owner and the mode of that file."""
     part = path.with_name(f"{MARK}{path.name}")
     part.unlink(missing_ok=True)  # of a run that was killed
+    try:
+        _fill(part, content, like, mode)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    move(part, path)
+
+
+def _fill(part: Path, content: bytes, like: Path | None, mode: int) -> None:
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -23,7 +32,6 @@ def write(path: Path, content: bytes, *, like: Path | None = None, mode: int = R
             mode = same.st_mode & 0o7777
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
-    move(part, path)
 
 
 def move(source: Path, target: Path) -> None:

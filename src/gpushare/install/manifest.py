@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from gpushare.install import flags
+from gpushare.install import flags, refusals
 from gpushare.install.entries import FOLDER, Object
 from gpushare.install.refusals import BY_HAND, refused
 
@@ -75,7 +75,9 @@ class Manifest(msgspec.Struct, frozen=True):
                 found = (place, mount)
         place, mount = found
         if not mount:
-            raise refused(f"{path} is not a file of this machine", "nothing of the machine is mounted there")
+            raise refused(f'"{path}" is not a file of this machine', "nothing of the machine is mounted there")
+        if mount.get("subPathExpr"):
+            raise refused(f"{path} cannot be merged", "its mount has a subPathExpr, which only kubelet can read")
         volume = self._volume(str(mount.get("name")))
         where = (volume or {}).get("hostPath")
         if not where:
@@ -112,6 +114,7 @@ def read(text: bytes, name: str, version: str = "") -> Manifest:
     """`version`: what the user says, where the image does not."""
     pod = parsed(text, name)
     container = _container(pod, name)
+    refusals.check(pod, refusals.Pod, name)
     manifest = Manifest(name, pod, _version(container, version))
     if manifest.version < OLDEST:
         major, minor = manifest.version

@@ -12,6 +12,7 @@ import aiohttp
 from gpushare.install import configuration, flags, manifest
 from gpushare.install.cluster import Leader, Schedulers
 from gpushare.install.entries import FOLDER, OVER_TLS
+from gpushare.install.manifest import Manifest
 from gpushare.install.plan import Plan
 from gpushare.install.question import Placed, Question
 from gpushare.install.store import Store
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 PAUSE: Final = 0.5  # seconds between two looks
 REQUEST_SECONDS: Final = 5.0
+LEADER_SECONDS: Final = 20.0  # a lease is renewed every few seconds
 
 BY_THIS: Final = "kube-scheduler here is healthy, and has asked the extender"
 BY_LEADER: Final = "kube-scheduler here is healthy; the one on {node}, which leads, has asked the extender"
@@ -65,7 +67,7 @@ class Control:
         schedulers = self._schedulers(plan)
         try:
             async with asyncio.timeout(self._seconds):
-                await self._until(lambda: self._runs(schedulers, plan, (plan.flag, plan.value)))
+                await self._until(lambda: self._runs(schedulers, plan.manifest, (plan.flag, plan.value)))
                 leader = await self._until(lambda: self._leader(schedulers))
                 if not leader.asks_extender:
                     return NOT_LEADING.format(node=leader.node)
@@ -74,8 +76,8 @@ class Control:
         except TimeoutError:
             raise NotProven(await self._reason(schedulers)) from None
         except Placed as placed:
-            another = await self._until(lambda: self._leader(schedulers))
-            if not another.asks_extender:  # it has taken over just now
+            another = await self._leads_now(schedulers)
+            if another is not None and not another.asks_extender:  # it has taken over just now
                 return NOT_LEADING.format(node=another.node)
             raise NotProven(PLACED.format(node=placed)) from None
         finally:
@@ -83,11 +85,12 @@ class Control:
                 await question.end()
         return BY_THIS if leader.node == self._node else BY_LEADER.format(node=leader.node)
 
-    async def back(self, plan: Plan) -> None:
-        """Returns when the scheduler runs as it did before the plan."""
+    async def back(self, found: Manifest) -> None:
+        """Returns when the scheduler runs as this manifest says."""
+        schedulers = Schedulers(self._api, found.namespace, found.pod_name, self._node, ("", ""))
         try:
             async with asyncio.timeout(self._seconds):
-                await self._until(lambda: self._runs(self._schedulers(plan), plan, None))
+                await self._until(lambda: self._runs(schedulers, found, None))
         except TimeoutError:
             raise NotProven(self._seen) from None
 
@@ -107,19 +110,26 @@ class Control:
             raise errors.UserError("this scheduler is not the one for GPU pods", why, "scheduler.mode: extender")
         await question.end()  # of earlier runs
 
-    async def _runs(self, schedulers: Schedulers, plan: Plan, flag: tuple[str, str] | None) -> bool | None:
-        """`flag`: with this flag and value; None: with the words of the manifest as it was."""
+    async def _runs(self, schedulers: Schedulers, found: Manifest, flag: tuple[str, str] | None) -> bool | None:
+        """`flag`: with this flag and value; None: with the words of the manifest."""
         pod = await schedulers.here()
         words = pod.words if pod is not None else []
-        there = flags.value(words, flag[0]) == flag[1] if flag else words == plan.manifest.words
+        there = flags.value(words, flag[0]) == flag[1] if flag else words == found.words
         if pod is None or not there:
             self._seen = "kubelet has not taken up the new manifest"
             return None
-        trouble = pod.trouble() or await self._health_trouble(plan.manifest.health)
+        trouble = pod.trouble() or await self._health_trouble(found.health)
         if trouble:
             self._seen = f"kube-scheduler does not run: {trouble}"
             return None
         return True
+
+    async def _leads_now(self, schedulers: Schedulers) -> Leader | None:
+        """None: that is not known in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(LEADER_SECONDS, self._seconds)):
+                return await self._until(lambda: self._leader(schedulers))
+        return None
 
     async def _leader(self, schedulers: Schedulers) -> Leader | None:
         self._seen = "no kube-scheduler leads"

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ ORIGINAL, PREVIOUS, NEW = "original.yaml", "previous.yaml", "new.yaml"
 RECORD, LOCK = "record.json", "lock"
 OURS: Final = re.compile(r"(scheduler|policy)-[0-9a-f]{8}\.(yaml|json)")
 NOT_ROOT: Final = "run it as root on a control plane, or use deploy/install-scheduler.yaml"
+FILE_WAY: Final = "look at it with ls -l and df, then run this again: it goes on from there; or run it with --revert"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -75,15 +76,31 @@ class Store:
             why = (error.strerror or str(error)).lower()
             raise refused(f"{FOLDER} cannot be written", why, NOT_ROOT) from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                why = f"another gpushare install-scheduler has {FOLDER}/{STATE}/{LOCK}"
-                raise refused("somebody else is at it", why, "wait until it has ended") from None
+            self._lock(lock)
             try:
                 yield
+            except OSError as error:
+                what = f"{self._by_name(error.filename)} cannot be read or written"
+                raise refused(what, (error.strerror or str(error)).lower(), FILE_WAY) from None
             finally:
-                self._leave_empty()
+                with contextlib.suppress(OSError):
+                    self._leave_empty()
+
+    def _lock(self, lock: IO[str]) -> None:
+        """Whoever had it before may have removed the file: then it is nobody's lock any more."""
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock.fileno()), (self._state / LOCK).stat()):
+                return
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        why = f"another gpushare install-scheduler has {FOLDER}/{STATE}/{LOCK}"
+        raise refused("somebody else is at it", why, "wait until it has ended") from None
+
+    def _by_name(self, path: str | None) -> str:
+        """A path as on the machine."""
+        found = Path(path or self.folder)
+        return f"/{found.relative_to(self._root)}" if found.is_relative_to(self._root) else str(found)
 
     def record(self) -> Record | None:
         """None: nothing was installed here."""
@@ -117,18 +134,27 @@ class Store:
         """A configuration."""
         files.write(self.on_machine(path), content)
 
-    def move_in(self, text: bytes) -> None:
-        """Replaces the manifest in one step, by a copy that was written outside its folder."""
+    def move_in(self, text: bytes, before: bytes) -> None:
+        """Replaces the manifest in one step, by a copy that was written outside its folder. `before`: what it replaces;
+        a manifest that somebody else has written meanwhile stays."""
         new = self._state / NEW
         files.write(new, text, like=self.file)
+        if self.manifest() != before:
+            files.remove(new)
+            why = "somebody, or kubeadm, has written it while this command ran"
+            raise refused(
+                f"{self.path} has changed meanwhile", why, "run this again: it begins with the manifest of now"
+            )
         files.move(new, self.file)
 
     def settle(self) -> None:
         """What is in place is proven, or was so before."""
         record, text = self.record(), self.manifest()
         assert record is not None
-        if digest(text) == record.original:
+        if digest(text) == record.original or (digest(text) not in (record.previous, record.after) and not _ours(text)):
             self.forget()
+            return
+        if digest(text) not in (record.previous, record.after):  # somebody else's, with parts of ours: he is asked
             return
         self._write(msgspec.structs.replace(record, previous=digest(text), after=digest(text), proven=True))
         files.remove(self._state / PREVIOUS)
@@ -155,6 +181,10 @@ class Store:
             files.remove(self._state / LOCK)
         files.remove_folder(self._state)
         files.remove_folder(self.folder)
+
+
+def _ours(text: bytes) -> bool:
+    return FOLDER.encode() in text
 
 
 def digest(text: bytes) -> str:

@@ -127,6 +127,13 @@ def test_programs_get_the_same() -> None:
     assert "good: false" in shown(Cluster(node("gpu-b", BAD)), output="yaml")[0]
 
 
+def test_checks_of_a_newer_validator_come_last_and_always_in_the_same_order() -> None:
+    newer = dict.fromkeys(("zeta", "beta", "gamma", "alpha", "delta"), GOOD["driver"])
+    (found,) = json.loads(shown(Cluster(node("gpu-a", {**newer, **GOOD})), output="json")[0])["nodes"]
+    names_shown = [one["check"] for one in found["checks"]]
+    assert names_shown == [*GOOD, "alpha", "beta", "delta", "gamma", "zeta"]
+
+
 def test_a_long_reason_goes_on_below_itself_on_a_terminal() -> None:
     checks = {"driver": Check("failed", SINCE, "word " * 20, "x")}
     text, _ = shown(Cluster(node("gpu-a", checks)), width=60)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 
 import gpushare
@@ -103,10 +104,11 @@ class ControlPlane:
         """Until it is ready with this flag; empty: with those of kubeadm's manifest only."""
 
         async def there() -> bool:
-            if not await self.is_ready():
-                return False
-            flags = await self.flags()
-            return flag in flags if flag else flags == _words(self.kubeadm)
+            flags: list[str] = []
+            with contextlib.suppress(aiohttp.ClientResponseError):  # kubelet is about to make the pod anew
+                flags = await self.flags()
+            as_wanted = flag in flags if flag else flags == _words(self.kubeadm)
+            return as_wanted and await self.is_ready()
 
         await wait.eventually_asked(there, f"kube-scheduler has {flag or 'its own flags'}", PATIENCE)
 

@@ -72,7 +72,7 @@ def of_node(node: intree.Node) -> NodeReport:
     if not said:
         return NodeReport(node.metadata.name, {"validator": Check("failed", "", NOT_SAID, RUN_IT)})
     known = [name for name in CHECKS if name in said]
-    return NodeReport(node.metadata.name, {name: said[name] for name in (*known, *(said.keys() - {*known}))})
+    return NodeReport(node.metadata.name, {name: said[name] for name in (*known, *sorted(said.keys() - {*known}))})
 
 
 def built(nodes: Iterable[intree.Node], policies: Sequence[Policy]) -> Report:

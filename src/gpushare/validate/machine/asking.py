@@ -16,6 +16,8 @@ from gpushare.validate.rules.driver import Answer, Candidate
 LIMIT_SECONDS: Final = 30.0  # for each unused GPU the driver may need seconds
 END_SECONDS: Final = 1.0
 DIED: Final = "the driver's library ended the process that asked it"
+NOT_STARTED: Final = "the driver was not asked: no process can be started for that"
+SEE_LIMITS: Final = "on the node: free memory, and how many processes it runs; limits of gpushare-validator"
 SEE: Final = "on the node: nvidia-smi; it shows what is wrong"
 
 
@@ -35,10 +37,13 @@ class Asking:
         if root != self._places.root:
             library = library.removeprefix(self._places.driver_root)
         words = str(root), library, str(self._places.inside(asked.library))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "gpushare.validate.machine.inquiry", *words,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "gpushare.validate.machine.inquiry", *words,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as error:  # too many processes, or no memory
+            return Answer(what=NOT_STARTED, why=str(error.strerror).lower(), way=SEE_LIMITS)
         try:
             async with asyncio.timeout(self._limit):
                 said, wrong = await process.communicate()

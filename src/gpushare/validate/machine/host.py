@@ -143,8 +143,8 @@ def _spec(path: Path, name: str) -> Spec | None:
         return toolkit.read(name, _decoded(path, text))
     except OSError as error:
         return Spec(name, problem=str(error.strerror))
-    except ValueError as error:
-        return Spec(name, problem=str(error).partition("\n")[0]) if toolkit.KIND_ENDS in path.name else None
+    except (ValueError, RecursionError) as error:
+        return Spec(name, problem=str(error).partition("\n")[0]) if toolkit.OWN in path.name else None
 
 
 def _decoded(path: Path, text: str) -> object:

@@ -15,6 +15,7 @@ FOLDERS: Final = ("/usr/bin", "/usr/local/bin")  # and the toolkit container's
 INSTALL_FOLDER: Final = "/usr/local/nvidia"  # of the toolkit container, which has them in a folder `toolkit`
 CDI_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
 CDI_ENDINGS: Final = (".json", ".yaml", ".yml")
+OWN: Final = "nvidia"  # in the names of files that NVIDIA's programs write; others are not ours to complain of
 KIND_ENDS: Final = "nvidia.com/gpu"  # nvidia.com/gpu, and those of device plugins
 
 NOTHING: Final = "neither NVIDIA's container runtime ({programs}) nor a CDI spec for nvidia.com/gpu is there"

@@ -1,8 +1,10 @@
 """What a check says."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpushare.core.annotations.validation import State
+
+LONGEST: Final = 1000  # characters of a reason: runtimes and webhooks may say much, and an annotation is not a log
 
 
 class Verdict(NamedTuple):
@@ -15,11 +17,11 @@ class Verdict(NamedTuple):
 
 
 def passed(why: str, *warnings: str) -> Verdict:
-    return Verdict("passed", "; ".join((why, *filter(None, warnings))))
+    return Verdict("passed", _short("; ".join((why, *filter(None, warnings)))))
 
 
 def failed(why: str, way: str) -> Verdict:
-    return Verdict("failed", why, way)
+    return Verdict("failed", _short(why), way)
 
 
 def skipped(why: str) -> Verdict:
@@ -28,3 +30,7 @@ def skipped(why: str) -> Verdict:
 
 def waiting(why: str) -> Verdict:
     return Verdict("waiting", why)
+
+
+def _short(why: str) -> str:
+    return why if len(why) <= LONGEST else why[: LONGEST - 1] + "…"

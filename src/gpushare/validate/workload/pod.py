@@ -1,5 +1,6 @@
 """The pod that is tried, as an object, and what its status means. Pure."""
 
+import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,6 +20,13 @@ PLACED_SECONDS: Final = 20.0  # for schedulers to find a place, and for kubelet 
 LIMIT_SECONDS: Final = 150.0
 NOT_STARTED: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
                       "CreateContainerError", "CreateContainerConfigError", "RunContainerError")  # fmt: skip
+
+# What is another one at each try, in the words of others: the pod's name, ids of pods, and of containers. Not the uuids
+# of GPUs, nor the digests of images.
+CHANGING: Final = re.compile(
+    rf"(?<={PREFIX})[a-z0-9]{{5}}\b|(?<![-\w])[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\b"
+    r"|(?<!sha256:)\b[0-9a-f]{32,64}\b"
+)
 
 NOT_PLACED: Final = "a pod with 1 {resource} is not placed: {why}"
 NOBODY_PLACES: Final = "{scheduler} has not looked at it"
@@ -158,6 +166,11 @@ def judged(pod: Tried, asks: Asked, scheduler: str, waited: float) -> Verdict | 
     if waited < LIMIT_SECONDS:
         return None
     return verdict.failed(DOES_NOT_START.format(resource=asks.resource, why="kubelet does not say why"), SEE_NODE)
+
+
+def steady(said: Verdict) -> Verdict:
+    """The same fault has the same words at each try: else every try would be an event and a write of the node."""
+    return verdict.failed(CHANGING.sub("…", said.why), said.way) if said.state == "failed" else said
 
 
 def _ended(pod: Tried, asks: Asked) -> Verdict:

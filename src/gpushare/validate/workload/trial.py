@@ -28,6 +28,12 @@ NOT_ASKED: Final = "no pod can be tried: {why}"
 SEE_RIGHTS: Final = "apply the validator's manifest again: it carries the rights; is the API server up?"
 CLASS: Final = "RuntimeClass"  # the API server's words name it where it refuses one
 SEE_CLASS: Final = "kubectl get runtimeclass; operator.runtimeClass in the ClusterPolicy, or --runtime-class, names one"
+REFUSALS: Final = (400, 403, 422)
+WEBHOOK, BY_RBAC = "webhook", " cannot "  # the API server's words
+SEE_ADMISSION: Final = (
+    "those words name who refuses it: kubectl -n {namespace} get resourcequota,limitrange; the labels "
+    "pod-security.kubernetes.io of that namespace; kubectl get validatingwebhookconfigurations"
+)
 BY_HAND: Final = "-by-hand"
 NO_IMAGE: Final = "no pod can be tried: gpushare's own image is not known"
 NAME_IT: Final = "--image gpushare:TAG, or OPERAND_IMAGE in the environment"
@@ -84,10 +90,19 @@ class Trial:
     async def run(self, node: intree.Node) -> Verdict:
         try:
             async with self._turn:
-                return await self._run(node)
+                return pod.steady(await self._run(node))
         except KubeError as error:
-            way = SEE_CLASS if CLASS in str(error) else SEE_RIGHTS
-            return verdict.failed(NOT_ASKED.format(why=str(error)), way)
+            return pod.steady(verdict.failed(NOT_ASKED.format(why=str(error)), self._way(error)))
+
+    def _way(self, error: KubeError) -> str:
+        if CLASS in str(error):
+            return SEE_CLASS
+        refused = isinstance(error, ApiError) and (error.status in REFUSALS or WEBHOOK in error.message)
+        return (
+            SEE_ADMISSION.format(namespace=self._config.namespace)
+            if refused and BY_RBAC not in str(error)
+            else SEE_RIGHTS
+        )
 
     async def _run(self, node: intree.Node) -> Verdict:
         await self.clean_up()
