@@ -100,7 +100,9 @@ async def test_a_scheduler_that_does_not_start_is_put_back_and_its_last_words_ar
     )
     container["command"].append("--config=/etc/kubernetes/mine.yaml")
     container["volumeMounts"].append({"name": "mine", "mountPath": "/etc/kubernetes/mine.yaml", "readOnly": True})
-    broken["spec"]["volumes"].append({"name": "mine", "hostPath": {"path": "/etc/kubernetes/mine.yaml", "type": "File"}})
+    broken["spec"]["volumes"].append(
+        {"name": "mine", "hostPath": {"path": "/etc/kubernetes/mine.yaml", "type": "File"}}
+    )
     before = yaml.safe_dump(broken).encode()
     plane.manifest.write_bytes(before)
     try:
@@ -148,7 +150,9 @@ async def test_other_profiles_and_extenders_stay(plane: ControlPlane) -> None:
     text = plane.kubeadm.decode()
     text = text.replace("- kube-scheduler\n", "- kube-scheduler\n    - --config=/etc/kubernetes/mine.yaml # mine\n")
     text = text.replace("volumeMounts:\n", "volumeMounts:\n    - {mountPath: /etc/kubernetes/mine.yaml, name: mine}\n")
-    text = text.replace("volumes:\n", "volumes:\n  - {hostPath: {path: /etc/kubernetes/mine.yaml, type: File}, name: mine}\n")
+    text = text.replace(
+        "volumes:\n", "volumes:\n  - {hostPath: {path: /etc/kubernetes/mine.yaml, type: File}, name: mine}\n"
+    )
     plane.manifest.write_text(text)
     try:
         await plane.until_flag("--config=/etc/kubernetes/mine.yaml")
