@@ -19,8 +19,9 @@ from gpushare.core.annotations import node_gpus, validation
 from gpushare.core.annotations.validation import Checks
 from gpushare.core.facts import intree, names, objects
 from gpushare.core.facts.model import Gpu, Pin
-from gpushare.kube import client
+from gpushare.kube import client, requests, resources
 from gpushare.kube.auth import login
+from gpushare.kube.errors import ApiError
 from gpushare.kube.scraping.server import Listening
 from gpushare.obs import http
 from gpushare.validate import keeper
@@ -254,6 +255,61 @@ async def test_the_pod_that_is_tried_may_be_made_where_pods_are_restricted(
     given = pod.Given(api.namespace, NODE, trial.node_label(NODE), "gpushare:1")
     made = await api.create(api.pods, pod.made(asks, given))
     assert made["metadata"]["name"].startswith(pod.PREFIX)
+
+
+UNUSUAL: dict[str, Object] = {
+    "privileged": {"containers": [{"securityContext": {"privileged": True, "allowPrivilegeEscalation": True}}]},
+    "an added capability": {"containers": [{"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}}]},
+    "the node's network": {"hostNetwork": True},
+    "as root": {"securityContext": {"runAsNonRoot": False, "runAsUser": 0}},
+    "a folder of the node": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+    "a secret": {"volumes": [{"name": "all", "secret": {"secretName": "any"}}]},
+    "another account": {"serviceAccountName": "gpushare-validator"},
+    "a token": {"automountServiceAccountToken": True},
+}
+
+
+async def test_the_account_makes_no_pod_but_an_ordinary_one(cluster: Cluster, node: Object) -> None:
+    guard = shipped.DEPLOY / "operator" / "validator-guard.yaml"
+    await cluster.kubectl("apply", "-f", guard)
+    answer = await cluster.call(
+        "POST", f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{ACCOUNT}/token",
+        {"spec": {"expirationSeconds": 3600}},
+    )  # fmt: skip
+    access = login.load(str(cluster.kubeconfig(ACCOUNT, answer["status"]["token"])), None, os.environ, Path.home())
+    asks = room.asked(intree.Node(objects.Metadata(name=NODE, annotations=node["metadata"]["annotations"])))
+    assert asks is not None
+    usual = pod.made(asks, pod.Given(shipped.NAMESPACE, NODE, trial.node_label(NODE), "gpushare:1"))
+    try:
+        async with client.connect(access) as api:
+
+            async def refused(changes: Object) -> bool:
+                body = {**usual, "spec": _merged(usual["spec"], changes)}
+                request = requests.create(resources.PODS, shipped.NAMESPACE, body)._replace(query={"dryRun": "All"})
+                try:
+                    await api.send(request)
+                except ApiError as error:
+                    return "the validator makes only pods" in error.message
+                return False
+
+            await eventually_asked(lambda: refused(UNUSUAL["privileged"]), "the policy is in force", PATIENCE)
+            assert {name for name, changes in UNUSUAL.items() if not await refused(changes)} == set()
+            assert not await refused({})
+            mps = [{"name": "gpushare-mps", "hostPath": {"path": names.MPS_PIPE_FOLDER}}]
+            assert not await refused({"volumes": mps})
+    finally:
+        await cluster.kubectl("delete", "-f", guard)
+
+
+def _merged(spec: Object, changes: Object) -> Object:
+    """Of containers the first one, of objects what is said."""
+    merged = dict(spec)
+    for key, value in changes.items():
+        if key == "containers":
+            merged[key] = [_merged(spec[key][0], value[0])]
+        else:
+            merged[key] = _merged(spec[key], value) if isinstance(value, dict) and key in spec else value
+    return merged
 
 
 def _granted() -> set[Right]:

@@ -10,7 +10,8 @@ from gpushare.operator.desired.component import Cluster, Component, Manifests, O
 from gpushare.operator.desired.policy import HostPaths, Spec, Toolkit
 
 NAME, EXPORTER = "validator", "node-status-exporter"
-FILE = "operator/validator.yaml"
+FILE, GUARD = "operator/validator.yaml", "operator/validator-guard.yaml"
+GUARDED = "validatingadmissionpolicies.admissionregistration.k8s.io/v1"
 PORT = 8000  # NVIDIA's
 BY_EXTENDER = "default-scheduler"  # which places all pods, if there is no second one
 NO_VALIDATOR = (
@@ -34,6 +35,8 @@ def build(spec: Spec, cluster: Cluster, manifests: Manifests) -> Component:
     common.on_nodes(workload, spec, spec.validator, cluster)
     common.rolling(workload, spec.daemonsets)
     common.select(workload, operator_validator="true")
+    if GUARDED in cluster.kinds:
+        objects += common.documents(manifests, GUARD, cluster)
     return Component(NAME, tuple(objects))
 
 
