@@ -69,6 +69,18 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             runner.run(running.stop())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file with this mark begins with an empty cluster, and leaves one."""
+    if request.node.get_closest_marker("own_cluster") is None:
+        yield
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    asyncio.run(cluster.renew())
+    yield
+    asyncio.run(cluster.renew())
+
+
 @pytest.fixture(scope="module")
 def node(cluster: Cluster) -> Iterator[Node]:
     """A real one, for the tests of one file."""

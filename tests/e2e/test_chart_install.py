@@ -23,6 +23,8 @@ from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.stand_in_pods import Pods
 from tests.support import wait
 
+pytestmark = pytest.mark.own_cluster
+
 Object = dict[str, Any]
 OPERATOR = "gpushare-operator"
 POLICY = "/apis/gpushare.io/v1alpha1/clusterpolicies/cluster-policy"

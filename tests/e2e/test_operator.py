@@ -26,6 +26,8 @@ from tests.e2e.harness.snapshot import Snapshot, taken
 from tests.support import wait
 from tests.support.objects import Object
 
+pytestmark = pytest.mark.own_cluster
+
 GPUS = [16276, 16276]  # MiB
 TAINT = "nvidia.com/gpu=present:NoSchedule"
 # As the guide writes them.
@@ -194,7 +196,7 @@ async def test_rights_that_were_taken_away_are_named(installed: Operator, figure
     await installed.cluster.call("PUT", role, {**whole, "rules": less})
     try:
         await installed.shell("kubectl delete runtimeclass nvidia")
-        took = await installed.until_named("runtime-class", "not allowed: patch runtimeclasses")
+        took = await installed.until_named("runtime-class", "not allowed: list runtimeclasses")
     finally:
         now = await installed.cluster.get(role)
         await installed.cluster.call("PUT", role, {**now, "rules": whole["rules"]})

@@ -19,6 +19,8 @@ from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.operating import DAEMON_SETS, NAMESPACE, POLICIES, POLICY, Operating
 from tests.support.objects import Object
 
+pytestmark = pytest.mark.own_cluster
+
 PUT_BACK = 5.0  # seconds, promised on a machine with nothing else to do
 KILLS = 20
 MANY = 1000

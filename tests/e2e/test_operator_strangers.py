@@ -11,6 +11,8 @@ from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.operating import DAEMON_SETS, NAMESPACE, POLICIES, POLICY, Operating
 from tests.support.objects import Object
 
+pytestmark = pytest.mark.own_cluster
+
 RUNTIME_CLASS = "/apis/node.k8s.io/v1/runtimeclasses/nvidia"
 CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gpushare-finder"
 HANDED_OVER = "=".join(names.MANAGED_BY)

@@ -75,6 +75,15 @@ class Cluster:
         await self._start_etcd()
         await self._start_apiserver()
         self._start_controllers()
+        await self._settle()
+
+    async def renew(self) -> None:
+        """The same cluster, with nothing in it."""
+        async with self._without_etcd():
+            shutil.rmtree(self.work / "etcd")
+        await self._settle()
+
+    async def _settle(self) -> None:
         await until("kube-controller-manager", self._accounts_are_there, self.processes.running[-1])
         await self.apply(*shipped.rights())
 
