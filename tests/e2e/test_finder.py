@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts import names
+from gpushare.kube import client, requests, resources
+from gpushare.kube.auth import login
+from gpushare.kube.errors import ApiError
 from gpushare.kube.labels.features import NODE_LABEL
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import Cluster
@@ -49,13 +52,33 @@ async def uid(cluster: Cluster, api: Api) -> AsyncIterator[str]:
             await cluster.kubectl("delete", "-f", file)
 
 
-@contextlib.asynccontextmanager
-async def running(cluster: Cluster, uid: str, sysfs: Sysfs, node: str = NAME) -> AsyncIterator[Process]:
-    """With the token that its pod on that node would have."""
+async def kubeconfig(cluster: Cluster, uid: str) -> Path:
+    """With the token that the finder's pod on that node would have."""
     path = f"/api/v1/namespaces/{shipped.NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
     bound = {"kind": "Node", "apiVersion": "v1", "name": NAME, "uid": uid}
     answer = await cluster.call("POST", path, {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}})
-    config = cluster.kubeconfig(ACCOUNT, answer["status"]["token"])
+    return cluster.kubeconfig(ACCOUNT, answer["status"]["token"])
+
+
+async def until_guarded(cluster: Cluster, uid: str) -> None:
+    """API servers need a moment until a new policy is in force."""
+    access = login.load(str(await kubeconfig(cluster, uid)), None, os.environ, Path.home())
+    label = requests.patch(resources.NODES, "", OTHER, {"metadata": {"labels": {ANY: "true"}}})
+    async with client.connect(access) as api:
+
+        async def refused() -> bool:
+            try:
+                await api.send(label._replace(query={"dryRun": "All"}))
+            except ApiError as error:
+                return "writes to its own node" in error.message
+            return False
+
+        await wait.eventually_asked(refused, "the guard is in force", PATIENCE)
+
+
+@contextlib.asynccontextmanager
+async def running(cluster: Cluster, uid: str, sysfs: Sysfs, node: str = NAME) -> AsyncIterator[Process]:
+    config = await kubeconfig(cluster, uid)
     words = ["--node-name", node, "--sysfs", str(sysfs.root), "--kubeconfig", str(config)]
     variables = {**os.environ, "POD_NAMESPACE": shipped.NAMESPACE}
     program = Path(sys.executable).parent / "gpushare"
@@ -115,6 +138,7 @@ async def test_the_next_process_takes_back_what_is_no_longer_true(cluster: Clust
 
 async def test_it_cannot_label_another_node(cluster: Cluster, uid: str, sysfs: Sysfs) -> None:
     sysfs.add("0x030200")
+    await until_guarded(cluster, uid)
     async with running(cluster, uid, sysfs, node=OTHER):
 
         async def refused() -> bool:
