@@ -7,13 +7,15 @@ Some go by what is free. Ranking compares thousands of nodes, so a node is a tup
 in rising order, then `IMPOSSIBLE`. The high bits of a number are the GPU's free units, the low bits the node's.
 
 Others give points to each GPU by what it does (`scoring`). The score of a node is that of its GPUs and its own, with a
-weight for each.
+weight for each. The last compare what a pod would leave behind on each node, CPU and memory included (`packing`).
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from gpushare.core.facts.packing import best_fit
+from gpushare.core.facts.packing.model import Mixture, Scorer
 from gpushare.core.facts.scoring import keti, metric
 from gpushare.core.facts.scoring.load import GpuLoad, Terms
 
@@ -39,6 +41,7 @@ class Policy(NamedTuple):
     emptiest_first: bool  # the order of GPUs with room: the emptiest first, or the fullest first
     node_keys: NodeKeys  # one key per node, given the least number of a GPU with room: the smallest is best
     score: Score | None = None  # by points; then the two above decide only where points do not
+    packing: Callable[[Mixture], Scorer] | None = None  # by what is left behind; then the same holds
 
 
 def _fullest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
@@ -60,6 +63,7 @@ METRIC = Policy(
     "metric", "the GPU that does least, as it was measured", True, _emptiest,
     Score(metric.points, metric.terms, 0.0, 1.0),
 )  # fmt: skip
+BEST_FIT = Policy("best-fit", "the node that keeps the least GPU and CPU", False, _fullest, packing=best_fit.BestFit)
 
 DEFAULT = BINPACK.name
-POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC)}
+POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC, BEST_FIT)}

@@ -8,6 +8,8 @@ from collections.abc import Iterator, KeysView, Sequence, ValuesView
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.packing.model import Ask, Mixture, Scorer, View
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring.adjusted import Scoring
 from gpushare.core.facts.scoring.order import Order
 from gpushare.core.facts.scoring.settings import Settings
@@ -17,6 +19,7 @@ from gpushare.core.ledger.index import Index
 from gpushare.core.ledger.loads import Measured
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.node_state import NodeState
+from gpushare.core.ledger.supplies import Supplies
 from gpushare.core.placement.room import Room
 
 
@@ -31,6 +34,9 @@ class Entries:
         self._grown: set[str] = set()
         self._measured: dict[str, Measured] = {}  # by node, also of nodes that share no GPU
         self.scoring = Scoring()  # what all points depend on
+        self.supplies = Supplies()
+        self.mixture = Mixture()
+        self._scorers: dict[str, Scorer] = {}  # by policy, made when asked for
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
@@ -85,10 +91,28 @@ class Entries:
         """Whether something is nominated to or kept for this pod."""
         return uid in self._nominations or uid in self._kept
 
-    def order(self, node: str, request: Request, policy: str) -> Order | None:
-        """The points of each GPU of a node for such a request; None if the policy gives none."""
+    def order(self, node: str, pod: PodFacts, request: Request, policy: str) -> Order | None:
+        """The points of each GPU of a node for such a pod; None if the policy gives none."""
+        state, scorer = self._nodes.get(node), self.scorer(policy)
+        if state is None or scorer is None:
+            return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
+        view = self.view(node, pod) if request.one_gpu else None
+        best = scorer.one_gpu(Ask.of(pod), view) if view is not None else None
+        if best is None or view is None:
+            return None
+        return Order(tuple([int(gpu == best.gpu) for gpu in range(len(view.free))]))
+
+    def scorer(self, policy: str) -> Scorer | None:
+        """Of a policy that packs."""
+        make = POLICIES[policy].packing
+        if make is not None and policy not in self._scorers:
+            self._scorers[policy] = make(self.mixture)
+        return self._scorers.get(policy)
+
+    def view(self, node: str, pod: PodFacts) -> View | None:
+        """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
+        return state.view(pod, self.supplies.left(node)) if state is not None else None
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""
@@ -108,6 +132,31 @@ class Entries:
             record.measured = measured
             record.forget_points()
             self._shapes.touch(node, len(self._nodes))
+
+    def offer(self, node: str, cpu: int, memory: int) -> None:
+        """A node has so much CPU (in thousandths) and memory (MiB) for pods."""
+        if self.supplies.offer(node, cpu, memory):
+            self._looks_different(node)
+
+    def use(self, uid: str, node: str, cpu: int, memory: int) -> None:
+        """A pod that asks for no GPU is on a node."""
+        for name in self.supplies.use(uid, node, cpu, memory):
+            self._looks_different(name)
+
+    def use_no_longer(self, uid: str) -> None:
+        for name in self.supplies.end(uid):
+            self._looks_different(name)
+
+    def _looks_different(self, node: str) -> None:
+        record = self._nodes.get(node)
+        if record is not None:
+            record.forget_points()
+            self._shapes.touch(node, len(self._nodes))
+
+    def learn(self, mixture: Mixture) -> None:
+        """From now on policies that pack expect such pods."""
+        self.mixture = mixture
+        self._scorers.clear()
 
     def apply(self, settings: Settings) -> None:
         """What an admin says about points."""
@@ -144,11 +193,13 @@ class Entries:
         self._holdings[holding.pod.uid] = holding
         if holding.state is State.ASSUMED:
             self._assumed[holding.pod.uid] = holding
+        self.supplies.use(holding.pod.uid, holding.node, holding.pod.cpu, holding.pod.memory)
         record.put(holding)
 
     def _take(self, record: NodeRecord, holding: Holding) -> None:
         del self._holdings[holding.pod.uid]
         self._assumed.pop(holding.pod.uid, None)
+        self.supplies.end(holding.pod.uid)
         record.take(holding)
 
     def _remove(self, uid: str) -> None:

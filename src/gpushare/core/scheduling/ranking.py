@@ -10,12 +10,13 @@ from heapq import nsmallest
 from itertools import repeat
 
 from gpushare.core.facts.model import PodFacts, Request, Role
-from gpushare.core.facts.policies import IMPOSSIBLE, POLICIES
+from gpushare.core.facts.packing.model import Ask, Scorer
+from gpushare.core.facts.policies import DEFAULT, IMPOSSIBLE, POLICIES
 from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.ledger.answers import PICTURES, Answers
 from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.placement import cost
+from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
@@ -89,6 +90,10 @@ def _keys(
     if POLICIES[policy].score is not None:
         among = _fitting(ledger, request, pod, among, budget)
         return among, scored.keys(ledger, request, pod, among, policy, budget, node_points)
+    scorer = ledger.scorer(policy)
+    if scorer is not None:
+        among = _fitting(ledger, request, pod, among, budget)
+        return among, [packed_key(ledger, request, pod, node, scorer) for node in among]
     plain = request.one_share and request.shares[0].role is Role.APP
     if not plain or ledger.has_special_nodes() or pod.only_node:
         among = _fitting(ledger, request, pod, among, budget)
@@ -146,6 +151,24 @@ def _rank(ledger: Ledger, answers: Answers, node: str, policy: str, budget: Budg
         known[picture] = rank
     budget.left -= 1
     return known[picture]
+
+
+def packed_key(ledger: Ledger, request: Request, pod: PodFacts, node: str, scorer: Scorer) -> int:
+    """By what the pod would leave behind there."""
+    state, view, ask = ledger.node(node), ledger.view(node, pod), Ask.of(pod)
+    room = state.room_for(pod) if state is not None else None
+    if view is None or room is None:
+        return IMPOSSIBLE
+    if request.one_gpu:
+        best = scorer.one_gpu(ask, view)
+        return IMPOSSIBLE if best is None else best.key
+    places = gpu_choice.plan(request, room, DEFAULT)
+    if places is None:
+        return IMPOSSIBLE
+    free = list(view.free)
+    for charge in gpu_choice.charges(request.shares, room.facts, places):
+        free[charge.gpu] -= charge.units
+    return scorer.planned(ask, view, free)
 
 
 def _planned_rank(question: Question, room: Room, policy: str, budget: Budget) -> int | None:
