@@ -27,9 +27,7 @@ def drawn(trace: Trace, seed: int, load: float) -> Arrivals:
     chance.shuffle(order)
     asked = sum(map(amount, trace.pods))
     if not asked:
-        raise UserError(
-            "no pod asks for a GPU", "load is what pods ask of GPUs", "name a trace with pods that use GPUs"
-        )
+        raise UserError("no pod asks for a GPU", "load is what pods ask of GPUs", "name a trace of GPU pods")
     while asked > limit:
         asked -= amount(trace.pods[order.pop(chance.randrange(len(order)))])
     while True:

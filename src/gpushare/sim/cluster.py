@@ -4,7 +4,7 @@ kube-scheduler's part is small here: a node is offered if its CPU and memory are
 models. It places pods without GPUs too; in a replay the policy does that, as far as it looks at CPU. Pure.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gpushare.core.facts import kinds
 from gpushare.core.facts.intree import NodeRules
@@ -79,13 +79,17 @@ class Cluster:
         assert view is not None
         return view
 
-    def could_take(self, node: str, pod: PodFacts) -> bool:
-        """Whether it is worth to ask for the pod again, after something ended on this node: a quick look."""
-        ask, view = Ask.of(pod), self.view(node)
-        if ask.cpu > view.cpu or ask.memory > view.memory:
-            return False
-        able = sum([free >= (ask.units or total) for free, total in zip(view.free, view.totals, strict=True)])
-        return able >= ask.gpus and (pod.rules is None or self._rules.open_to(pod, node))
+    def could_take(self, nodes: Iterable[str], pod: PodFacts) -> bool:
+        """Whether it is worth to ask for the pod again, after something ended on these nodes: a quick look."""
+        ask = Ask.of(pod)
+        return any(_has_room(self.view(node), ask) and self._rules.open_to(pod, node) for node in nodes)
+
+
+def _has_room(view: View, ask: Ask) -> bool:
+    if ask.cpu > view.cpu or ask.memory > view.memory:
+        return False
+    able = [free for free, total in zip(view.free, view.totals, strict=True) if free >= (ask.units or total)]
+    return len(able) >= ask.gpus
 
 
 class _Offer(Offer):

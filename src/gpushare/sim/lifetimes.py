@@ -6,6 +6,7 @@ when the last pod came. Pods that wait then count with the time that they waited
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from math import ceil
 
@@ -48,9 +49,9 @@ class Queue:
     def all(self) -> list[Waiting]:
         return sorted([one for alike in self._alike.values() for one in alike])
 
-    def try_again(self, start: Callable[[Waiting], bool], worth: Callable[[Waiting], bool]) -> None:
+    def try_again(self, start: Callable[[Waiting], bool], worth: Callable[[PodFacts], bool]) -> None:
         """Start those that find a place now. `worth`: whether it is worth to look for one."""
-        oldest = [alike[0] for alike in self._alike.values() if worth(alike[0])]
+        oldest = [alike[0] for alike in self._alike.values() if worth(alike[0].facts)]
         heapify(oldest)
         while oldest:
             one = heappop(oldest)
@@ -60,7 +61,7 @@ class Queue:
             alike.popleft()
             if not alike:
                 del self._alike[_kind(one)]
-            elif worth(alike[0]):
+            elif worth(alike[0].facts):
                 heappush(oldest, alike[0])
 
 
@@ -96,9 +97,7 @@ class _Replay:
                 self._learner.gone(one.facts)
             for node in grown:
                 self._fragments.changed(node)
-            self._queue.try_again(
-                self._start, lambda one: any(self._cluster.could_take(node, one.facts) for node in grown)
-            )
+            self._queue.try_again(self._start, partial(self._cluster.could_take, grown))
         self._pass(until)
 
     def _pass(self, until: float) -> None:

@@ -73,7 +73,7 @@ class Trace(Data, frozen=True):
         return sum([len(node.gpus) for node in self.nodes])
 
     def amounts(self) -> Callable[[Pod], float]:
-        """What a pod asks of GPUs. How much a whole GPU is depends on where the pod goes: here it is the mean of all."""
+        """What a pod asks of GPUs. How much a whole GPU is, its place decides: here it is the mean of all."""
         whole = self.capacity / self.gpus
         return lambda pod: pod.gpus * (pod.gpu_memory_mib or whole)
 

@@ -33,8 +33,8 @@ class PodsWithoutGpus:
         else:
             changed = self._changes[order.seen :]
             order.seen = len(self._changes)
-        for node in set(changed):
-            order.put(node, self._key(ask, pod, node, scorer))
+        for name in set(changed):
+            order.put(name, self._key(ask, pod, name, scorer))
         node = next((name for _, name in order.nodes if name in offer), None)
         if node is not None:
             self._ledger.use(pod.uid, node, pod.cpu, pod.memory)
