@@ -46,9 +46,8 @@ class Mean:
 
 def by_policy(runs: Sequence[Run]) -> list[Mean]:
     """In the order in which they were asked for."""
-    return [
-        Mean([run for run in runs if run.policy == policy]) for policy in dict.fromkeys([run.policy for run in runs])
-    ]
+    policies = dict.fromkeys([run.policy for run in runs])
+    return [Mean([run for run in runs if run.policy == policy]) for policy in policies]
 
 
 def _mean(values: Sequence[float]) -> float:
