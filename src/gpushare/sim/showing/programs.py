@@ -20,6 +20,6 @@ def csv(runs: Sequence[Run]) -> str:
     lines = [",".join(COLUMNS)]
     for run in runs:
         for point in run.points:
-            figures = f"{point.allocated:.2f},{point.fragmented:.2f},{point.fragmented_of_free:.2f}"
+            figures = f"{point.allocated},{point.fragmented},{point.fragmented_of_free}"
             lines.append(f"{run.policy},{run.seed},{point.load},{figures}")
     return "\n".join(lines) + "\n"
