@@ -5,7 +5,7 @@ are looked up one by one, and only after some of that they are made a set. Other
 looks into the bytes that came, a simulator at what a node has left.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 LOOK_UPS = 8  # so many are answered from the list; a set costs as much as about ten
 
@@ -31,6 +31,11 @@ class Offer:
             self._set = frozenset(self.names)
             return node in self._set
         return self._has(node)
+
+    def of_these(self, nodes: Iterable[str]) -> list[str]:
+        """Those of many nodes that are offered."""
+        named = self._set = self._set if self._set is not None else frozenset(self.names)
+        return [node for node in nodes if node in named]
 
     def few(self, most: int) -> Collection[str] | None:
         """The names, if there are at most so many. An offer that cannot tell says None."""
