@@ -1,7 +1,7 @@
 """What a replay measured. Pure.
 
-Load is what came so far, in percent of all GPUs. The figures of one load are the mean over all pods that came there,
-rounded as in the published benchmark: each of them to two digits, then (but for the last figure) their mean.
+Load is what came so far, in percent of all GPUs. The figures of one load are the mean over all pods that came there.
+What is rounded to two digits, before or after, is as in the published benchmark, so that they can be compared.
 """
 
 from gpushare.core.facts.model import Data
@@ -69,7 +69,7 @@ class Points:
         if found is None:
             found = self._bins[load] = ([], [], [])
         found[0].append(round(100 * held / self._capacity, 2))
-        found[1].append(round(100 * fragments / self._gpus, 2))
+        found[1].append(100 * fragments / self._gpus)
         found[2].append(round(100 * fragments / idle, 2) if idle else 0.0)
 
     def all(self) -> tuple[Point, ...]:
@@ -77,7 +77,6 @@ class Points:
 
 
 def _means(allocated: list[float], fragmented: list[float], of_free: list[float]) -> tuple[float, float, float]:
-    """The published figures of the last are not rounded."""
     return _rounded(allocated), _rounded(fragmented), _sum(of_free) / len(of_free)
 
 
