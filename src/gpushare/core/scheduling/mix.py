@@ -60,8 +60,8 @@ class Mix:
     def mixing(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Steps[Mixture]:
         """The same in short steps."""
         self._refresh_at = _refresh_after(self._came)
-        counts, (cpu, memory) = dict(self._counts), ledger.supplies.totals()
-        gpus, nodes = _gpus(ledger)
+        counts, (gpus, nodes) = dict(self._counts), _gpus(ledger)
+        offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]
         everywhere = frozenset[str]().union(*nodes)
         models: dict[Rules | None, frozenset[str]] = {}
         for rules in dict.fromkeys([rules for ask, rules in counts if ask.gpus]):
@@ -74,6 +74,7 @@ class Mix:
         types = [
             PodType(ask, count, None if allowed == everywhere else allowed) for (ask, allowed), count in pods.items()
         ]
+        cpu, memory = sum([cpu for cpu, _ in offered]), sum([memory for _, memory in offered])
         return Mixture(tuple(sorted(types, key=_in_order)), gpus, cpu, memory)
 
     def _fade(self) -> None:
