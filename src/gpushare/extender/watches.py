@@ -41,7 +41,8 @@ class Pods:
         self._life, self._ledger = life, life.ledger
         self._announcer, self._metrics = announcer, metrics
         self._unit, self._identity, self._clock = unit, identity, clock
-        self.learning = Learning(life.ledger, life.reach)
+        self.learning = Learning(life)
+        self._mix = self.learning.mix
         self._requests: dict[Request, Request] = {}  # equal requests of many pods, kept once
         self._rules: dict[Rules, Rules] = {}
         self._names: dict[str, str] = {}
@@ -51,7 +52,7 @@ class Pods:
 
     def upsert(self, item: objects.Pod) -> None:
         facts = self._life.facts(item, self._unit)
-        self.learning.see(item, facts)
+        self._mix.see(item, facts)
         if facts.request is None:
             self._count_without_gpus(facts)
             return
@@ -67,7 +68,7 @@ class Pods:
         self.gone(item.metadata.uid)
 
     def gone(self, uid: str) -> None:
-        self.learning.gone(uid)
+        self._mix.gone(uid)
         self._unbound_after_all.pop(uid, None)
         self._life.forget(uid)
         self._announcer.gone(uid)
@@ -75,7 +76,7 @@ class Pods:
     def relisted(self, kept: Set[str]) -> None:
         unbound, self._unbound_after_all = self._unbound_after_all, {}
         waited = list(self._life.pending.shown)
-        self.learning.relisted(kept)
+        self._mix.relisted(kept)
         self.unsure += self._life.relisted(kept, unbound.keys())
         for uid, pod in unbound.items():
             if uid in kept and self._ledger.holding(uid) is None:
