@@ -54,7 +54,7 @@ class Pods:
         facts = self._life.facts(item, self._unit)
         self._mix.see(item, facts)
         if facts.request is None:
-            self._count_without_gpus(facts)
+            self._count_without_gpus(facts, finished=item.status.phase in objects.FINISHED)
             return
         pod = self._slim(facts)
         self._notice_if_unbound(pod)
@@ -97,9 +97,9 @@ class Pods:
             # Read after its binding was made, and nothing has shown that since: the cluster was restored.
             self._waits_again(self._slim(self._life.facts(current, self._unit)))
 
-    def _count_without_gpus(self, pod: PodFacts) -> None:
+    def _count_without_gpus(self, pod: PodFacts, *, finished: bool) -> None:
         """It takes CPU and memory of its node, which GPUs there need too."""
-        if pod.node and not pod.finished:
+        if pod.node and not finished:
             self._ledger.use(pod.uid, self._name(pod.node), pod.cpu, pod.memory)
         else:
             self._ledger.use_no_longer(pod.uid)

@@ -32,8 +32,8 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         foreign = _any_asks_nvidia(containers)
         rules = None if spec.node_name else node_rules.of_annotations(pod)
         return PodFacts(
-            meta.uid, meta.namespace, meta.name, None, spec.node_name or "", finished=status.phase in objects.FINISHED,
-            asks_nvidia=foreign, rules=rules, cpu=cpu, memory=memory,
+            meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign, rules=rules,
+            cpu=cpu, memory=memory,
         )  # fmt: skip
     asking = [(container, asked) for container in containers if (asked := _asked(container))]
     spec_units, spec_unknown = _amounts([entry for _, asked in asking for entry in asked])

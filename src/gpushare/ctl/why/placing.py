@@ -76,7 +76,7 @@ def _teach(cluster: Snapshot, reach: "Reach") -> None:
     for pod in cluster.pods:
         facts = request.facts(pod, None)
         mix.see(pod, facts)
-        if facts.request is None and facts.node and not facts.finished:
+        if facts.request is None and facts.node and pod.status.phase not in objects.FINISHED:
             cluster.ledger.use(facts.uid, facts.node, facts.cpu, facts.memory)
     cluster.ledger.learn(mix.mixture(cluster.ledger, reach))
 
