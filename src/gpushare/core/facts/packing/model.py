@@ -76,6 +76,10 @@ class Mixture(Data, frozen=True):
     cpu: int = 0
     memory: int = 0
 
+    def same_cluster(self, other: "Mixture") -> bool:
+        """Whether only the pods differ."""
+        return (self.gpus, self.cpu, self.memory) == (other.gpus, other.cpu, other.memory)
+
 
 class Choice(NamedTuple):
     key: int  # of a node: the smaller the better
