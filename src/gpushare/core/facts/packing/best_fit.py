@@ -7,15 +7,12 @@ As in the benchmark of fragmentation gradient descent (Weng et al., USENIX ATC 2
 from collections.abc import Sequence
 
 from gpushare.core.facts.packing import gpus
-from gpushare.core.facts.packing.model import UNKNOWN, Ask, Choice, Mixture, View
+from gpushare.core.facts.packing.model import UNKNOWN, Ask, Choice, View
 
 MOST_CPU, MOST_GPU = 128_000, 8_000  # of one node, in thousandths
 
 
 class BestFit:
-    def __init__(self, mixture: Mixture) -> None:
-        pass
-
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
         gpu = gpus.tightest(ask, node)
         return None if gpu is None else Choice(self.planned(ask, node, gpus.without(ask, node, gpu)), gpu)

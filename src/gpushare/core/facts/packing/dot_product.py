@@ -7,13 +7,10 @@ from collections.abc import Sequence
 
 from gpushare.core.facts.packing import gpus
 from gpushare.core.facts.packing.best_fit import MOST_CPU, MOST_GPU
-from gpushare.core.facts.packing.model import Ask, Choice, Mixture, View
+from gpushare.core.facts.packing.model import Ask, Choice, View
 
 
 class DotProduct:
-    def __init__(self, mixture: Mixture) -> None:
-        pass
-
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
         gpu = gpus.tightest(ask, node)
         return None if gpu is None else Choice(self.planned(ask, node, gpus.without(ask, node, gpu)), gpu)

@@ -8,16 +8,13 @@ from collections.abc import Sequence
 
 from gpushare.core.facts.packing import gpus
 from gpushare.core.facts.packing.best_fit import MOST_GPU
-from gpushare.core.facts.packing.model import Ask, Choice, Mixture, View
+from gpushare.core.facts.packing.model import Ask, Choice, View
 
 ONLY_SUCH, SUCH_TOO, NONE_YET, ONLY_OTHERS = 75, 50, 25, 0
 FULLEST = 25  # points of a node without anything idle
 
 
 class GpuClustering:
-    def __init__(self, mixture: Mixture) -> None:
-        pass
-
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
         gpu = gpus.tightest(ask, node)
         if gpu is None:

@@ -6,15 +6,12 @@ A pod without GPUs goes anywhere. Numbers as in the benchmark that `best_fit` na
 from collections.abc import Sequence
 
 from gpushare.core.facts.packing import gpus
-from gpushare.core.facts.packing.model import Ask, Choice, Mixture, View
+from gpushare.core.facts.packing.model import Ask, Choice, View
 
 IN_USE, UNUSED_GPU, UNUSED_NODE = 100, 50, 33  # the best score of each case: it falls to the next at most
 
 
 class GpuPacking:
-    def __init__(self, mixture: Mixture) -> None:
-        pass
-
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
         gpu = gpus.tightest(ask, node)
         return None if gpu is None else Choice(-_score(node, (gpu,)), gpu)
