@@ -1,7 +1,8 @@
 """What policies that pack learn from the pods that come, while schedulers are answered.
 
 The watch of pods counts them. When policies should learn anew, all of it happens beside the calls of schedulers: the
-mix in short steps, what follows from it in a thread. Until that is done the policies go by what they learned before.
+mix in short steps, what follows from it in a thread, and then the orders of nodes that are kept in short steps. Until
+all is done the policies go by what they learned before.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Final
 
 from gpushare.core.facts.packing.model import Mixture, Scorer
 from gpushare.core.facts.policies import POLICIES
+from gpushare.core.scheduling import ranking
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.mix import Mix
 from gpushare.extender.slices import in_slices
@@ -49,7 +51,8 @@ class Learning:
         if due or not mixture.same_cluster(self._ledger.mixture):
             # A policy that no pod asked for yet is made when one does.
             asked_for = self._ledger.packs_by | {self._life.policy}
-            self._ledger.learn(mixture, await asyncio.to_thread(_scorers, mixture, asked_for))
+            scorers = await asyncio.to_thread(_scorers, mixture, asked_for)
+            self._ledger.learn(mixture, scorers, await in_slices(ranking.relearning(self._ledger, scorers)))
 
 
 def _scorers(mixture: Mixture, policies: Set[str]) -> dict[str, Scorer]:

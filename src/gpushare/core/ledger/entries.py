@@ -125,6 +125,11 @@ class Entries:
         """The policies that pack and were ever asked for."""
         return frozenset(self._packs_by)
 
+    @property
+    def scorers(self) -> Mapping[str, Scorer]:
+        """Of policies that pack, as far as they are made."""
+        return self._scorers
+
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
@@ -172,11 +177,6 @@ class Entries:
         if record is not None:
             record.forget_points()
             self._changes.note(node, len(self._nodes))
-
-    def learn(self, mixture: Mixture, scorers: Mapping[str, Scorer] = {}) -> None:
-        """From now on policies that pack expect such pods. `scorers`: those that are made already."""
-        self.mixture = mixture
-        self._scorers = dict(scorers)
 
     def apply(self, settings: Settings) -> None:
         """What an admin says about points."""

@@ -36,6 +36,8 @@ class Mix:
         if pod.uid in self._there:
             return
         if isinstance(pod.request, Request):
+            if any(share.kind.slots for share in pod.request.shares):
+                return  # what an MPS share takes depends on the GPU
             # Not the rules of the facts: a bound pod has none, and counts like one that waits.
             self.add(pod.uid, Ask.of(pod), node_rules.read(item))
         elif pod.request is None and pod.node and (pod.cpu or pod.memory) and not _comes_with_node(item):
