@@ -11,14 +11,17 @@ from gpushare.core.facts.intree import NodeRules
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request, Role, Rules, Share
 from gpushare.core.facts.objects import Expression, Term
 from gpushare.core.facts.packing.model import Ask, View
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.supplies import Supplies
 from gpushare.core.order.offer import Offer
+from gpushare.core.placement.cost import Budget
 from gpushare.core.scheduling import ranking
 from gpushare.core.scheduling.reach import NodesByRules, Reach
 from gpushare.sim.trace import Node, Pod
-from gpushare.sim.without_gpus import PodsWithoutGpus
+from gpushare.sim.without_gpus import NodesByCpu
 
+NO_HURRY = 1 << 60  # looks at GPUs
 MODEL_LABEL = "gpu-model/"  # each node has a label for each of its models
 
 
@@ -26,7 +29,7 @@ class Cluster:
     """`ranks`: of nodes that are equally good the one with the lowest rank is taken."""
 
     def __init__(self, nodes: Sequence[Node], ranks: Sequence[int], policy: str) -> None:
-        self.ledger, self.policy = Ledger(), policy
+        self.ledger, self.policy = Ledger(), POLICIES[policy]
         self._rules = NodesByRules()
         self.reach = Reach(self._rules.allowed, self._rules.open_to)
         self.held = 0  # units of GPU memory that pods hold
@@ -34,7 +37,8 @@ class Cluster:
         for node, rank in zip(nodes, ranks, strict=True):
             self._add(node, f"{rank:0{digits}}-{node.name}")
         self.names = tuple(sorted(self.ledger.node_names()))
-        self._without_gpus = PodsWithoutGpus(self.ledger, policy, self.names)
+        self._by_cpu = NodesByCpu(self.ledger.supplies, self.names)
+        self._nodes: dict[str, str] = {}  # by uid
 
     def _add(self, node: Node, name: str) -> None:
         gpus = tuple([Gpu(i, "", gpu.memory_mib, model=gpu.model) for i, gpu in enumerate(node.gpus)])
@@ -46,29 +50,35 @@ class Cluster:
     def place(self, pod: PodFacts) -> str | None:
         """The node that the pod is on from now on; None: no node takes it."""
         offer = _Offer(self.names, self.ledger.supplies, pod, self._rules.allowed(pod) if pod.rules else None)
-        if not isinstance(pod.request, Request):
-            return self._without_gpus.place(pod, offer)
-        node = ranking.first(self.ledger, pod.request, pod, offer, self.policy)
+        node = self._best(pod, offer)
         if node is None:
             return None
-        places = self.ledger.reserve(pod, node, self.policy)
-        assert not isinstance(places, Refusal), places
-        self.held += self.held_by(pod.uid)
-        self._without_gpus.changed(node)
+        if isinstance(pod.request, Request):
+            places = self.ledger.reserve(pod, node, self.policy.name)
+            assert not isinstance(places, Refusal), places
+        else:
+            self.ledger.use(pod.uid, node, pod.cpu, pod.memory)
+        self._nodes[pod.uid] = node
+        self.held += self._held_by(pod.uid)
+        self._by_cpu.changed(node)
         return node
+
+    def _best(self, pod: PodFacts, offer: Offer) -> str | None:
+        request = pod.request if isinstance(pod.request, Request) else None
+        if request is None and self.policy.packing is None and not self.policy.by_chance:
+            return self._by_cpu.first(offer, pod.cpu, emptiest_first=self.policy.emptiest_first)
+        return ranking.first(self.ledger, request, pod, offer, self.policy.name, Budget(NO_HURRY))
 
     def end(self, pod: PodFacts) -> str:
         """The pod is there no longer. Returns the node where it was."""
-        if not isinstance(pod.request, Request):
-            return self._without_gpus.end(pod.uid)
-        holding = self.ledger.holding(pod.uid)
-        assert holding is not None
-        self.held -= self.held_by(pod.uid)
+        self.held -= self._held_by(pod.uid)
         self.ledger.forget(pod.uid)
-        self._without_gpus.changed(holding.node)
-        return holding.node
+        self.ledger.use_no_longer(pod.uid)
+        node = self._nodes.pop(pod.uid)
+        self._by_cpu.changed(node)
+        return node
 
-    def held_by(self, uid: str) -> int:
+    def _held_by(self, uid: str) -> int:
         """Units of GPU memory."""
         holding = self.ledger.holding(uid)
         return sum([charge.units for charge in holding.charges or ()]) if holding is not None else 0
@@ -109,6 +119,10 @@ class _Offer(Offer):
     def __contains__(self, node: str) -> bool:
         cpu, memory = self._left(node)
         return cpu >= self._cpu and memory >= self._memory and (self._allowed is None or node in self._allowed)
+
+    def of_these(self, nodes: Iterable[str]) -> list[str]:
+        """All are worth a look: there is no hurry, and a node that is looked at is known until it changes."""
+        return list(nodes)
 
     def few(self, most: int) -> Collection[str] | None:
         return None

@@ -2,7 +2,6 @@
 
 from gpushare.core.facts.model import PodFacts
 from gpushare.core.facts.packing.model import Ask, Mixture
-from gpushare.core.facts.policies import POLICIES
 from gpushare.core.scheduling.mix import Mix
 from gpushare.sim.cluster import Cluster, Pods
 from gpushare.sim.trace import Trace
@@ -11,7 +10,7 @@ from gpushare.sim.trace import Trace
 class Learner:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._mix = cluster, Mix()
-        self._learns = POLICIES[cluster.policy].packing is not None
+        self._learns = cluster.policy.packing is not None
 
     def came(self, pod: PodFacts) -> None:
         if not self._learns:
