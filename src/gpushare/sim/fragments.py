@@ -3,6 +3,7 @@
 In thousandths of a GPU. Pure.
 """
 
+from gpushare.core.facts.packing import fgd
 from gpushare.core.facts.packing.fgd import Fgd
 from gpushare.core.facts.packing.gpus import WHOLE
 from gpushare.core.facts.packing.model import Mixture, View
@@ -11,7 +12,8 @@ from gpushare.sim.cluster import Cluster
 
 class Fragments:
     def __init__(self, cluster: Cluster, mixture: Mixture) -> None:
-        self._measure, self._view = Fgd(mixture), cluster.view
+        own = cluster.ledger.scorer(fgd.NAME) if cluster.ledger.mixture is mixture else None
+        self._measure, self._view = own if isinstance(own, Fgd) else Fgd(mixture), cluster.view
         self._known: dict[str, tuple[int, int]] = {}  # by node: its fragments and what is idle
         self._fragments = self.idle = 0
         for name in cluster.names:

@@ -1,9 +1,11 @@
 """What a policy knows of the pods that come: it learns from those that came, as in a live cluster, or is told. Pure."""
 
+import msgspec
+
 from gpushare.core.facts.model import PodFacts
-from gpushare.core.facts.packing.model import Ask, Mixture
+from gpushare.core.facts.packing.model import Ask, Mixture, PodType
 from gpushare.core.scheduling.mix import Mix
-from gpushare.sim.cluster import Cluster, Pods
+from gpushare.sim.cluster import Cluster
 from gpushare.sim.trace import Trace
 
 
@@ -24,9 +26,14 @@ class Learner:
 
 
 def true_mix(trace: Trace, cluster: Cluster) -> Mixture:
-    """Of all pods of a trace, also those that come later."""
-    mix, pods = Mix(), Pods()
-    for number, pod in enumerate(trace.pods):
-        facts = pods.facts(pod, str(number))
-        mix.add(facts.uid, Ask.of(facts), facts.rules)
-    return mix.mixture(cluster.ledger, cluster.reach)
+    """Of all pods of a trace, also those that come later. The order in which a pod names its models tells it from
+    others, as in the published benchmark."""
+    counts: dict[tuple[Ask, tuple[str, ...]], int] = {}
+    for pod in trace.pods:
+        kind = Ask(pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_memory_mib), pod.models
+        counts[kind] = counts.get(kind, 0) + 1
+    types = [
+        PodType(ask, count, frozenset(models) if models else None, "|".join(models))
+        for (ask, models), count in counts.items()
+    ]
+    return msgspec.structs.replace(Mix().mixture(cluster.ledger, cluster.reach), pods=tuple(types))

@@ -27,9 +27,9 @@ def replay(
     """`order`: which pods come, as positions in the trace. `step` is called after each."""
     cluster, pods = Cluster(trace.nodes, ranks, policy), Pods()
     mix = true_mix(trace, cluster)
-    points, fragments, learner = Points(trace), Fragments(cluster, mix), Learner(cluster)
     if policy in GIVEN_THE_MIX:
         cluster.ledger.learn(mix)
+    points, fragments, learner = Points(trace), Fragments(cluster, mix), Learner(cluster)
     rejected: dict[str, int] = {}
     came = 0
     for position in order:
