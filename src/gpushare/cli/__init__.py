@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
+from gpushare.cli import (
+    commands, components, finder, help, installing, mps, observing, operating, snapshotting, validating, words,
+)  # fmt: skip
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -18,6 +20,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
     "validate": (validating.PAGE, validating.validate),
+    "snapshot": (snapshotting.PAGE, snapshotting.snapshot),
     "demo": (help.DEMO, commands.demo),
     "extender": (help.EXTENDER, components.extender),
     "node": (help.NODE, components.node),
