@@ -16,6 +16,8 @@ from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.ledger.answers import PICTURES, Answers
 from gpushare.core.ledger.index import SUM_BITS
 from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.order import offer as offers
+from gpushare.core.order.offer import Offer
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
@@ -31,7 +33,7 @@ def best(
     ledger: Ledger,
     request: Request,
     pod: PodFacts,
-    among: Sequence[str],
+    offered: Offer | Sequence[str],
     policy: str,
     budget: Budget | None = None,
     node_points: NodePoints | None = None,
@@ -41,6 +43,7 @@ def best(
     Exactly one node gets the top score: the pod will be assumed there, and a tie would let
     kube-scheduler choose another. After it, equal nodes get equal scores.
     """
+    among = sorted(set(offers.of(offered).names))
     among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_points)
     scores, rank, before = [], BEST, None
     order = [i for i in nsmallest(BEST, range(len(keys)), key=keys.__getitem__) if keys[i] != IMPOSSIBLE]
@@ -58,12 +61,13 @@ def first(
     ledger: Ledger,
     request: Request,
     pod: PodFacts,
-    among: Sequence[str],
+    offered: Offer | Sequence[str],
     policy: str,
     budget: Budget | None = None,
     node_points: NodePoints | None = None,
 ) -> str | None:
     """The node that `best` would name first, or None."""
+    among = sorted(set(offers.of(offered).names))
     among, keys = _keys(ledger, request, pod, among, policy, budget or Budget(cost.UNHURRIED_LOOKS), node_points)
     if _takes_second(ledger, policy) and len(keys) > 1:
         one, two = nsmallest(2, range(len(keys)), key=keys.__getitem__)
