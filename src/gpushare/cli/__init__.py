@@ -8,8 +8,18 @@ from collections.abc import Callable, Sequence
 
 import gpushare
 from gpushare.cli import (
-    commands, components, finder, help, installing, mps, observing, operating, snapshotting, validating, words,
-)  # fmt: skip
+    commands,
+    components,
+    finder,
+    help,
+    installing,
+    mps,
+    observing,
+    operating,
+    snapshotting,
+    validating,
+    words,
+)
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
