@@ -21,6 +21,8 @@ use any node, else those that have a GPU of such a model. `arrival` and `duratio
 never ends. In CSV one model stands for all GPUs of a node. Other columns are ignored.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from gpushare.core.facts.model import Data
@@ -50,6 +52,9 @@ class Pod(Data, frozen=True, omit_defaults=True):
     arrival: float = 0.0  # seconds
     duration: float | None = None  # seconds; None: it never ends
 
+    def may_use(self, node: Node) -> bool:
+        return not self.models or any(gpu.model in self.models for gpu in node.gpus)
+
 
 class Trace(Data, frozen=True):
     """A trace of Alibaba counts thousandths of a GPU: there each GPU has a "memory" of 1000."""
@@ -57,6 +62,20 @@ class Trace(Data, frozen=True):
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     timed: bool = True  # the file says when pods come
+
+    @property
+    def capacity(self) -> int:
+        """Of all GPUs together."""
+        return sum([gpu.memory_mib for node in self.nodes for gpu in node.gpus])
+
+    @property
+    def gpus(self) -> int:
+        return sum([len(node.gpus) for node in self.nodes])
+
+    def amounts(self) -> Callable[[Pod], float]:
+        """What a pod asks of GPUs. How much a whole GPU is, its place decides: here it is the mean of all."""
+        whole = self.capacity / self.gpus
+        return lambda pod: pod.gpus * (pod.gpu_memory_mib or whole)
 
 
 class Document(Data, frozen=True):

@@ -15,7 +15,9 @@ Placed = Sequence[tuple[str, Node]] | Sequence[tuple[str, Pod]]
 
 def nodes(file: str, found: Sequence[tuple[str, Node]]) -> None:
     if not found:
-        raise UserError(f"{file} has no nodes", "there is nothing to place pods on", "name a file with a row for each node")
+        raise UserError(
+            f"{file} has no nodes", "there is nothing to place pods on", "name a file with a row for each node"
+        )
     _twice(file, "node", found)
     for place, node in found:
         _amounts(file, place, cpu_milli=node.cpu_milli, memory_mib=node.memory_mib)
@@ -33,7 +35,7 @@ def pods(file: str, found: Sequence[tuple[str, Pod]], among: Sequence[Node]) -> 
     if not found:
         raise UserError(f"{file} has no pods", "there is nothing to place", "name a file with a row for each pod")
     _twice(file, "pod", found)
-    shapes = list({(node.cpu_milli, node.memory_mib, node.gpus): node for node in among}.values())
+    shapes = _shapes(among)
     known: dict[object, str] = {}
     for place, pod in found:
         _amounts(file, place, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
@@ -45,28 +47,37 @@ def pods(file: str, found: Sequence[tuple[str, Pod]], among: Sequence[Node]) -> 
             raise fault(file, place, why, "write how many GPUs it uses, or 0 for the memory too")
         if pod.arrival < 0 or (pod.duration is not None and pod.duration < 0):
             raise fault(file, place, "its arrival or duration is negative", "write seconds, 0 or more")
-        shape = pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_memory_mib, pod.models
+        shape = pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_memory_mib
         if shape not in known:
             known[shape] = _too_large(pod, shapes)
         if known[shape]:
             raise fault(file, place, f"{pod.name} {known[shape]}", "leave the pod out, or add a node that it fits")
 
 
-def _too_large(pod: Pod, shapes: Sequence[Node]) -> str:
-    """Why no node could take the pod if it were empty; empty: one could."""
-    able = [node for node in shapes if not pod.models or any(gpu.model in pod.models for gpu in node.gpus)]
-    if not able:
-        return f"may only use GPUs of model {' or '.join(pod.models)}; no node has one"
+def kept_off(pods: Sequence[Pod], nodes: Sequence[Node]) -> list[str]:
+    """The names of pods that are kept off every node that is large enough by the models that they may use."""
+    shapes = _shapes(nodes)
+    picky = [pod for pod in pods if pod.models]
+    return [pod.name for pod in picky if _too_large(pod, [node for node in shapes if pod.may_use(node)])]
+
+
+def _shapes(nodes: Sequence[Node]) -> list[Node]:
+    """One node of each sort."""
+    return list({(node.cpu_milli, node.memory_mib, node.gpus): node for node in nodes}.values())
+
+
+def _too_large(pod: Pod, able: Sequence[Node]) -> str:
+    """Why no node could take the pod if it were empty, models aside; empty: one could."""
     for what, asked, has in (
         ("GPUs", pod.gpus, lambda node: len(node.gpus)),
         ("GPUs of that size", pod.gpus, lambda node: sum(gpu.memory_mib >= pod.gpu_memory_mib for gpu in node.gpus)),
         ("thousandths of a CPU", pod.cpu_milli, lambda node: node.cpu_milli),
         ("MiB of memory", pod.memory_mib, lambda node: node.memory_mib),
     ):
-        most = max([has(node) for node in able])
+        most = max([has(node) for node in able], default=0)
         able = [node for node in able if has(node) >= asked]
         if not able:
-            return f"asks {asked} {what}; no node that it may use has more than {most}"
+            return f"asks {asked} {what}; the most that a node has is {most}"
     return ""
 
 

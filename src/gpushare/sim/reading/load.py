@@ -1,8 +1,12 @@
 """From the names of files to a trace that can be replayed."""
 
+from typing import TypeVar
+
+from gpushare.obs.errors import UserError
 from gpushare.sim.reading import checks, files, openb, plain, rows
 from gpushare.sim.trace import Node, Pod, Trace
-from gpushare.obs.errors import UserError
+
+T = TypeVar("T")
 
 NO_NODES = "--nodes FILE; a JSON file of gpushare snapshot has both"
 
@@ -40,7 +44,7 @@ def _pods(file: str, text: str) -> tuple[list[tuple[str, Pod]], bool]:
     return reader.pods(file, text), columns >= set(reader.TIME_COLUMNS)
 
 
-def _placed[T](what: str, found: tuple[T, ...]) -> list[tuple[str, T]]:
+def _placed(what: str, found: tuple[T, ...]) -> list[tuple[str, T]]:
     return [(f"{what}[{i}]", one) for i, one in enumerate(found)]
 
 

@@ -7,7 +7,6 @@ import ast
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection
 from typing import Final
 
 from gpushare.obs.errors import UserError
@@ -27,7 +26,7 @@ class Lists:
         self._file = file
         try:
             with zipfile.ZipFile(file) as archive:
-                self.names: Collection[str] = [name.removesuffix(".npy") for name in archive.namelist()]
+                self.names = frozenset([name.removesuffix(".npy") for name in archive.namelist()])
         except OSError as error:
             raise unreadable(file, error) from None
         except zipfile.BadZipFile:

@@ -38,7 +38,9 @@ def _pod(row: Row) -> Pod:
     came, started, ended = row.seconds("creation_time"), row.seconds("scheduled_time"), row.seconds("deletion_time")
     began = started if started is not None else came
     if ended is not None and began is not None and ended < began:
-        raise row.fault(f"it ends at {ended:.0f} and begins at {began:.0f}", "write a deletion_time after its beginning")
+        raise row.fault(
+            f"it ends at {ended:.0f} and begins at {began:.0f}", "write a deletion_time after its beginning"
+        )
     return Pod(
         row.name("name"),
         row.needed("cpu_milli"),
