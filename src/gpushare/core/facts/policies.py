@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from gpushare.core.facts.packing import best_fit
+from gpushare.core.facts.packing import best_fit, vrc
 from gpushare.core.facts.packing.model import Mixture, Scorer
 from gpushare.core.facts.scoring import keti, metric
 from gpushare.core.facts.scoring.load import GpuLoad, Terms
@@ -64,6 +64,9 @@ METRIC = Policy(
     Score(metric.points, metric.terms, 0.0, 1.0),
 )  # fmt: skip
 BEST_FIT = Policy("best-fit", "the node that keeps the least GPU and CPU", False, _fullest, packing=best_fit.BestFit)
+VRC = Policy(
+    "vrc", "what is left of the node keeps the most value for the pods that come", False, _fullest, packing=vrc.Vrc
+)
 
 DEFAULT = BINPACK.name
-POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC, BEST_FIT)}
+POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC, BEST_FIT, VRC)}
