@@ -25,8 +25,8 @@ Reads nodes and pods, and changes nothing. Also without gpushare in the cluster:
 then GPUs are those that NVIDIA's plugin sells.
   -o, --output FORMAT json (default): one file; csv: pods, and nodes in --nodes
   --nodes FILE        with -o csv: where the table of nodes goes
-  --hash-names        no names of nodes, pods or namespaces, so that the file can
-                      be given away. Equal names are equal within one file only
+  --hash-names        no names of nodes, pods and namespaces, so that the file
+                      can be given away
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
   {program} > cluster.json
