@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "install-scheduler": (installing.PAGE, installing.install_scheduler),
 }
 OF_PLUGIN = ("inspect", "why")
+POLICIES = "--help-policies"
 OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do
 
 
@@ -108,6 +109,8 @@ def _command(args: list[str], name: str, program: str, *, plugin: bool) -> int:
         return 0
     if name in OBSERVES and observing.SWITCH in args:
         page, args = help.NODE_METRICS, ["--help"]
+    if name == "extender" and POLICIES in args:
+        page, args = help.EXTENDER_POLICIES, ["--help"]
     if "-h" in args or "--help" in args:
         streams.write(sys.stdout, page.format(program=program) + "\n")
         return 0

@@ -64,9 +64,7 @@ METRIC = Policy(
     Score(metric.points, metric.terms, 0.0, 1.0),
 )  # fmt: skip
 BEST_FIT = Policy("best-fit", "the node that keeps the least GPU and CPU", False, _fullest, packing=best_fit.BestFit)
-VRC = Policy(
-    "vrc", "what is left of the node keeps the most value for the pods that come", False, _fullest, packing=vrc.Vrc
-)
+VRC = Policy("vrc", "where what is left is worth most for the pods that come", False, _fullest, packing=vrc.Vrc)
 
 DEFAULT = BINPACK.name
 POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC, BEST_FIT, VRC)}

@@ -4,7 +4,7 @@ The first half is what everybody may read. The second half is how an entry is pu
 that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
 """
 
-from collections.abc import Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Iterator, KeysView, Mapping, Sequence, Set, ValuesView
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
@@ -37,6 +37,7 @@ class Entries:
         self.supplies = Supplies()
         self.mixture = Mixture()
         self._scorers: dict[str, Scorer] = {}  # by policy, made when asked for
+        self._packs_by: set[str] = set()
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
@@ -104,10 +105,17 @@ class Entries:
 
     def scorer(self, policy: str) -> Scorer | None:
         """Of a policy that packs."""
+        scorer = self._scorers.get(policy)
         make = POLICIES[policy].packing
-        if make is not None and policy not in self._scorers:
-            self._scorers[policy] = make(self.mixture)
-        return self._scorers.get(policy)
+        if scorer is None and make is not None:
+            self._packs_by.add(policy)
+            scorer = self._scorers[policy] = make(self.mixture)
+        return scorer
+
+    @property
+    def packs_by(self) -> Set[str]:
+        """The policies that pack and were ever asked for."""
+        return frozenset(self._packs_by)
 
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
@@ -138,6 +146,10 @@ class Entries:
         if self.supplies.offer(node, cpu, memory):
             self._looks_different(node)
 
+    def offer_no_longer(self, node: str) -> None:
+        """The node is gone."""
+        self.supplies.withdraw(node)
+
     def use(self, uid: str, node: str, cpu: int, memory: int) -> None:
         """A pod that asks for no GPU is on a node."""
         for name in self.supplies.use(uid, node, cpu, memory):
@@ -153,10 +165,10 @@ class Entries:
             record.forget_points()
             self._shapes.touch(node, len(self._nodes))
 
-    def learn(self, mixture: Mixture) -> None:
-        """From now on policies that pack expect such pods."""
+    def learn(self, mixture: Mixture, scorers: Mapping[str, Scorer] = {}) -> None:
+        """From now on policies that pack expect such pods. `scorers`: those that are made already."""
         self.mixture = mixture
-        self._scorers.clear()
+        self._scorers = dict(scorers)
 
     def apply(self, settings: Settings) -> None:
         """What an admin says about points."""

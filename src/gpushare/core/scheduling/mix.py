@@ -1,13 +1,15 @@
 """Which pods come: counted by what they ask and where they may go. Policies that pack expect more of the same.
 
-Each pod counts once, when it is first seen, whether it uses GPUs or not. What came long ago fades: the counts are
+Each pod counts once, when it is first seen. Pods without GPUs count where they take CPU and memory from GPUs: on nodes
+that share some. Those of a DaemonSet do not, since they come with their node. What came long ago fades: the counts are
 halved as soon as they are several times the pods that are there. So the mix follows what people run now, and has a
 bounded size. After a restart it is what the pods that are there say.
 """
 
 from collections.abc import Set
 
-from gpushare.core.facts.model import Pin, PodFacts, Rules
+from gpushare.core.facts import node_rules, objects
+from gpushare.core.facts.model import Pin, PodFacts, Request, Rules
 from gpushare.core.facts.packing.model import Ask, GpuClass, Mixture, PodType
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.reach import ANYWHERE, Reach
@@ -16,7 +18,8 @@ from gpushare.core.steps import Steps, finish
 REFRESH_AT = (1, 50, 100, 200, 400, 800, 1200, 1600)  # pods that came: then policies learn anew
 REFRESH_EVERY = 800  # after that
 FADES_AT, FEWEST = 4, 1_000  # the counts are halved at so many times the pods that are there, or at least as many
-STEP_LOOKS = 200  # nodes looked at in one step
+STEP_LOOKS = 200  # nodes or pods looked at in one step
+COME_WITH_NODE = ("DaemonSet", "Node")  # the owners of pods that do not come by themselves
 
 
 class Mix:
@@ -24,8 +27,19 @@ class Mix:
         self._counts: dict[tuple[Ask, Rules | None], int] = {}
         self._sum = 0  # of the counts
         self._there: set[str] = set()  # uids that were counted, as long as the pods exist
+        self._without_gpus: dict[str, tuple[str, Ask]] = {}  # by uid, with their nodes: which may not be known yet
         self._came = 0
         self._refresh_at = REFRESH_AT[0]
+
+    def see(self, item: objects.Pod, pod: PodFacts) -> None:
+        """The API server shows a pod."""
+        if pod.uid in self._there:
+            return
+        if isinstance(pod.request, Request):
+            # Not the rules of the facts: a bound pod has none, and counts like one that waits.
+            self.add(pod.uid, Ask.of(pod), node_rules.read(item))
+        elif pod.request is None and pod.node and (pod.cpu or pod.memory) and not _comes_with_node(item):
+            self._without_gpus[pod.uid] = pod.node, Ask.of(pod)
 
     def add(self, uid: str, ask: Ask, rules: Rules | None) -> None:
         """A pod is seen. It counts once, however often it is."""
@@ -38,16 +52,16 @@ class Mix:
         if self._sum > FADES_AT * max(len(self._there), FEWEST):
             self._fade()
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._there
-
     def gone(self, uid: str) -> None:
         """The pod exists no longer. That it came counts."""
         self._there.discard(uid)
+        self._without_gpus.pop(uid, None)
 
     def relisted(self, kept: Set[str]) -> None:
         """Only these pods exist."""
         self._there &= kept
+        for uid in self._without_gpus.keys() - kept:
+            del self._without_gpus[uid]
 
     def due(self) -> bool:
         """Whether so many pods came since policies learned that they should learn anew."""
@@ -59,9 +73,11 @@ class Mix:
 
     def mixing(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Steps[Mixture]:
         """The same in short steps."""
+        yield from self._add_without_gpus(ledger)
         self._refresh_at = _refresh_after(self._came)
-        counts, (cpu, memory) = dict(self._counts), ledger.supplies.totals()
-        gpus, nodes = _gpus(ledger)
+        gpus, nodes = yield from _gpus(ledger)
+        counts = dict(self._counts)
+        offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]
         everywhere = frozenset[str]().union(*nodes)
         models: dict[Rules | None, frozenset[str]] = {}
         for rules in dict.fromkeys([rules for ask, rules in counts if ask.gpus]):
@@ -74,11 +90,24 @@ class Mix:
         types = [
             PodType(ask, count, None if allowed == everywhere else allowed) for (ask, allowed), count in pods.items()
         ]
+        cpu, memory = sum([cpu for cpu, _ in offered]), sum([memory for _, memory in offered])
         return Mixture(tuple(sorted(types, key=_in_order)), gpus, cpu, memory)
+
+    def _add_without_gpus(self, ledger: Ledger) -> Steps[None]:
+        pods, self._without_gpus = self._without_gpus, {}
+        for number, (uid, (node, ask)) in enumerate(pods.items()):
+            if number % STEP_LOOKS == 0:
+                yield
+            if ledger.facts(node) is not None:
+                self.add(uid, ask, None)
 
     def _fade(self) -> None:
         self._counts = {key: count // 2 for key, count in self._counts.items() if count > 1}
         self._sum = sum(self._counts.values())
+
+
+def _comes_with_node(pod: objects.Pod) -> bool:
+    return any(owner.controller and owner.kind in COME_WITH_NODE for owner in pod.metadata.owner_references or ())
 
 
 def _refresh_after(came: int) -> int:
@@ -86,11 +115,13 @@ def _refresh_after(came: int) -> int:
     return next(later, came - came % REFRESH_EVERY + REFRESH_EVERY)
 
 
-def _gpus(ledger: Ledger) -> tuple[tuple[GpuClass, ...], dict[frozenset[str], list[str]]]:
+def _gpus(ledger: Ledger) -> Steps[tuple[tuple[GpuClass, ...], dict[frozenset[str], list[str]]]]:
     """The GPUs of the cluster, and the names of nodes with the same models."""
     classes: dict[tuple[str, int], int] = {}
     nodes: dict[frozenset[str], list[str]] = {}
-    for state in ledger.nodes():
+    for number, state in enumerate(list(ledger.nodes())):
+        if number % STEP_LOOKS == 0:
+            yield
         if state.facts is None or state.facts.pin is Pin.NVIDIA:
             continue
         for gpu in state.facts.gpus:
