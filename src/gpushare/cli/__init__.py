@@ -17,6 +17,7 @@ from gpushare.cli import (
     observing,
     operating,
     replaying,
+    snapshotting,
     validating,
     words,
 )
@@ -30,6 +31,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
     "validate": (validating.PAGE, validating.validate),
+    "snapshot": (snapshotting.PAGE, snapshotting.snapshot),
     "replay": (replaying.PAGE, replaying.replay),
     "demo": (help.DEMO, commands.demo),
     "extender": (help.EXTENDER, components.extender),
