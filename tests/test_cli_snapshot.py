@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpushare import cli
-from gpushare.cli import snapshotting
+from gpushare.cli.traces import snapshotting
 from tests.support import api_client, embedded_cluster
 from tests.support.api_client import Api
 

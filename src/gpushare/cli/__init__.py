@@ -7,20 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import (
-    commands,
-    components,
-    finder,
-    help,
-    installing,
-    mps,
-    observing,
-    operating,
-    replaying,
-    snapshotting,
-    validating,
-    words,
-)
+from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
+from gpushare.cli.traces import replaying, snapshotting
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
