@@ -44,7 +44,7 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 ]
 ASKED = st.tuples(
     st.sampled_from(SHAPES),
-    st.booleans(),  # the admission policy saw it
+    st.sampled_from([True, True, True, False]),  # the admission policy saw it
     st.sampled_from([0, 0, 500, 3000]),  # CPU
     st.sampled_from([0, 0, 1, 2]),  # priority
     st.sampled_from([*[None] * 30, *NODES[:3]]),  # the only node it may use
@@ -68,7 +68,7 @@ class World:
     def node(self, draw: Draw) -> None:
         name = draw.draw(st.sampled_from(NODES))
         sizes, slots = draw.draw(SIZES), draw.draw(st.sampled_from([0, 0, 2]))
-        pin = draw.draw(st.sampled_from(["direct", "direct", "plugin"]))
+        pin = draw.draw(st.sampled_from(["direct", "direct", "direct", "plugin"]))
         limit = draw.draw(st.sampled_from([0, 0, 0, 4])) if pin == "plugin" else 0
         unhealthy = draw.draw(st.sampled_from([(), (), (0,)]))
         self.ledger.set_node(facts(*sizes, name=name, pin=pin, limit=limit, slots=slots, unhealthy=unhealthy))
@@ -171,9 +171,12 @@ def test_a_kept_order_names_the_nodes_that_are_found_by_asking_all(data: Draw) -
         toy = Policy("toy", "a toy", False, POLICIES["binpack"].node_keys, packing=ByMixture)
         patch.setitem(POLICIES, "toy", toy)
         world, policies = World(), data.draw(st.sampled_from([["toy"], *[["toy", name] for name in POLICIES]]))
-        for _ in range(data.draw(st.integers(2, 6))):
-            world.node(data)
+        for name in NODES[: data.draw(st.integers(2, 9))]:
+            world.ledger.set_node(facts(*data.draw(SIZES), name=name))
+            world.ledger.offer(name, 4000, 4000)
+        # Two that have one order, but not the same priority.
         probes = [asking(data.draw(ASKED), uid=f"probe-{i}", name=f"probe-{i}") for i in range(2)]
+        probes.append(msgspec.structs.replace(probes[0], uid="probe-2", name="probe-2", priority=2))
         for _ in range(data.draw(st.integers(1, 15))):
             data.draw(st.sampled_from(HAPPENINGS))(world, data)
             offered = data.draw(st.sampled_from([NODES, [*NODES, "nowhere"], NODES[:4], NODES[::-2], NODES[3:5]]))
