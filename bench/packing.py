@@ -99,7 +99,7 @@ def _learn(inside: Inside) -> tuple[float, float]:
 
 
 def _steps(steps: Any) -> tuple[list[float], Any]:
-    times = []
+    times: list[float] = []
     while True:
         begun = time.process_time()
         try:
