@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import gpushare
 from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
+from gpushare.cli.traces import replaying, snapshotting
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -18,6 +19,8 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
     "validate": (validating.PAGE, validating.validate),
+    "snapshot": (snapshotting.PAGE, snapshotting.snapshot),
+    "replay": (replaying.PAGE, replaying.replay),
     "demo": (help.DEMO, commands.demo),
     "extender": (help.EXTENDER, components.extender),
     "node": (help.NODE, components.node),

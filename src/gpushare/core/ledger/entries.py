@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence, Set
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.packing import chance
 from gpushare.core.facts.packing.model import Ask, Mixture, Scorer, View
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring.adjusted import Scoring
@@ -100,6 +101,8 @@ class Entries:
     def order(self, node: str, pod: PodFacts, request: Request, policy: str) -> Order | None:
         """The points of each GPU of a node for such a pod; None if the policy gives none."""
         state, scorer = self._nodes.get(node), self.scorer(policy)
+        if state is not None and state.facts is not None and POLICIES[policy].by_chance:
+            return Order(chance.points(pod.uid, node, len(state.facts.gpus)))
         if state is None or scorer is None:
             return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
         view = self.view(node, pod) if request.one_gpu and not request.shares[0].kind.slots else None

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple, cast
 
 from gpushare.core.facts.model import PodFacts, Request, Role
+from gpushare.core.facts.packing import chance
 from gpushare.core.facts.packing.model import Ask, Scorer, View
 from gpushare.core.facts.policies import DEFAULT, IMPOSSIBLE, POLICIES
 from gpushare.core.facts.scoring.node_score import NodePoints
@@ -123,6 +124,8 @@ def _walk(
     """The offered nodes that can take the pod, the best first."""
     if pod.only_node:
         offer = Offer([pod.only_node] if pod.only_node in offer else [])
+    if POLICIES[policy].by_chance:
+        return _by_chance(ledger, request, pod, offer, budget)
     sort, scorer, score = None, ledger.scorer(policy), POLICIES[policy].score
     if scorer is not None:
         sort = _packing(ledger, request, pod, policy, scorer)
@@ -200,6 +203,11 @@ def _looked_at(
             nodes = offered + list(ranked.open.keys() - offered)[:OTHERS]
         _look_at(ledger, request, pod, ranked, nodes, sort, budget)
     return Order(ranked.rows(), ranked.key, len(ranked))
+
+
+def _by_chance(ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, budget: Budget) -> Iterator[Row]:
+    names = list(dict.fromkeys(offer.names))
+    return enumerate(chance.shuffled(pod.uid, ledger.fitting(request, pod, names, budget) if request else names))
 
 
 def _look_at(
