@@ -1,87 +1,130 @@
-"""`make bench-packing DATA=FOLDER`: replays the packing benchmark with every policy and compares with what was published.
+"""choose by `vrc` among nodes that all differ in free GPUs, CPU and memory: as always, right after policies have
+learned, and for a sort of pod that never came before. What learning costs, and events of pods and nodes beside it."""
 
-One row for each trace and policy: how many figures are exactly as published, GPUs allocated in percent when as much as
-the cluster has was asked for, and 1.3 times that, each with the difference to `fgd` on the same pods (its mean, the
-standard error, and with how many seeds it is better), then the CPU time. `ARGS="-k WORD"` runs rows with that word,
-`ARGS="--seeds 42,43"` these seeds. Exit code 1 if a policy decides otherwise than as published.
-"""
+import gc
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
 
-import argparse
-import os
-import sys
-from collections.abc import Sequence
-from math import sqrt
-
-from bench.published import ALL, EXACT, SEEDS, TRACES, Published
+from bench import world
+from bench.inside import Inside, cpu_ms, decoded_node, decoded_pod
+from bench.result import Result
 from gpushare.core.facts.policies import POLICIES
-from gpushare.obs.errors import UserError
-from gpushare.sim.results import Run
+from gpushare.core.scheduling import ranking
+from gpushare.core.scheduling.reach import Reach
 
-NO_DATA = "make bench-packing needs DATA=FOLDER, a folder with traces/, arrivals/ and published/"
-REFERENCE = "fgd"
-MEASURED = [name for name, policy in POLICIES.items() if policy.score is None]  # the others go by measurements
-HEADER = f"{'trace':<12}{'policy':<16}{'as published':>14}{'at 100':>8}{'to fgd':>22}{'at 130':>8}{'to fgd':>22}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench-packing", description="The packing benchmark, with every policy.")
-    parser.add_argument("-k", default="", metavar="WORD", help="only rows with this word in trace or policy")
-    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), metavar="N,N", help="some of 42 to 51")
-    given = parser.parse_args()
-    folder = os.environ.get("DATA", "")
-    if not folder:
-        print(NO_DATA, file=sys.stderr)
-        return 2
-    try:
-        return measure(Published(folder), given.k, [int(seed) for seed in given.seeds.split(",")])
-    except UserError as error:
-        print(error.render(), file=sys.stderr)
-        return error.code
+SIZES = (1_000, 5_000)
+PODS_A_NODE, RUNNING, SORTS, CALLS = 8, 500, 20, 40  # on each node, of so many sorts; sorts and pods that come
+BUDGET = {1_000: 1.5, 5_000: 6.0}
+EVENT_BUDGET = 0.2
+GIB = (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 60)
 
 
-def measure(published: Published, word: str, seeds: Sequence[int]) -> int:
-    print(f"{HEADER}{'CPU-s a run':>13}{'ms a pod':>10}", flush=True)
-    others = 0
-    for name in TRACES:
-        policies = [policy for policy in MEASURED if word in f"{name} {policy}"]
-        if not policies:
-            continue
-        trace = published.trace(name)
-        reference = published.replays(name, trace, REFERENCE, seeds)
-        for policy in policies:
-            runs = reference if policy == REFERENCE else published.replays(name, trace, policy, seeds)
-            equal = sum([published.equal(name, run) for run in runs]) if policy in EXACT else None
-            others += equal is not None and equal < ALL * len(runs)
-            print(_row(name, runs, reference, equal), flush=True)
-    print(f"{others} differ from what was published" if others else "all as published", file=sys.stderr)
-    return 1 if others else 0
+def run() -> Iterator[Result]:
+    for nodes in SIZES:
+        random, note = Random(nodes), f"vrc, {nodes:,} nodes"
+        inside = _cluster(nodes, random)
+        sorts = [_sort(random) for _ in range(SORTS)]
+        _learn(inside)
+        gc.collect()
+        gc.freeze()
+        asked = _questions(inside, sorts, random)
+        for body in itertools.islice(asked, 10 * SORTS):
+            inside.verbs.choose(body)
+        yield Result(f"choose, {note}", _choose(inside, asked), "ms", BUDGET[nodes])
+        longest, total = _learn(inside)
+        yield Result(f"choose right after a refresh, {note}", _choose(inside, asked, 1), "ms", BUDGET[nodes])
+        cold = _questions(inside, [_sort(random) for _ in range(CALLS)], random)
+        yield Result(f"choose, a sort that never came, {note}", _choose(inside, cold, 1), "ms")
+        yield Result(f"a refresh, longest step beside schedulers, {note}", longest, "ms")
+        yield Result(f"a refresh, all steps, {note}", total, "ms")
+        yield Result(f"an event of a pod without GPUs, {note}", _pod_events(inside), "ms", EVENT_BUDGET)
+        yield Result(f"an event of a node, {note}", _node_events(inside), "ms", EVENT_BUDGET)
+        gc.unfreeze()
 
 
-def _row(trace: str, runs: Sequence[Run], reference: Sequence[Run], equal: int | None) -> str:
-    exact = "" if equal is None else f"{equal}/{ALL * len(runs)}"
-    loads = [f"{_mean(_allocated(runs, at)):>8.2f}{_difference(runs, reference, at):>22}" for at in (100, 130)]
-    spent, pods = sum([run.cpu_seconds for run in runs]), sum([run.pods for run in runs])
-    return f"{trace:<12}{runs[0].policy:<16}{exact:>14}{''.join(loads)}{spent / len(runs):>13.2f}{1000 * spent / pods:>10.3f}"
+def _cluster(nodes: int, random: Random) -> Inside:
+    inside = Inside(nodes, pods=False)
+    inside.life.policy = "vrc"
+    rules = inside.nodes.by_rules
+    inside.life.reach = Reach(rules.allowed, rules.open_to, rules.reserved)
+    sorts = [_sort(random) for _ in range(RUNNING)]
+    for number in range(nodes):
+        for copy in range(PODS_A_NODE):
+            sort = random.choice(sorts)
+            made = world.pod(f"run-{number}-{copy}", sort[0], node=world.node_name(number), gpu=copy, size=0)
+            inside.pods.upsert(decoded_pod(_asking(made, *sort[1:])))
+    return inside
 
 
-def _allocated(runs: Sequence[Run], at: int) -> list[float]:
-    return [point.allocated for run in runs for point in run.points if point.load == at]
+def _sort(random: Random) -> tuple[int, int, int]:
+    """GPU memory in MiB, CPU in thousandths, memory in MiB."""
+    return random.choice(GIB) * 1024, random.randrange(500, 12_000, 100), random.randrange(1024, 65_536, 512)
 
 
-def _difference(runs: Sequence[Run], reference: Sequence[Run], at: int) -> str:
-    """Of runs with the same seeds."""
-    pairs = zip(_allocated(runs, at), _allocated(reference, at), strict=True)
-    more = [ours - theirs for ours, theirs in pairs]
-    if runs is reference:
-        return ""
-    spread = sum([(one - _mean(more)) ** 2 for one in more])
-    error = sqrt(spread / (len(more) - 1) / len(more)) if len(more) > 1 else 0.0
-    return f"{_mean(more):+.2f} ±{error:.3f} {sum([one > 0 for one in more])}/{len(more)}"
+def _asking(made: dict[str, Any], cpu: int, memory: int) -> dict[str, Any]:
+    made["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    return made
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _questions(inside: Inside, sorts: list[tuple[int, int, int]], random: Random) -> Iterator[bytes]:
+    for number in itertools.count():
+        memory, *others = sorts[number % len(sorts)]
+        made = world.pod(f"new-{random.random()}", memory)
+        yield world.question(_asking(made, *others), inside.size)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _choose(inside: Inside, asked: Iterator[bytes], repeats: int = 5) -> float:
+    """Each pod is a new one, and is assumed on its node: so nodes change between two calls."""
+    rounds = [list(itertools.islice(asked, CALLS)) for _ in range(repeats)]
+    return min([cpu_ms([_call(inside, body) for body in bodies], 1) for bodies in rounds])
+
+
+def _call(inside: Inside, body: bytes) -> Callable[[], object]:
+    return lambda: inside.verbs.choose(body)
+
+
+def _learn(inside: Inside) -> tuple[float, float]:
+    """As the extender does it. The longest step on its loop and all of it, without what a thread does."""
+    ledger, mix = inside.ledger, inside.pods.learning.mix
+    mixing, make = mix.mixing(ledger, inside.life.reach), POLICIES["vrc"].packing
+    first, mixture = _steps(mixing)
+    assert make is not None
+    scorers = {"vrc": make(mixture)}
+    second, orders = _steps(ranking.relearning(ledger, scorers))
+    ledger.learn(mixture, scorers, orders)
+    return max(*first, *second), sum(first) + sum(second)
+
+
+def _steps(steps: Any) -> tuple[list[float], Any]:
+    times: list[float] = []
+    while True:
+        begun = time.process_time()
+        try:
+            next(steps)
+        except StopIteration as end:
+            return [*times, (time.process_time() - begun) * 1000], end.value
+        times.append((time.process_time() - begun) * 1000)
+
+
+def _pod_events(inside: Inside) -> float:
+    pods = [world.pod(f"plain-{i}", 1, node=world.node_name(i), size=0) for i in range(2 * CALLS)]
+    for i, made in enumerate(pods):
+        made["metadata"]["uid"] = f"plain-{i // 2}"
+        made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": f"{100 + i}m", "memory": "64Mi"}}
+    items = [decoded_pod(made) for made in pods]
+    return cpu_ms([_upsert(inside.pods, item) for item in items], 10)
+
+
+def _node_events(inside: Inside) -> float:
+    nodes = [world.node(i // 2, size=0) for i in range(2 * CALLS)]
+    for i, made in enumerate(nodes):
+        made["status"]["allocatable"] = made["status"]["allocatable"] | {"cpu": str(100 + i)}
+    items = [decoded_node(made) for made in nodes]
+    return cpu_ms([_upsert(inside.nodes, item) for item in items], 10)
+
+
+def _upsert(sink: Any, item: object) -> Callable[[], object]:
+    return lambda: sink.upsert(item)

@@ -365,7 +365,7 @@ def run_cluster(root: Path, lock: IO[str], args: list[str]) -> int:
 
 
 MODULES = {  # targets that are one program
-    "bench": "bench", "bench-packing": "bench.packing", "soak": "tests.adversary", "image": "tools.image"
+    "bench": "bench", "bench-packing": "bench.replays", "soak": "tests.adversary", "image": "tools.image"
 }  # fmt: skip
 
 
