@@ -1,4 +1,4 @@
-"""`make bench-packing DATA=FOLDER`: replays the packing benchmark with every policy and compares with what was published.
+"""`make bench-packing DATA=FOLDER`: the packing benchmark with every policy, beside what was published.
 
 One row for each trace and policy: how many figures are exactly as published, GPUs allocated in percent when as much as
 the cluster has was asked for, and 1.3 times that, each with the difference to `fgd` on the same pods (its mean, the
@@ -61,7 +61,8 @@ def _row(trace: str, runs: Sequence[Run], reference: Sequence[Run], equal: int |
     exact = "" if equal is None else f"{equal}/{ALL * len(runs)}"
     loads = [f"{_mean(_allocated(runs, at)):>8.2f}{_difference(runs, reference, at):>22}" for at in (100, 130)]
     spent, pods = sum([run.cpu_seconds for run in runs]), sum([run.pods for run in runs])
-    return f"{trace:<12}{runs[0].policy:<16}{exact:>14}{''.join(loads)}{spent / len(runs):>13.2f}{1000 * spent / pods:>10.3f}"
+    cost = f"{spent / len(runs):>13.2f}{1000 * spent / pods:>10.3f}"
+    return f"{trace:<12}{runs[0].policy:<16}{exact:>14}{''.join(loads)}{cost}"
 
 
 def _allocated(runs: Sequence[Run], at: int) -> list[float]:

@@ -211,6 +211,48 @@ def _by_chance(ledger: Ledger, request: Request | None, pod: PodFacts, offer: Of
     return enumerate(node for node in chance.shuffled(pod.uid, fits) if node in offer)
 
 
+def _look_at(
+    ledger: Ledger,
+    request: Request | None,
+    pod: PodFacts,
+    ranked: Ranked,
+    nodes: Sequence[str],
+    sort: Sort,
+    budget: Budget,
+) -> None:
+    for_keys = max(budget.left, 0) // RANKS_PART
+    budget.left -= for_keys
+    has_room = ledger.rooms_for(request, pod.namespace, nodes, budget)
+    budget.left += for_keys
+    keys: dict[str, int | None] = {}
+    for node, there in has_room.items():
+        key = sort.key(node, budget) if there and budget.left > 0 else None
+        if key is not None or not there or budget.left > 0:
+            keys[node] = key
+    ranked.put(keys)
+
+
+def relearning(ledger: Ledger, scorers: Mapping[str, Scorer]) -> Steps[list[tuple[str, Hashable, Ranked]]]:
+    """Before policies that pack learn: the orders that were asked for last, worked out anew in short steps. Until
+    `learn` has them, the ledger goes by the old ones."""
+    fresh = []
+    for namespace, what, old in ledger.orders(list(ledger.scorers.values()))[:RELEARNED]:
+        example = cast(Example, old.example)
+        scorer = scorers.get(example.policy)
+        if scorer is None:
+            continue
+        sort = _packing(ledger, example.request, example.pod, example.policy, scorer)
+        ranked = ledger.renewed(Ranked(), scorer)
+        ranked.example = example
+        names = list(ranked.open)
+        for start in range(0, len(names), STEP):
+            nodes = [name for name in names[start : start + STEP] if name in ledger.node_names()]
+            _look_at(ledger, example.request, example.pod, ranked, nodes, sort, Budget(cost.CALL_LOOKS))
+            yield
+        fresh.append((namespace, what, ranked))
+    return fresh
+
+
 def _by_node_points(
     ledger: Ledger,
     request: Request,
