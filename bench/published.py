@@ -49,14 +49,16 @@ class Published:
         traces = self._folder / "traces"
         return load.trace(str(traces / f"openb_pod_list_{name}.csv"), str(traces / "openb_node_list_gpu_node.csv"))
 
-    def replays(self, name: str, trace: Trace, policy: str, seeds: Sequence[int]) -> list[Run]:
+    def replays(self, name: str, trace: Trace, policy: str, seeds: Sequence[int], load: float = LOAD) -> list[Run]:
         arrivals = str(self._folder / "arrivals" / f"{name}.npz")
-        return run(trace, Plan([policy], seeds, LOAD, arrivals), lambda came, pods: None)
+        return run(trace, Plan([policy], seeds, load, arrivals), lambda came, pods: None)
 
     def equal(self, trace: str, run: Run) -> int:
-        """How many figures of a run are as published, to the last digit. All are: three for each load."""
+        """How many figures of a run are as published, to the last digit."""
         points, series = {point.load: point for point in run.points}, self._series[trace, run.policy, run.seed]
         return sum([at in points and getattr(points[at], name) == series[name][at] for name in series for at in LOADS])
 
 
-ALL = len(FILES) * len(LOADS)
+def figures(load: float = LOAD) -> int:
+    """How many there are up to this load."""
+    return len(FILES) * (round(100 * load) + 1)
