@@ -20,7 +20,7 @@ PAGE: Final = f"""\
 usage: {{program}} TRACE [--nodes FILE] --policy NAME[,NAME...] [options]
 Places the pods of a file on the nodes of a file, in memory and without waiting,
 by the code that the extender uses. Says how full the GPUs get by each policy.
-  TRACE               pods: CSV, Alibaba's openb CSV, or JSON with nodes and pods
+  TRACE               pods: CSV, Alibaba's openb CSV, or JSON with nodes, too,
                       as gpushare snapshot writes it
   --nodes FILE        nodes: CSV, openb CSV or JSON
   --policy NAMES      {_NAMES}
@@ -28,7 +28,7 @@ by the code that the extender uses. Says how full the GPUs get by each policy.
   --arrivals FILE     these orders instead: an .npz with order_S and rank_S
   --load L            pods come, at random after those of TRACE, until they ask
                       for L times all GPUs; none ends (1.3; 10 at most)
-  --departures        pods come and end when TRACE says; who finds no place waits
+  --departures        pods come and end when TRACE says, and wait for a place
   -o, --output FORMAT table, json, csv, or svg: a picture of all policies
   --color auto|always|never, --debug
 Examples

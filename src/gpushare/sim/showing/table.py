@@ -6,7 +6,7 @@ from gpushare.sim.results import PART, WITHOUT, Run
 from gpushare.sim.showing.means import Mean, by_policy
 from gpushare.sim.trace import Trace
 
-LOADS = (80, 90, 95, 100, 110, 120)  # and the last
+LOADS = (50, 70, 80, 90, 100)  # the last two that were reached, and the very last
 GAP = "  "
 
 
@@ -22,7 +22,7 @@ def written(trace: Trace, runs: Sequence[Run], seeds: Sequence[int]) -> str:
 
 def _by_load(policies: Sequence[Mean]) -> str:
     last = max([policy.points[-1].load for policy in policies])
-    loads = [load for load in LOADS if load < last] + [last]
+    loads = [load for load in LOADS if load < last][-2:] + [last]
     header = ["POLICY", *[f"{load} %" for load in loads], "FRAGMENTS", "OF FREE", "CPU", "A POD"]
     rows = []
     for policy in policies:
