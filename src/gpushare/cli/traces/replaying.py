@@ -32,7 +32,7 @@ by the code that the extender uses. Says how full the GPUs get by each policy.
   -o, --output FORMAT table, json, csv, or svg: a picture of all policies
   --color auto|always|never, --debug
 Examples
-  gpushare snapshot > mine.json && {{program}} mine.json --policy binpack,vrc
+  gpushare snapshot > my.json && {{program}} my.json --policy binpack,vrc
   {{program}} pods.csv --nodes nodes.csv --policy fgd,vrc -o svg > fgd.svg
 Exit codes: 0 done, 2 bad input, 130 Ctrl-C"""
 
