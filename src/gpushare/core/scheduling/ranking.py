@@ -206,8 +206,9 @@ def _looked_at(
 
 
 def _by_chance(ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, budget: Budget) -> Iterator[Row]:
-    names = list(dict.fromkeys(offer.names))
-    return enumerate(chance.shuffled(pod.uid, ledger.fitting(request, pod, names, budget) if request else names))
+    names = list(ledger.node_names())
+    fits = ledger.fitting(request, pod, names, budget) if request is not None else names
+    return enumerate(node for node in chance.shuffled(pod.uid, fits) if node in offer)
 
 
 def _look_at(
