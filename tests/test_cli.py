@@ -57,6 +57,7 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
         *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin")),
         *([name, "--help"] for name in ("collector", "mps", "webhook")),
         ["node", "--sell=gpus", "--help"],
+        ["extender", "--help-policies"],
         ["node", "--help-metrics"],
         ["device-plugin", "--help-metrics"],
         ["collector", "--help-metrics"],
