@@ -105,6 +105,7 @@ class World:
         self.nodes.relisted(set(self.api.nodes))
         self.maps.relisted(set(self.api.maps))
         self.pods.relisted({pod["metadata"]["uid"] for pod in pods})
+        self._learn()
 
     def set_watch(self, how: str) -> None:
         assert how in ("running", "stopped", "lost"), f"unknown watch {how!r}"
@@ -117,12 +118,16 @@ class World:
     def _changed(self, kind: str, type: str, item: Object) -> None:
         if self.watch == "running":
             self._see(kind, type, item)
+            self._learn()
         elif self.watch == "stopped":
             self._unseen.append((kind, type, item))
 
     def _see(self, kind: str, type: str, item: Object) -> None:
         sink = {"pods": self.pods, "nodes": self.nodes, "maps": self.maps}[kind]
         getattr(sink, type)(msgspec.json.decode(msgspec.json.encode(item), type=KINDS[kind]))
+
+    def _learn(self) -> None:
+        """What the extender does beside: policies learn when they should."""
         if self.pods.learning.mix.due():
             self.ledger.learn(self.pods.learning.mix.mixture(self.ledger, self.life.reach))
 

@@ -211,5 +211,5 @@ def _gpu(node_name: str, i: int, given: object) -> Object:
     known(words, GPU_WORDS, f"GPU {i} of {node_name}")
     index = words.get("i", i)
     uuid = words.get("uuid", f"GPU-{node_name}-{index}")
-    return {"i": index, "uuid": uuid, "model": words.get("model", "Tesla T4"), "total": words["total"], "ok": words.get("ok", True),
-            "why": words.get("why", "")}  # fmt: skip
+    more = {"ok": words.get("ok", True), "why": words.get("why", "")}
+    return {"i": index, "uuid": uuid, "model": words.get("model", "Tesla T4"), "total": words["total"], **more}
