@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from gpushare.core.facts.packing import best_fit
+from gpushare.core.facts.packing import best_fit, dot_product, fgd, gpu_clustering, gpu_packing, vrc
 from gpushare.core.facts.packing.model import Mixture, Scorer
 from gpushare.core.facts.scoring import keti, metric
 from gpushare.core.facts.scoring.load import GpuLoad, Terms
@@ -42,6 +42,7 @@ class Policy(NamedTuple):
     node_keys: NodeKeys  # one key per node, given the least number of a GPU with room: the smallest is best
     score: Score | None = None  # by points; then the two above decide only where points do not
     packing: Callable[[Mixture], Scorer] | None = None  # by what is left behind; then the same holds
+    by_chance: bool = False  # then nothing decides
 
 
 def _fullest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
@@ -54,6 +55,16 @@ def _emptiest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
     return [-node[-2] if node[-2] >= least else IMPOSSIBLE for node in nodes]
 
 
+def _packing(name: str, help: str, make: Callable[[Mixture], Scorer]) -> Policy:
+    """By what is left behind; where that is equal, as binpack."""
+    return Policy(name, help, False, _fullest, packing=make)
+
+
+def _always(scorer: Scorer) -> Callable[[Mixture], Scorer]:
+    """For policies that do not look at which pods come: what was ranked stays ranked when others come."""
+    return lambda _: scorer
+
+
 BINPACK = Policy("binpack", "the fullest GPU and node that have room", False, _fullest)
 SPREAD = Policy("spread", "the emptiest GPU and node", True, _emptiest)
 KETI = Policy(
@@ -63,7 +74,20 @@ METRIC = Policy(
     "metric", "the GPU that does least, as it was measured", True, _emptiest,
     Score(metric.points, metric.terms, 0.0, 1.0),
 )  # fmt: skip
-BEST_FIT = Policy("best-fit", "the node that keeps the least GPU and CPU", False, _fullest, packing=best_fit.BestFit)
+RANDOM = Policy("random", "any node and GPU that have room", False, _fullest, by_chance=True)
+BEST_FIT = _packing("best-fit", "the node that keeps the least GPU and CPU", _always(best_fit.BestFit()))
+DOT_PRODUCT = _packing(
+    "dotprod", "the node whose free GPU and CPU suit the pod least", _always(dot_product.DotProduct())
+)
+GPU_PACKING = _packing("gpu-packing", "GPUs in use before unused ones, then nodes", _always(gpu_packing.GpuPacking()))
+GPU_CLUSTERING = _packing("gpu-clustering", "nodes with pods of as many GPUs", _always(gpu_clustering.GpuClustering()))
+FGD = _packing(fgd.NAME, "where the fewest fragments come up for the pods that come", fgd.Fgd)
+VRC = _packing("vrc", "where what is left is worth most for the pods that come", vrc.Vrc)
 
 DEFAULT = BINPACK.name
-POLICIES = {policy.name: policy for policy in (BINPACK, SPREAD, KETI, METRIC, BEST_FIT)}
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        BINPACK, SPREAD, RANDOM, KETI, METRIC, BEST_FIT, DOT_PRODUCT, GPU_PACKING, GPU_CLUSTERING, FGD, VRC
+    )
+}  # fmt: skip

@@ -4,11 +4,12 @@ The first half is what everybody may read. The second half is how an entry is pu
 that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
 """
 
-from collections.abc import Hashable, Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
 from operator import gt
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.packing import chance
 from gpushare.core.facts.packing.model import Ask, Mixture, Scorer, View
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring.adjusted import Scoring
@@ -41,6 +42,7 @@ class Entries:
         self.supplies = Supplies()
         self.mixture = Mixture()
         self._scorers: dict[str, Scorer] = {}  # by policy, made when asked for
+        self._packs_by: set[str] = set()
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
@@ -100,6 +102,8 @@ class Entries:
     def order(self, node: str, pod: PodFacts, request: Request, policy: str) -> Order | None:
         """The points of each GPU of a node for such a pod; None if the policy gives none."""
         state, scorer = self._nodes.get(node), self.scorer(policy)
+        if state is not None and state.facts is not None and POLICIES[policy].by_chance:
+            return Order(chance.points(pod.uid, node, len(state.facts.gpus)))
         if state is None or scorer is None:
             return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
         view = self.view(node, pod) if request.one_gpu and not request.shares[0].kind.slots else None
@@ -110,10 +114,22 @@ class Entries:
 
     def scorer(self, policy: str) -> Scorer | None:
         """Of a policy that packs."""
+        scorer = self._scorers.get(policy)
         make = POLICIES[policy].packing
-        if make is not None and policy not in self._scorers:
-            self._scorers[policy] = make(self.mixture)
-        return self._scorers.get(policy)
+        if scorer is None and make is not None:
+            self._packs_by.add(policy)
+            scorer = self._scorers[policy] = make(self.mixture)
+        return scorer
+
+    @property
+    def packs_by(self) -> Set[str]:
+        """The policies that pack and were ever asked for."""
+        return frozenset(self._packs_by)
+
+    @property
+    def scorers(self) -> Mapping[str, Scorer]:
+        """Of policies that pack, as far as they are made."""
+        return self._scorers
 
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
@@ -144,6 +160,10 @@ class Entries:
         if self.supplies.offer(node, cpu, memory):
             self._looks_different(node)
 
+    def offer_no_longer(self, node: str) -> None:
+        """The node is gone."""
+        self.supplies.withdraw(node)
+
     def use(self, uid: str, node: str, cpu: int, memory: int) -> None:
         """A pod that asks for no GPU is on a node."""
         for name in self.supplies.use(uid, node, cpu, memory):
@@ -158,11 +178,6 @@ class Entries:
         if record is not None:
             record.forget_points()
             self._changes.note(node, len(self._nodes))
-
-    def learn(self, mixture: Mixture) -> None:
-        """From now on policies that pack expect such pods."""
-        self.mixture = mixture
-        self._scorers.clear()
 
     def apply(self, settings: Settings) -> None:
         """What an admin says about points."""
