@@ -103,6 +103,16 @@ def test_pods_that_are_there_never_fade() -> None:
     assert pods.mixture(Ledger()).pods == (PodType(SMALL, 6 * mix.FEWEST),)
 
 
+def test_of_very_many_sorts_those_with_most_demand_are_learned() -> None:
+    pods = Mix()
+    for count in range(mix.MOST_SORTS + 10):
+        pods.add(str(count), Ask(count, 1, 1, 1), None)
+    pods.add("again", Ask(mix.MOST_SORTS + 9, 1, 1, 1), None)
+    learned = pods.mixture(Ledger()).pods
+    assert len(learned) == mix.MOST_SORTS
+    assert learned[-1] == PodType(Ask(mix.MOST_SORTS + 9, 1, 1, 1), 2)
+
+
 @given(st.permutations([(str(i), [SMALL, LARGE, NO_GPU][i % 3], [None, ONLY_A100][i % 2]) for i in range(12)]))
 def test_a_restart_learns_the_same_in_whatever_order_pods_are_listed(
     listed: list[tuple[str, Ask, Rules | None]],

@@ -5,6 +5,7 @@ that nothing leaks, and what is free on the node is worked out again. `questions
 """
 
 from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from operator import gt
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
@@ -280,4 +281,4 @@ class Entries:
 
 
 def _grew(now: Sequence[int], before: Sequence[int]) -> bool:
-    return any(a > b for a, b in zip(now, before, strict=False))
+    return any(map(gt, now, before))

@@ -6,7 +6,8 @@ halved as soon as they are several times the pods that are there. So the mix fol
 bounded size. After a restart it is what the pods that are there say.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from heapq import nsmallest
 
 from gpushare.core.facts import node_rules, objects
 from gpushare.core.facts.model import Pin, PodFacts, Request, Rules
@@ -18,13 +19,16 @@ from gpushare.core.steps import Steps, finish
 REFRESH_AT = (1, 50, 100, 200, 400, 800, 1200, 1600)  # pods that came: then policies learn anew
 REFRESH_EVERY = 800  # after that
 FADES_AT, FEWEST = 4, 1_000  # the counts are halved at so many times the pods that are there, or at least as many
+MOST_SORTS = 2_000  # of pods that policies learn of: those with most demand
 STEP_LOOKS = 200  # nodes or pods looked at in one step
 COME_WITH_NODE = ("DaemonSet", "Node")  # the owners of pods that do not come by themselves
+
+Sort = tuple[Ask, Rules | None]  # pods that ask the same and may go to the same nodes
 
 
 class Mix:
     def __init__(self) -> None:
-        self._counts: dict[tuple[Ask, Rules | None], int] = {}
+        self._counts: dict[Sort, int] = {}
         self._sum = 0  # of the counts
         self._there: set[str] = set()  # uids that were counted, as long as the pods exist
         self._without_gpus: dict[str, tuple[str, Ask]] = {}  # by uid, with their nodes: which may not be known yet
@@ -78,14 +82,16 @@ class Mix:
         yield from self._add_without_gpus(ledger)
         self._refresh_at = _refresh_after(self._came)
         gpus, nodes = yield from _gpus(ledger)
-        counts = dict(self._counts)
+        counts = _commonest(self._counts)
         offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]
         everywhere = frozenset[str]().union(*nodes)
         models: dict[Rules | None, frozenset[str]] = {}
-        for rules in dict.fromkeys([rules for ask, rules in counts if ask.gpus]):
+        for rules in dict.fromkeys([rules for (ask, rules), _ in counts if ask.gpus]):
             models[rules] = yield from _models(rules, nodes, reach)
         pods: dict[tuple[Ask, frozenset[str]], int] = {}
-        for (ask, rules), count in counts.items():
+        for number, ((ask, rules), count) in enumerate(counts):
+            if number % STEP_LOOKS == 0:
+                yield
             allowed = models[rules] if ask.gpus else everywhere
             if allowed or not everywhere:
                 pods[ask, allowed] = pods.get((ask, allowed), 0) + count
@@ -115,6 +121,16 @@ def _comes_with_node(pod: objects.Pod) -> bool:
 def _refresh_after(came: int) -> int:
     later = (point for point in REFRESH_AT if point > came)
     return next(later, came - came % REFRESH_EVERY + REFRESH_EVERY)
+
+
+def _commonest(counts: Mapping[Sort, int]) -> list[tuple[Sort, int]]:
+    """Those with most GPUs, or with most pods if they have none."""
+
+    def turn(row: tuple[Sort, int]) -> tuple[int, tuple[int, ...], str]:
+        (ask, rules), count = row
+        return -count * max(ask.gpus, 1), _amounts(ask), repr(rules)
+
+    return list(counts.items()) if len(counts) <= MOST_SORTS else nsmallest(MOST_SORTS, counts.items(), key=turn)
 
 
 def _gpus(ledger: Ledger) -> Steps[tuple[tuple[GpuClass, ...], dict[frozenset[str], list[str]]]]:
@@ -147,7 +163,10 @@ def _models(rules: Rules | None, nodes: dict[frozenset[str], list[str]], reach: 
     return frozenset(allowed)
 
 
-def _in_order(pods: PodType) -> tuple[int, int, int, int, list[str]]:
+def _in_order(kind: PodType) -> tuple[tuple[int, ...], list[str]]:
     """The order does not depend on which pod came first."""
-    ask = pods.ask
-    return ask.gpus, ask.units, ask.cpu, ask.memory, sorted(pods.models or ())
+    return _amounts(kind.ask), sorted(kind.models or ())
+
+
+def _amounts(ask: Ask) -> tuple[int, ...]:
+    return ask.gpus, ask.units, ask.cpu, ask.memory

@@ -38,6 +38,7 @@ MISSES = 64  # nodes of an order that are not offered, before the offered are lo
 FEWER = 4  # so many times fewer
 OTHERS = 64  # nodes that changed and are looked at although they may not be offered: a later call finds it done
 RELEARNED, STEP = 32, 16  # orders that are worked out before policies learn; nodes looked at in one step of that
+PACKING_LOOKS = 5  # what it costs to work out what is left behind, for each GPU
 LACKS = 1 << 61  # added to the key of a node whose CPU or memory is too small, as far as we know
 
 Row = tuple[int, str]  # the key of a node, the smaller the better, and its name
@@ -205,8 +206,9 @@ def _looked_at(
 
 
 def _by_chance(ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, budget: Budget) -> Iterator[Row]:
-    names = list(dict.fromkeys(offer.names))
-    return enumerate(chance.shuffled(pod.uid, ledger.fitting(request, pod, names, budget) if request else names))
+    names = list(ledger.node_names())
+    fits = ledger.fitting(request, pod, names, budget) if request is not None else names
+    return enumerate(node for node in chance.shuffled(pod.uid, fits) if node in offer)
 
 
 def _look_at(
@@ -308,7 +310,7 @@ def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str
         view = ledger.view(node, pod)
         if view is None:
             return None
-        budget.left -= 1 + len(view.free)
+        budget.left -= PACKING_LOOKS * (1 + len(view.free))
         if one_gpu:
             choice = scorer.one_gpu(ask, view)
             found = None if choice is None else choice.key
