@@ -27,7 +27,8 @@ NODES = {
 POD = """
 kind: Pod
 metadata: {{name: new, annotations: {{gpushare.io/policy: {policy}}}}}
-spec: {{containers: [{{name: main, resources: {{limits: {{aliyun.com/gpu-mem: {memory}}}, requests: {{cpu: {cpu}}}}}}}]}}
+spec:
+  containers: [{{name: main, resources: {{limits: {{aliyun.com/gpu-mem: {memory}}}, requests: {{cpu: {cpu}}}}}}}]
 """
 
 
@@ -50,8 +51,8 @@ def of_extender(known: Cluster, policy: str, draft: Object) -> tuple[str, int]:
     nodes = watches.Nodes(ledger, announcer, unit=None, clock=lambda: 0.0)
     life = Life(ledger, policy=policy, reach=Reach(nodes.by_rules.allowed, nodes.by_rules.open_to))
     pods = watches.Pods(life, announcer, Metrics(ledger), unit=None, identity="x", clock=lambda: 0.0)
-    for node in known.nodes.values():
-        nodes.upsert(msgspec.convert(node, objects.Node))
+    for made in known.nodes.values():
+        nodes.upsert(msgspec.convert(made, objects.Node))
     for pod in known.pods.values():
         life.observe(facts := life.facts(item := msgspec.convert(pod, objects.Pod), None), 0.0)
         pods.learning.mix.see(item, facts)
