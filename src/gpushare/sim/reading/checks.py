@@ -68,9 +68,10 @@ def _shapes(nodes: Sequence[Node]) -> list[Node]:
 
 def _too_large(pod: Pod, able: Sequence[Node]) -> str:
     """Why no node could take the pod if it were empty, models aside; empty: one could."""
+    sized = f"GPUs of {pod.gpu_memory_mib} MiB"
     for what, asked, has in (
         ("GPUs", pod.gpus, lambda node: len(node.gpus)),
-        ("GPUs of that size", pod.gpus, lambda node: sum(gpu.memory_mib >= pod.gpu_memory_mib for gpu in node.gpus)),
+        (sized, pod.gpus, lambda node: sum([gpu.memory_mib >= pod.gpu_memory_mib for gpu in node.gpus])),
         ("thousandths of a CPU", pod.cpu_milli, lambda node: node.cpu_milli),
         ("MiB of memory", pod.memory_mib, lambda node: node.memory_mib),
     ):

@@ -26,7 +26,7 @@ text { font: 12px system-ui, sans-serif; fill: #333 }
 
 
 def drawn(runs: Sequence[Run]) -> str:
-    policies, timed = by_policy(runs), runs[0].waits is not None
+    policies, timed = by_policy(runs), runs[0].over_time is not None
     first, last = _range(policies, timed)
     shown = [[point for point in policy.points if first <= point.load <= last] for policy in policies]
     values = [point.allocated for points in shown for point in points]
