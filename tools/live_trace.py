@@ -103,7 +103,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--nodes", required=True, help="its node list")
     parser.add_argument("--load", type=float, default=1.0, help="how much of all GPU memory pods ask on average")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pods", type=int, default=30_000)
+    parser.add_argument("--pods", type=int, default=20_000)
     args = parser.parse_args(words)
     try:
         nodes, pods = made(load.trace(args.trace, args.nodes), args.load, args.seed, args.pods)

@@ -8,7 +8,8 @@ from gpushare.core.facts.packing.model import Ask, GpuClass, Mixture, PodType
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import Reach
-from gpushare.extender import learning, watches
+from gpushare.extender import watches
+from gpushare.extender.background import learning
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.kube.events import Recorder

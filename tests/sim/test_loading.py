@@ -36,10 +36,10 @@ def test_nothing_is_given_out_twice_and_every_pod_has_a_node_that_it_may_use(pol
     for number, position in enumerate(order):
         pod = TRACE.pods[position]
         learner.came(facts := pods.facts(pod, str(number)))
-        node = cluster.place(facts)
-        if node is not None:
-            on[node].append(pod)
-            assert pod.may_use(nodes[node])
+        place = cluster.place(facts)
+        if place is not None:
+            on[place].append(pod)
+            assert pod.may_use(nodes[place])
     for name, node in nodes.items():
         view = cluster.view(name)
         assert sum([pod.cpu_milli for pod in on[name]]) == node.cpu_milli - view.cpu

@@ -21,8 +21,8 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import Reach
 from gpushare.extender import server, watches
+from gpushare.extender.background.cluster_figures import ClusterFigures
 from gpushare.extender.binder import Binder
-from gpushare.extender.cluster_figures import ClusterFigures
 from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics

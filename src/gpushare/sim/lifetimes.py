@@ -15,7 +15,7 @@ from gpushare.core.facts.packing.model import Ask
 from gpushare.sim.cluster import Cluster, Pods
 from gpushare.sim.fragments import Fragments
 from gpushare.sim.learning import Learner, true_mix
-from gpushare.sim.results import Points, Run, Waits, class_of
+from gpushare.sim.results import OverTime, Points, Run, class_of
 from gpushare.sim.trace import Pod, Trace
 
 SAMPLES = 100  # of the whole time
@@ -125,8 +125,8 @@ class _Replay:
             rejected[class_of(one.pod)] = rejected.get(class_of(one.pod), 0) + 1
         waits = sorted(self.waits + [self.ends - one.pod.arrival for one in waiting])
         allocated = 100 * self.held_seconds / trace.capacity / (self.ends - self.began)
-        of_all = Waits(sum(waits) / len(waits), waits[ceil(0.95 * len(waits)) - 1], len(waiting))
-        return Run(policy, len(trace.pods), rejected, self._points.all(), allocated, of_all)
+        over_time = OverTime(allocated, sum(waits) / len(waits), waits[ceil(0.95 * len(waits)) - 1], len(waiting))
+        return Run(policy, len(trace.pods), rejected, self._points.all(), over_time)
 
 
 def replay(trace: Trace, policy: str, ranks: Sequence[int], step: Callable[[], None] = lambda: None) -> Run:

@@ -24,17 +24,18 @@ def class_of(pod: Pod) -> str:
 class Point(Data, frozen=True):
     """At one load, all in percent."""
 
-    load: int
+    load: int  # where pods come and end: percent of the time
     allocated: float  # of all GPUs
     fragmented: float  # of all GPUs: what the pods of this trace, in their mix, cannot use of what is free
     fragmented_of_free: float
 
 
-class Waits(Data, frozen=True):
-    """With departures. All in seconds."""
+class OverTime(Data, frozen=True):
+    """Where pods come and end. Pods that still wait at the end count with the seconds that they waited so far."""
 
-    mean: float
-    p95: float
+    allocated: float  # percent of all GPUs, the mean over time
+    mean_wait: float  # seconds
+    p95_wait: float  # seconds
     never_ran: int  # pods that still waited at the end
 
 
@@ -44,9 +45,8 @@ class Run(Data, frozen=True):
     policy: str
     pods: int
     rejected: dict[str, int]  # by class; with departures: those that still waited at the end
-    points: tuple[Point, ...] = ()
-    mean_allocated: float = 0.0  # percent, over time
-    waits: Waits | None = None
+    points: tuple[Point, ...]
+    over_time: OverTime | None = None
     seed: int = 0
     cpu_seconds: float = 0.0
 

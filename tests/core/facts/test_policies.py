@@ -59,7 +59,8 @@ def test_a_pod_may_name_a_policy_of_the_table(toy: str) -> None:
 def test_the_refusal_names_the_policies_of_the_table(toy: str) -> None:
     refusal = pod(4, policy="tyo").request
     assert isinstance(refusal, Refusal)
-    assert refusal.message == "gpushare.io/policy is not binpack or spread or keti or metric or toy"
+    assert refusal.message == f"gpushare.io/policy is not {' or '.join(policies.POLICIES)}"
+    assert refusal.message.endswith(" or vrc or toy")
 
 
 def test_the_gpu_order_of_the_table_chooses_the_gpu(toy: str) -> None:
@@ -82,7 +83,10 @@ def test_the_node_keys_of_the_table_rank_nodes_for_one_share_and_for_more(toy: s
 
 def test_the_command_line_knows_the_policies_of_the_table(capsys: pytest.CaptureFixture[str], toy: str) -> None:
     assert cli.main(["extender", "--policy", "tyo"]) == 2
-    assert "policies: binpack, spread, keti, metric, toy" in capsys.readouterr().err
-    assert cli.main(["extender", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"{name}: {policies.POLICIES[name].help}" in shown for name in ("binpack", "spread"))
+    assert (
+        "policies: binpack, spread, random, keti, metric, best-fit, dotprod, gpu-packing, gpu-clustering, fgd, vrc, toy"
+        in capsys.readouterr().err
+    )
+    assert cli.main(["extender", "--help-policies"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert all(f"  {name:<16}{policy.help}" in shown for name, policy in policies.POLICIES.items() if name != toy)

@@ -20,7 +20,7 @@ PAGE: Final = f"""\
 usage: {{program}} TRACE [--nodes FILE] --policy NAME[,NAME...] [options]
 Places the pods of a file on the nodes of a file, in memory and without waiting,
 by the code that the extender uses. Says how full the GPUs get by each policy.
-  TRACE               pods: CSV, Alibaba's openb CSV, or JSON with nodes and pods
+  TRACE               pods: CSV, Alibaba's openb CSV, or JSON with nodes, too,
                       as gpushare snapshot writes it
   --nodes FILE        nodes: CSV, openb CSV or JSON
   --policy NAMES      {_NAMES}
@@ -28,17 +28,18 @@ by the code that the extender uses. Says how full the GPUs get by each policy.
   --arrivals FILE     these orders instead: an .npz with order_S and rank_S
   --load L            pods come, at random after those of TRACE, until they ask
                       for L times all GPUs; none ends (1.3; 10 at most)
-  --departures        pods come and end when TRACE says; who finds no place waits
+  --departures        pods come and end when TRACE says, and wait for a place
   -o, --output FORMAT table, json, csv, or svg: a picture of all policies
   --color auto|always|never, --debug
 Examples
-  gpushare snapshot > mine.json && {{program}} mine.json --policy binpack,vrc
+  gpushare snapshot > my.json && {{program}} my.json --policy binpack,vrc
   {{program}} pods.csv --nodes nodes.csv --policy fgd,vrc -o svg > fgd.svg
 Exit codes: 0 done, 2 bad input, 130 Ctrl-C"""
 
 OUTPUTS: Final = ("table", "json", "csv", "svg")
 MOST_LOAD: Final = 10.0
 MOST_SEEDS: Final = 100
+MOST_NAMED: Final = 3
 REDRAW_SECONDS: Final = 0.2
 BAR_CELLS: Final = 40
 
@@ -50,7 +51,7 @@ def replay(words: list[str], program: str, plugin: bool) -> int:
     parser.add_argument("--policy", default="")
     parser.add_argument("--arrivals", default="")
     parser.add_argument("--seed", nargs="+", default=["1"])
-    parser.add_argument("--load", default="1.3")
+    parser.add_argument("--load", default="")
     parser.add_argument("--departures", action="store_true")
     parser.add_argument("-o", "--output", default=OUTPUTS[0])
     args = parser.parse(words)
@@ -58,22 +59,30 @@ def replay(words: list[str], program: str, plugin: bool) -> int:
         raise UserError("no trace is named", f"{program} needs a file with pods", f"{program} --help")
     if args.output not in OUTPUTS:
         raise unknown("output format", args.output, OUTPUTS, "-o {}")
-    if args.departures and args.arrivals:
-        why = "with --departures pods come when the trace says"
-        raise UserError("--arrivals and --departures exclude each other", why, "leave out one of them")
+    if args.departures and (args.arrivals or args.load):
+        other, why = "--arrivals" if args.arrivals else "--load", "with --departures pods come when the trace says"
+        raise UserError(f"{other} and --departures exclude each other", why, "leave out one of them")
     policies, seeds = _policies(args.policy), _seeds(args.seed)
     screen = screen_of(args.color)
 
     from gpushare.sim import app
-    from gpushare.sim.reading import load
+    from gpushare.sim.reading import checks, load
 
-    plan = app.Plan(policies, seeds, _load(args.load), args.arrivals, args.departures)
+    plan = app.Plan(policies, seeds, _load(args.load or "1.3"), args.arrivals, args.departures)
     trace = load.trace(args.trace, args.nodes)
+    kept_off = checks.kept_off(trace.pods, trace.nodes)
+    if kept_off:
+        names = ", ".join(kept_off[:MOST_NAMED]) + (", ..." if len(kept_off) > MOST_NAMED else "")
+        screen.note(f"{len(kept_off):,} pods fit no node of the models that they may use: {names}")
     bar = Bar(screen)
     try:
         runs = app.run(trace, plan, bar.show)
     finally:
         bar.wipe()
+
+    last = max([run.points[-1].load for run in runs])
+    if args.arrivals and last < 100 * plan.load - 1:
+        screen.note(f"the pods of {args.arrivals} end at a load of {last} %")
 
     from gpushare.sim.showing import chart, programs, table
 
@@ -81,7 +90,7 @@ def replay(words: list[str], program: str, plugin: bool) -> int:
         "table": lambda: table.written(trace, runs, seeds),
         "json": lambda: programs.json(trace, runs),
         "csv": lambda: programs.csv(runs),
-        "svg": lambda: chart.drawn(runs),
+        "svg": lambda: chart.drawn(trace, runs),
     }
     screen.say(written[args.output]())
     return 0

@@ -5,6 +5,7 @@ that nothing leaks, and what is free on the node is worked out again. `questions
 """
 
 from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from operator import gt
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
@@ -133,7 +134,7 @@ class Entries:
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.view(pod, self.supplies.left(node)) if state is not None else None
+        return state.view(pod, self.supplies.left) if state is not None else None
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""
@@ -280,4 +281,4 @@ class Entries:
 
 
 def _grew(now: Sequence[int], before: Sequence[int]) -> bool:
-    return any(a > b for a, b in zip(now, before, strict=False))
+    return any(map(gt, now, before))

@@ -13,12 +13,13 @@ def text(name: str, most: int = MOST_BYTES) -> str:
     """A text file as a whole."""
     try:
         with Path(name).open("rb") as file:
-            first = file.read(FIRST_BYTES)
-            if b"\0" in first:
-                raise UserError(f"{name} is not a text file", "it has bytes of zero", "name a CSV or JSON file")
-            data = first + file.read(most + 1 - len(first))
+            data = file.read(FIRST_BYTES)
+            if b"\0" not in data:
+                data += file.read(max(most + 1 - len(data), 0))
     except OSError as error:
         raise unreadable(name, error) from None
+    if b"\0" in data:
+        raise UserError(f"{name} is not a text file", "it has bytes of zero", "name a CSV or JSON file")
     if len(data) > most:
         why = f"it is larger than {most >> 20} MiB"
         raise UserError(f"{name} is too large to be a trace", why, "replay a part of it")

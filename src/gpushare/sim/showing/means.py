@@ -12,16 +12,21 @@ class Mean:
         self.policy, self.runs = runs[0].policy, runs
         self.pods = _mean([run.pods for run in runs])
         self.rejected = _mean([sum(run.rejected.values()) for run in runs])
-        self.allocated = _mean([run.mean_allocated for run in runs])
         self.cpu_seconds = _mean([run.cpu_seconds for run in runs])
         self.points = self._points()
 
     def rejected_of(self, kind: str) -> float:
         return _mean([run.rejected.get(kind, 0) for run in self.runs])
 
-    def wait(self, what: str) -> float:
-        """`mean`, `p95` or `never_ran`."""
-        return _mean([getattr(run.waits, what) for run in self.runs])
+    def over_time(self) -> tuple[float, float, float, float]:
+        """Percent given out, mean and 95th percentile of waiting, pods that never ran."""
+        found = [run.over_time for run in self.runs if run.over_time is not None]
+        return (
+            _mean([one.allocated for one in found]),
+            _mean([one.mean_wait for one in found]),
+            _mean([one.p95_wait for one in found]),
+            _mean([one.never_ran for one in found]),
+        )
 
     def at(self, load: int) -> Point | None:
         """The last point that is not after this load."""

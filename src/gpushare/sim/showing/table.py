@@ -6,7 +6,7 @@ from gpushare.sim.results import PART, WITHOUT, Run
 from gpushare.sim.showing.means import Mean, by_policy
 from gpushare.sim.trace import Trace
 
-LOADS = (80, 90, 95, 100, 110, 120)  # and the last
+LOADS = (50, 70, 80, 90, 100)  # the last two that were reached, and the very last
 GAP = "  "
 
 
@@ -14,7 +14,7 @@ def written(trace: Trace, runs: Sequence[Run], seeds: Sequence[int]) -> str:
     policies = by_policy(runs)
     opening = f"{len(trace.nodes):,} nodes, {trace.gpus:,} GPUs, {round(policies[0].pods):,} pods came"
     opening += f"; mean of seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"; seed {seeds[0]}"
-    timed = runs[0].waits is not None
+    timed = runs[0].over_time is not None
     first = _in_time(policies) if timed else _by_load(policies)
     title = "Pods that never ran, by what they ask" if timed else "Pods without a place, by what they ask"
     return f"{opening}\n\n{first}\n{title}\n{_rejected(policies)}"
@@ -22,7 +22,7 @@ def written(trace: Trace, runs: Sequence[Run], seeds: Sequence[int]) -> str:
 
 def _by_load(policies: Sequence[Mean]) -> str:
     last = max([policy.points[-1].load for policy in policies])
-    loads = [load for load in LOADS if load < last] + [last]
+    loads = [*[load for load in LOADS if load < last][-2:], last]
     header = ["POLICY", *[f"{load} %" for load in loads], "FRAGMENTS", "OF FREE", "CPU", "A POD"]
     rows = []
     for policy in policies:
@@ -37,8 +37,9 @@ def _in_time(policies: Sequence[Mean]) -> str:
     header = ["POLICY", "GIVEN OUT", "MEAN WAIT", "95TH", "NEVER RAN", "CPU", "A POD"]
     rows = []
     for policy in policies:
-        waits = [_seconds(policy.wait("mean")), _seconds(policy.wait("p95")), _count(policy.wait("never_ran"))]
-        rows.append([policy.policy, f"{policy.allocated:.2f} %", *waits, *_cost(policy)])
+        allocated, mean, p95, never = policy.over_time()
+        waits = [_seconds(mean), _seconds(p95), _count(never)]
+        rows.append([policy.policy, f"{allocated:.2f} %", *waits, *_cost(policy)])
     return "GPUs given out in % of all, mean over time; waiting of all pods\n" + _table([header, *rows])
 
 

@@ -10,37 +10,22 @@ from collections.abc import Sequence
 from typing import Any
 
 _TINY = 1e-9
+_SAVES = 1e-7  # GPUs: less is rounding
 
 Way = tuple[int, ...]  # how many shares of each size are cut from one GPU
 
 
-def prices(capacity: int, sizes: Sequence[int], demands: Sequence[Sequence[float]]) -> list[float]:
-    """What a share of each size is worth, in GPUs of that capacity: the mean over several demands (shares of each size
-    that people want, all positive), since the prices for one alone jump when it changes a little."""
-    ways = [_only(capacity, sizes, row) for row in range(len(sizes))]
-    found = [_dual(capacity, sizes, demand, ways) for demand in demands]
-    return [sum(column) / len(found) for column in zip(*found, strict=True)]
-
-
-def worth(capacity: int, sizes: Sequence[int], each: Sequence[float]) -> tuple[list[int], list[float]]:
-    """The steps of the value of what is left: from how many units on, and what the best shares in it are worth."""
-    steps = _steps(capacity, sizes, each)
-    return [used for used, _, _ in steps], [value for _, value, _ in steps]
-
-
-def _only(capacity: int, sizes: Sequence[int], row: int) -> Way:
-    return tuple([capacity // size if at == row else 0 for at, size in enumerate(sizes)])
-
-
-def _dual(capacity: int, sizes: Sequence[int], demand: Sequence[float], ways: list[Way]) -> list[float]:
-    """The revised simplex method. `ways` are tried before new ones are looked for, and get the new ones."""
+def prices(capacity: int, sizes: Sequence[int], demand: Sequence[float]) -> list[float]:
+    """What a share of each size is worth, in GPUs of that capacity, if people want so many shares of each size: at
+    least one. No size is larger than the capacity. The revised simplex method."""
     rows = range(len(sizes))
+    ways = [_only(capacity, sizes, row) for row in rows]
     inverse = [[1 / ways[row][row] if row == column else 0.0 for column in rows] for row in rows]
     cost = [1.0 for _ in rows]  # of the way in each row: one GPU, or none if shares of a size are one too many
     amount = [wanted / ways[row][row] for row, wanted in enumerate(demand)]
     each = [inverse[row][row] for row in rows]
     for _ in range(60 * len(sizes)):  # it ends far earlier; the bound is for rounding that would go round in circles
-        entering = _entering(capacity, sizes, each, ways)
+        entering = _entering(capacity, sizes, each)
         if entering is None:
             break
         way, price = entering
@@ -56,23 +41,23 @@ def _dual(capacity: int, sizes: Sequence[int], demand: Sequence[float], ways: li
     return [max(price, 0.0) for price in each]
 
 
-def _entering(capacity: int, sizes: Sequence[int], each: list[float], ways: list[Way]) -> tuple[Way, float] | None:
+def worth(capacity: int, sizes: Sequence[int], each: Sequence[float]) -> tuple[list[int], list[float]]:
+    """The steps of the value of what is left: from how many units on, and what the best shares in it are worth."""
+    steps = _steps(capacity, sizes, each)
+    return [used for used, _, _ in steps], [value for _, value, _ in steps]
+
+
+def _only(capacity: int, sizes: Sequence[int], row: int) -> Way:
+    return tuple([capacity // size if at == row else 0 for at, size in enumerate(sizes)])
+
+
+def _entering(capacity: int, sizes: Sequence[int], each: list[float]) -> tuple[Way, float] | None:
     """A way that saves GPUs at these prices, and what it costs."""
     lowest = min(each)
     if lowest < -_TINY:
         return tuple([-int(at == each.index(lowest)) for at in range(len(each))]), 0.0
-    best, gain = None, 1 + 1e-7
-    for way in ways:
-        value = sum([count * price for count, price in zip(way, each, strict=True) if count])
-        if value > gain:
-            best, gain = way, value
-    if best is None:
-        steps = _steps(capacity, sizes, each)
-        if steps[-1][1] <= gain:
-            return None
-        best = tuple(_shares(steps[-1], len(sizes)))
-        ways.append(best)
-    return best, 1.0
+    best = _steps(capacity, sizes, each)[-1]
+    return (_shares(best, len(sizes)), 1.0) if best[1] > 1 + _SAVES else None
 
 
 def _pivot(inverse: list[list[float]], amount: list[float], change: list[float], leaving: int) -> None:
@@ -115,10 +100,10 @@ def _with(front: list[_Step], capacity: int, size: int, price: float, at: int) -
             merged.append(step)
 
 
-def _shares(step: _Step, sizes: int) -> list[int]:
+def _shares(step: _Step, sizes: int) -> Way:
     """How many of each size are in a step."""
     counts = [0] * sizes
     while step[2] is not None:
         step, at = step[2]
         counts[at] += 1
-    return counts
+    return tuple(counts)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from gpushare.core.facts.packing.model import UNKNOWN, Ask, Choice, Mixture, View
 from gpushare.core.facts.packing.outlook import Outlook, Together, Worth
 
-SHORTAGE = 1.5  # what a GPU costs that CPU or memory will not suffice for, in GPUs
+SHORTAGE = 1.25  # what a GPU costs that CPU or memory will not suffice for, in GPUs
 NEEDED = 0.8  # of the CPU and memory that GPUs had so far: pods that need less come too
 UNCERTAIN = 0.3  # of the spread of the CPU that pods ask
 FULLER = 0.01 / 8  # for each GPU of a node that is in use
-TIGHT, TIGHTER = 0.9, 0.2  # if pods ask more than this part of all CPU, nodes with little CPU left are preferred
-SOUGHT = 1.0  # of the price of GPUs that only some pods may use
+TIGHT, TIGHTEST = 0.9, 0.25  # if pods ask more than this part of all CPU, nodes with little CPU left are preferred
+SOUGHT = 0.5  # of the price of GPUs that only some pods may use
 TOGETHER = 0.03  # for free GPUs of one node that pods of several GPUs could use
 
 _KEPT = 0  # the place of ours in `View.kept`
@@ -53,24 +53,24 @@ class Vrc:
         self._no_cpu = SHORTAGE / self._cpu if self._cpu else 0.0
         self._no_memory = SHORTAGE / self._memory if self._memory else 0.0
         self._spread = UNCERTAIN * outlook.spread
-        tight = max(outlook.cpu_load - TIGHT, 0.0)
-        self._tight = TIGHTER * tight / outlook.cpu_of_cluster if tight else 0.0
+        tight = min(max(outlook.cpu_load - TIGHT, 0.0), TIGHTEST)
+        self._tight = tight / outlook.cpu_of_cluster if tight else 0.0
 
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
-        known = self._known(node)
-        cpu, memory = node.cpu - ask.cpu, node.memory - ask.memory
+        _, all_idle, before, used, all_free, gpus, together = self._known(node)
+        cpu, memory, asked = node.cpu - ask.cpu, node.memory - ask.memory, ask.units
         best, where = None, -1
-        for units, total, gpu, kind in known.gpus:
-            need = ask.units or total
+        for units, total, gpu, (worth, price, _) in gpus:
+            need = asked or total
             if units >= need:
-                worth, free = kind.worth, known.free - (units == total)
-                idle = known.idle - worth[units] + worth[units - need]
-                value = self._value(idle, cpu, memory, known.together, free) - need / total * (kind.price - FULLER)
+                free = all_free - 1 if units == total else all_free
+                idle = all_idle - worth[units] + worth[units - need]
+                value = self._value(idle, cpu, memory, together, free) - need / total * (price - FULLER)
                 if best is None or value > best:
                     best, where = value, gpu
         if best is None:
             return None
-        return Choice(self._key(best - known.value + FULLER * known.used, cpu), where)
+        return Choice(self._key(best - before + FULLER * used, cpu), where)
 
     def planned(self, ask: Ask, node: View, free: Sequence[int]) -> int:
         known = self._known(node)
@@ -129,8 +129,9 @@ class Vrc:
     def _class(self, model: str, total: int) -> _Class:
         kind = self._classes.get((model, total))
         if kind is None:
-            price = SOUGHT * self._outlook.price(model, total)
-            self._classes[model, total] = kind = _Class(self._outlook.worth(total), price, [])
+            worth = self._outlook.worth(total)
+            price = SOUGHT * self._outlook.price(model, total) * worth.whole
+            self._classes[model, total] = kind = _Class(worth, price, [])
         return kind
 
     def _together(self, node: View, free: int) -> list[Together]:
