@@ -184,6 +184,14 @@ def test_hashed_names_leave_nothing_of_the_names() -> None:
     assert recording.hashed(found, b"other").nodes[0].name != hidden.nodes[0].name
 
 
+def test_hashed_names_stand_in_an_order_of_their_own() -> None:
+    nodes = [node(f"n-{number:02}", 1000 + number) for number in range(20)]
+    found = recorded(nodes, [pod(f"p-{number:02}", 100 + number) for number in range(20)])
+    hidden = recording.hashed(found, b"salt")
+    assert [n.gpus for n in hidden.nodes] != [n.gpus for n in found.nodes]
+    assert [p.gpu_memory_mib for p in hidden.pods] != [p.gpu_memory_mib for p in found.pods]
+
+
 def documented() -> Recording:
     nodes, pods = worlds.documented()
     return recorded(nodes, [one for one in pods if one["metadata"]["name"] != "probe"])

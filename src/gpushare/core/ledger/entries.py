@@ -134,7 +134,7 @@ class Entries:
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.view(pod, self.supplies.left(node)) if state is not None else None
+        return state.view(pod, self.supplies.left) if state is not None else None
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""

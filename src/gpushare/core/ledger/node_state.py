@@ -3,7 +3,7 @@
 `node_record` adds what changes it, for the ledger alone.
 """
 
-from collections.abc import Collection, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
 
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, PodFacts, Refusal, Request
@@ -142,8 +142,9 @@ class NodeState:
         self._orders[policy, single] = scoring, made
         return made
 
-    def view(self, pod: PodFacts, left: tuple[int, int]) -> View | None:
-        """What packing policies see of the node for this pod; `left`: its CPU and memory, in thousandths and MiB."""
+    def view(self, pod: PodFacts, left: Callable[[str], tuple[int, int]]) -> View | None:
+        """What packing policies see of the node for this pod; `left`: CPU and memory of a node, in thousandths and
+        MiB."""
         if self._view is not None and not self.promised:
             return self._view
         room = self.room_for(pod)
@@ -152,7 +153,7 @@ class NodeState:
         free = [units if gpu.healthy else 0 for gpu, units in zip(room.facts.gpus, room.free, strict=True)]
         totals, models = [gpu.total for gpu in room.facts.gpus], [gpu.model for gpu in room.facts.gpus]
         held = frozenset([_gpus_held(holding.charges or (), totals) for holding in self._holdings.values()])
-        view = View(free, totals, models, *left, empty=room.empty, held=held)
+        view = View(free, totals, models, *left(self.name), empty=room.empty, held=held)
         if not self.promised:
             self._view = view
         return view

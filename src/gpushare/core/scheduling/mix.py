@@ -16,8 +16,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.reach import ANYWHERE, Reach
 from gpushare.core.steps import Steps, finish
 
-REFRESH_AT = (1, 50, 100, 200, 400, 800, 1200, 1600)  # pods that came: then policies learn anew
-REFRESH_EVERY = 800  # after that
+REFRESH_AFTER, REFRESH_GROWTH = 10, 0.35  # policies learn anew when so many more pods came, and this part of all
 FADES_AT, FEWEST = 4, 1_000  # the counts are halved at so many times the pods that are there, or at least as many
 MOST_SORTS = 2_000  # of pods that policies learn of: those with most demand
 STEP_LOOKS = 200  # nodes or pods looked at in one step
@@ -33,7 +32,7 @@ class Mix:
         self._there: set[str] = set()  # uids that were counted, as long as the pods exist
         self._without_gpus: dict[str, tuple[str, Ask]] = {}  # by uid, with their nodes: which may not be known yet
         self._came = 0
-        self._refresh_at = REFRESH_AT[0]
+        self._refresh_at = 1
 
     def see(self, item: objects.Pod, pod: PodFacts) -> None:
         """The API server shows a pod."""
@@ -80,7 +79,7 @@ class Mix:
     def mixing(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Steps[Mixture]:
         """The same in short steps."""
         yield from self._add_without_gpus(ledger)
-        self._refresh_at = _refresh_after(self._came)
+        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum)
         gpus, nodes = yield from _gpus(ledger)
         counts = _commonest(self._counts)
         offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]
@@ -116,11 +115,6 @@ class Mix:
 
 def _comes_with_node(pod: objects.Pod) -> bool:
     return any(owner.controller and owner.kind in COME_WITH_NODE for owner in pod.metadata.owner_references or ())
-
-
-def _refresh_after(came: int) -> int:
-    later = (point for point in REFRESH_AT if point > came)
-    return next(later, came - came % REFRESH_EVERY + REFRESH_EVERY)
 
 
 def _commonest(counts: Mapping[Sort, int]) -> list[tuple[Sort, int]]:

@@ -62,6 +62,9 @@ def hashed(recording: Recording, salt: bytes) -> Recording:
 
     nodes = [msgspec.structs.replace(node, name=hidden("node", node.name)) for node in recording.nodes]
     asking = [msgspec.structs.replace(pod, name=hidden("pod", pod.name)) for pod in recording.pods]
+    # In an order that says nothing of the names either.
+    nodes.sort(key=lambda node: node.name)
+    asking.sort(key=lambda pod: (pod.arrival, pod.name))
     return Recording(tuple(nodes), tuple(asking), recording.left_out)
 
 

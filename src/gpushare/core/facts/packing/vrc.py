@@ -57,20 +57,20 @@ class Vrc:
         self._tight = tight / outlook.cpu_of_cluster if tight else 0.0
 
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
-        known = self._known(node)
-        cpu, memory = node.cpu - ask.cpu, node.memory - ask.memory
+        _, all_idle, before, used, all_free, gpus, together = self._known(node)
+        cpu, memory, asked = node.cpu - ask.cpu, node.memory - ask.memory, ask.units
         best, where = None, -1
-        for units, total, gpu, kind in known.gpus:
-            need = ask.units or total
+        for units, total, gpu, (worth, price, _) in gpus:
+            need = asked or total
             if units >= need:
-                worth, free = kind.worth, known.free - (units == total)
-                idle = known.idle - worth[units] + worth[units - need]
-                value = self._value(idle, cpu, memory, known.together, free) - need / total * (kind.price - FULLER)
+                free = all_free - 1 if units == total else all_free
+                idle = all_idle - worth[units] + worth[units - need]
+                value = self._value(idle, cpu, memory, together, free) - need / total * (price - FULLER)
                 if best is None or value > best:
                     best, where = value, gpu
         if best is None:
             return None
-        return Choice(self._key(best - known.value + FULLER * known.used, cpu), where)
+        return Choice(self._key(best - before + FULLER * used, cpu), where)
 
     def planned(self, ask: Ask, node: View, free: Sequence[int]) -> int:
         known = self._known(node)
