@@ -13,7 +13,7 @@ from gpushare.sim.showing.means import Mean, by_policy
 from gpushare.sim.trace import Trace
 
 WIDTH, HEIGHT = 760, 440
-LEFT, RIGHT, TOP, BOTTOM = 64, 150, 60, 56  # margins; the names are at the right
+LEFT, RIGHT, TOP, BOTTOM = 64, 170, 60, 56  # margins; the names are at the right
 COLOURS = ("#d1495b", "#2e86ab", "#3a9e5c", "#b57614", "#8e6bbf", "#c2589f", "#5f8a8b", "#a05a2c", "#7d8597", "#4c6ef5")
 DASHES = ("", "7 3", "2 3")  # one more difference than colour
 LINE_HEIGHT = 15
@@ -104,8 +104,9 @@ def _lines(policies: Sequence[Mean], shown: Sequence[Sequence[Point]], frame: _F
         parts.append(f'<polyline class="line" stroke="{colour}"{dashed} points="{path}"/>')
         names.append((places[-1][1], f"{policy.policy} {points[-1].allocated:.2f}", colour, dashed))
     free, x = 0.0, WIDTH - RIGHT
-    for y, name, colour, dashed in sorted(names):
-        free = max(free, y)  # names do not cover each other
+    for i, (y, name, colour, dashed) in enumerate(sorted(names)):
+        lowest = HEIGHT - BOTTOM - LINE_HEIGHT * (len(names) - 1 - i)
+        free = max(free, min(y, lowest))  # names do not cover each other
         parts.append(f'<path class="line" stroke="{colour}"{dashed} d="M{x + 4} {y}L{x + 24} {free:.1f}"/>')
         parts.append(f'<text x="{x + 30}" y="{free + 4:.1f}">{escape(name)}</text>')
         free += LINE_HEIGHT
