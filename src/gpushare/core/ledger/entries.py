@@ -134,7 +134,9 @@ class Entries:
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.view(pod, self.supplies.left) if state is not None else None
+        if state is None:
+            return None
+        return state.known_view or state.view(pod, self.supplies.left)
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""
