@@ -145,18 +145,13 @@ class NodeState:
     def view(self, pod: PodFacts, left: Callable[[str], tuple[int, int]]) -> View | None:
         """What packing policies see of the node for this pod; `left`: CPU and memory of a node, in thousandths and
         MiB."""
-        if self.known_view is not None:
-            return self.known_view
         room = self.room_for(pod)
         if room is None:
             return None
         free = [units if gpu.healthy else 0 for gpu, units in zip(room.facts.gpus, room.free, strict=True)]
         totals, models = [gpu.total for gpu in room.facts.gpus], [gpu.model for gpu in room.facts.gpus]
         held = frozenset([_gpus_held(holding.charges or (), totals) for holding in self._holdings.values()])
-        view = View(free, totals, models, *left(self.name), empty=room.empty, held=held)
-        if not self.promised:
-            self.known_view = view
-        return view
+        return View(free, totals, models, *left(self.name), empty=room.empty, held=held)
 
     def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
         """What is free for this pod once the pods `gone` are: without what is nominated to others of at least its

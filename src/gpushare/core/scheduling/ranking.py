@@ -305,6 +305,9 @@ def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str
     """What the pod would leave behind there."""
     ask, cpu, memory = Ask.of(pod), pod.cpu, pod.memory
     one_gpu = request is not None and request.one_gpu and not request.shares[0].kind.slots
+    known: dict[View, int | None] = {}  # nodes that are alike share a view
+    # A view does not show all that a plan for several containers depends on.
+    alike = request is None or one_gpu or (len(request.shares) == 1 and not request.shares[0].kind.slots)
 
     def key(node: str, budget: Budget) -> int | None:
         view = ledger.view(node, pod)
@@ -313,12 +316,19 @@ def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str
         if view.cpu < cpu or view.memory < memory:
             budget.left -= 1
             return LACKS
+        if view in known:
+            budget.left -= 1
+            return known[view]
         budget.left -= PACKING_LOOKS * (1 + len(view.free))
         if one_gpu:
             choice = scorer.one_gpu(ask, view)
-            return None if choice is None else choice.key
-        free = _left_behind(ledger, request, pod, node, view, budget)
-        return None if free is None else scorer.planned(ask, view, free)
+            found = None if choice is None else choice.key
+        else:
+            free = _left_behind(ledger, request, pod, node, view, budget)
+            found = None if free is None else scorer.planned(ask, view, free)
+        if alike:
+            known[view] = found
+        return found
 
     return Sort((policy, request.shape if request is not None else None, ask.cpu, ask.memory), scorer, key)
 
