@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-REFERENCE_MS = 1.3
+REFERENCE_MS = 1.0
 PIECES = 3  # of which the fastest counts: an interrupt only adds
 EVERY = 0.05  # seconds at least between two looks
 PODS = 1_000
