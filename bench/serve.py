@@ -19,7 +19,7 @@ async def main(nodes: int) -> None:
     gc.freeze()
     # Binding is not asked here: it needs an API server.
     handlers = server.Handlers(inside.verbs, cast(Binder, None), inside.metrics, lambda: "")
-    runner = await server.serve(handlers.application(), "127.0.0.1", [0], None)
+    runner = await server.serve(handlers, "127.0.0.1", [0], None)
     print(runner.addresses[0][1], flush=True)
     await asyncio.Event().wait()
 

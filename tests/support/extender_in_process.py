@@ -47,7 +47,7 @@ async def running(
     async with client.connect(access) as api:
         extender = app.Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
-        runner = await server.serve(handlers.application(), config.host, config.ports, None)
+        runner = await server.serve(handlers, config.host, config.ports, None)
         tasks, asker = extender.start(), ExtenderInProcess(extender, api_server, runner.addresses[0][1])
         try:
             if ready:

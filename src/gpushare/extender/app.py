@@ -199,7 +199,7 @@ async def run(config: Config, access: Access) -> signal.Signals:
     async with client.connect(access) as api:
         extender = Extender(config, api)
         handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
-        listening = await server.serve(handlers.application(), config.host, config.ports, config.tls)
+        listening = await server.serve(handlers, config.host, config.ports, config.tls)
         logger.info("listening", host=config.host, ports=config.ports, policy=config.policy, unit=config.unit or "any")
         tasks, stop = extender.start(), asyncio.create_task(signals.get())
         try:
