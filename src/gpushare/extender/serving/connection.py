@@ -71,9 +71,9 @@ class Connection(asyncio.Protocol):
             end = data.find(END, 0, heads.LONGEST)
             plain = self._owner.heads.read(data[:end]) if end > 0 else None
             if plain is None:
-                self._to_ordinary(data)
+                self._to_ordinary([data])
             elif len(data) >= end + len(END) + plain.length:
-                self._whole(data, plain, end + len(END))
+                self._whole([data], plain, end + len(END))
             else:
                 self._plain, self._body_at = plain, end + len(END)
                 self._pieces.append(data)
@@ -105,9 +105,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _whole(self, data: bytes, plain: heads.Plain, body_at: int) -> None:
+    def _whole(self, pieces: list[bytes], plain: heads.Plain, body_at: int) -> None:
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if len(data) > body_at + plain.length:  # the next request came without waiting for a reply
-            self._to_ordinary(data)
+            self._to_ordinary(pieces)
             return
         self.busy = True
         plain.verb(data[body_at:], self._reply)
@@ -129,13 +130,12 @@ class Connection(asyncio.Protocol):
             self._pieces.append(data)
             self._transport.pause_reading()
 
-    def _take(self) -> bytes:
-        data = b"".join(self._pieces)
-        self._pieces, self._plain, self._got = [], None, 0
-        return data
+    def _take(self) -> list[bytes]:
+        pieces, self._pieces, self._plain, self._got = self._pieces, [], None, 0
+        return pieces
 
-    def _to_ordinary(self, data: bytes) -> None:
-        """For good."""
+    def _to_ordinary(self, pieces: list[bytes]) -> None:
+        """For good. In the pieces as they came: what aiohttp answers to bad bytes depends on them."""
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -145,4 +145,5 @@ class Connection(asyncio.Protocol):
         ordinary.connection_made(transport)
         if self._jammed:
             ordinary.pause_writing()
-        ordinary.data_received(data)
+        for piece in pieces:
+            ordinary.data_received(piece)

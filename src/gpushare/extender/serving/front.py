@@ -42,7 +42,7 @@ class Front:
     def opened(self, connection: Connection) -> None:
         self._open.add(connection)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
+            self._timer = asyncio.get_running_loop().call_later(TICK, self.tick)
 
     def closed(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -74,7 +74,7 @@ class Front:
             if connection.busy:
                 connection.abort()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         self.ticks += 1
         for connection in list(self._open):
             silent = self.ticks - connection.last
@@ -82,4 +82,4 @@ class Front:
                 connection.give_up_partial()
             elif silent > self._idle_ticks:
                 connection.close()
-        self._timer = asyncio.get_running_loop().call_later(TICK, self._tick) if self._open else None
+        self._timer = asyncio.get_running_loop().call_later(TICK, self.tick) if self._open else None
