@@ -46,7 +46,9 @@ async def running(
     )  # fmt: skip
     async with client.connect(access) as api:
         extender = app.Extender(config, api)
-        handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
+        handlers = server.Handlers(
+            extender.verbs, extender.binder, extender.metrics, extender.not_ready, extender.demand
+        )
         runner = await server.serve(handlers, config.host, config.ports, None)
         tasks, asker = extender.start(), ExtenderInProcess(extender, api_server, runner.addresses[0][1])
         try:

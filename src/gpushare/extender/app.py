@@ -26,6 +26,7 @@ from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.policy.part import PolicyPart
+from gpushare.extender.serving.demand import Demand
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.vitals import GpuNode, Vitals
 from gpushare.kube import client, failures, resources
@@ -70,7 +71,8 @@ class Extender:
         unit, clock = config.unit, time.monotonic
         self.ledger = Ledger()
         self.metrics = Metrics(self.ledger)
-        self.recorder = Recorder(api)
+        self.demand = Demand(clock)
+        self.recorder = Recorder(api, busy=self.demand.is_high)
         self.announcer = Announcer(self.recorder, self.ledger)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=unit, clock=clock)
         self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to, self.nodes.by_rules.reserved)
@@ -198,7 +200,9 @@ async def run(config: Config, access: Access) -> signal.Signals:
     signals = ending()
     async with client.connect(access) as api:
         extender = Extender(config, api)
-        handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
+        handlers = server.Handlers(
+            extender.verbs, extender.binder, extender.metrics, extender.not_ready, extender.demand
+        )
         listening = await server.serve(handlers, config.host, config.ports, config.tls)
         logger.info("listening", host=config.host, ports=config.ports, policy=config.policy, unit=config.unit or "any")
         tasks, stop = extender.start(), asyncio.create_task(signals.get())

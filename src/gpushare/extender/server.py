@@ -19,6 +19,7 @@ from gpushare.extender import wire
 from gpushare.extender.binder import Binder
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.serving import heads
+from gpushare.extender.serving.demand import Demand
 from gpushare.extender.serving.listening import Listening, listen
 from gpushare.extender.slices import in_slices
 from gpushare.extender.verbs import Verbs
@@ -37,8 +38,11 @@ Failed = Callable[[str], bytes]
 
 
 class Handlers:
-    def __init__(self, verbs: Verbs, binder: Binder, metrics: Metrics, not_ready: Callable[[], str]) -> None:
-        self._verbs, self._binder, self._metrics, self._not_ready = verbs, binder, metrics, not_ready
+    def __init__(
+        self, verbs: Verbs, binder: Binder, metrics: Metrics, not_ready: Callable[[], str], demand: Demand
+    ) -> None:
+        self._verbs, self._binder, self._metrics = verbs, binder, metrics
+        self._not_ready, self._demand = not_ready, demand
 
     def application(self) -> web.Application:
         """Answers every request."""
@@ -76,6 +80,7 @@ class Handlers:
         latency = self._metrics.latency[verb]
 
         def timed(body: bytes) -> bytes:
+            self._demand.asked()
             with metrics.Timed(latency):
                 return _safely(verb, answer, failed, body)
 
@@ -102,6 +107,7 @@ class Handlers:
 
     def _begin_bind(self, body: bytes, reply: heads.Reply) -> None:
         begun = time.perf_counter()
+        self._demand.asked()
 
         def tell(outcome: str | Exception) -> None:
             if isinstance(outcome, Exception):

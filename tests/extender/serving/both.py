@@ -13,6 +13,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.extender import server
 from gpushare.extender.binder import Binder, Tell
 from gpushare.extender.metrics import Metrics
+from gpushare.extender.serving.demand import Demand
 from gpushare.extender.serving.front import Front
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.wire import BindArgs
@@ -85,7 +86,7 @@ class Wire(asyncio.Transport):
 class Both:
     def __init__(self) -> None:
         self.handlers = server.Handlers(
-            cast(Verbs, Echo()), cast(Binder, Later()), Metrics(Ledger()), lambda: ""
+            cast(Verbs, Echo()), cast(Binder, Later()), Metrics(Ledger()), lambda: "", Demand()
         )  # fmt: skip
 
     async def answers(self, *pieces: Piece) -> tuple[tuple[bytes, bool], tuple[bytes, bool]]:
