@@ -43,6 +43,7 @@ STALE_SECONDS = 10.0  # a view of the cluster that is older decides nothing
 START_SECONDS = 30.0  # for the first lists, if a person's help may be needed
 STOP_SECONDS = 3.5  # for bindings that are being written
 EVENTS_SECONDS = 1.0  # after that, for events that are not sent yet
+KEPT = 4  # connections for bindings and events
 LOOK_SECONDS = 0.05  # between two looks at whether the cluster is read
 NOT_SYNCED = "gpushare has not read the cluster yet: {what}"
 BEING_BOUND = "it is being bound to {node} right now"
@@ -198,7 +199,7 @@ class Extender:
 async def run(config: Config, access: Access) -> signal.Signals:
     """Runs until a signal comes, and returns it."""
     signals = ending()
-    async with client.connect(access) as api:
+    async with client.connect(access, kept=KEPT) as api:
         extender = Extender(config, api)
         handlers = server.Handlers(
             extender.verbs, extender.binder, extender.metrics, extender.not_ready, extender.demand
