@@ -44,6 +44,7 @@ START_SECONDS = 30.0  # for the first lists, if a person's help may be needed
 STOP_SECONDS = 3.5  # for bindings that are being written
 EVENTS_SECONDS = 1.0  # after that, for events that are not sent yet
 KEPT = 4  # connections for bindings and events
+NEW_OBJECTS = 10_000  # between two collections; each pod leaves some hundred, hardly one of them in a cycle
 LOOK_SECONDS = 0.05  # between two looks at whether the cluster is read
 NOT_SYNCED = "gpushare has not read the cluster yet: {what}"
 BEING_BOUND = "it is being bound to {node} right now"
@@ -142,6 +143,7 @@ class Extender:
         """Events that say why a pod waits. Not before the cluster is read: they speak of all nodes."""
         await self._read_cluster()
         gc.freeze()  # what was read stays: to look through it again and again would stop everything for nothing
+        gc.set_threshold(NEW_OBJECTS)
         gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes()), pods=len(self.ledger.holdings()), extender=self.identity)
         await self.announcer.run(self.reach.allowed)
