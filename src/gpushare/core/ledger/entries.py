@@ -4,7 +4,7 @@ The first half is what everybody may read. The second half is how an entry is pu
 that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
 """
 
-from collections.abc import Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Hashable, Iterator, KeysView, Sequence, ValuesView
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
@@ -20,6 +20,9 @@ from gpushare.core.ledger.loads import Measured
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.ledger.supplies import Supplies
+from gpushare.core.order.changes import Changes
+from gpushare.core.order.ranked import Ranked
+from gpushare.core.order.tables import Tables
 from gpushare.core.placement.room import Room
 
 
@@ -40,7 +43,9 @@ class Entries:
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
-        self._shapes = Shapes()
+        self._changes = Changes()
+        self._shapes = Shapes(self._changes)
+        self._orders: Tables[Hashable, Ranked] = Tables()
 
     # What everybody may read
 
@@ -96,7 +101,7 @@ class Entries:
         state, scorer = self._nodes.get(node), self.scorer(policy)
         if state is None or scorer is None:
             return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
-        view = self.view(node, pod) if request.one_gpu else None
+        view = self.view(node, pod) if request.one_gpu and not request.shares[0].kind.slots else None
         best = scorer.one_gpu(Ask.of(pod), view) if view is not None else None
         if best is None or view is None:
             return None
@@ -131,7 +136,7 @@ class Entries:
         if record is not None:
             record.measured = measured
             record.forget_points()
-            self._shapes.touch(node, len(self._nodes))
+            self._changes.note(node, len(self._nodes))
 
     def offer(self, node: str, cpu: int, memory: int) -> None:
         """A node has so much CPU (in thousandths) and memory (MiB) for pods."""
@@ -151,7 +156,7 @@ class Entries:
         record = self._nodes.get(node)
         if record is not None:
             record.forget_points()
-            self._shapes.touch(node, len(self._nodes))
+            self._changes.note(node, len(self._nodes))
 
     def learn(self, mixture: Mixture) -> None:
         """From now on policies that pack expect such pods."""
@@ -241,7 +246,7 @@ class Entries:
         before = record.room
         record.renew()
         self._index.update(record)
-        self._shapes.touch(record.name, len(self._nodes))
+        self._changes.note(record.name, len(self._nodes))
         if record.room is not None:
             grew = (
                 before is None
@@ -254,9 +259,9 @@ class Entries:
     def _drop_if_empty(self, record: NodeRecord) -> None:
         if record.is_empty:
             del self._nodes[record.name]
-            self._index.special.discard(record.name)
+            self._index.forget(record.name)
             self._timed.discard(record.name)
-            self._shapes.touch(record.name, len(self._nodes))
+            self._changes.note(record.name, len(self._nodes))
 
 
 def _grew(now: Sequence[int], before: Sequence[int]) -> bool:

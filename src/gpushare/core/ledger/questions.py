@@ -5,11 +5,13 @@ A request of one share is compared with each node's largest free GPU (`index`). 
 node cools down. What a question may cost is bounded; nodes that it does not reach are looked at afterwards (`study`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence, Set
 
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Role
 from gpushare.core.ledger.answers import Answers
 from gpushare.core.ledger.entries import Entries
+from gpushare.core.ledger.index import Order
+from gpushare.core.order.ranked import Ranked
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import JUST_REFUSED, NO_SHARED_GPU, OTHER_NODE, Question, kept_for_other
@@ -20,13 +22,42 @@ class Questions(Entries):
         super().__init__()
         self._studied = 0  # how often `study` was called: whose turn it is
 
-    def spots(self, request: Request) -> Mapping[str, tuple[int, ...]]:
-        """What ranking reads of each node that may serve such a request, see `Index.spots`."""
-        return self._index.spots(request)
-
     def has_special_nodes(self) -> bool:
         """Whether the answer of some node depends on more than what is free."""
         return bool(self._index.special)
+
+    def special(self) -> Set[str]:
+        """The nodes whose answer depends on more than what is free."""
+        return self._index.special
+
+    def promised(self) -> Set[str]:
+        """Those of them where something is nominated or kept: what is free there depends on who asks."""
+        return self._index.promised
+
+    def gpu_order(self, request: Request, *, emptiest_first: bool) -> Order:
+        """All GPUs by what they have free, for a request of one share."""
+        return self._index.order(request, emptiest_first=emptiest_first)
+
+    def ranked(self, namespace: str, what: Hashable, by: object) -> Ranked:
+        """The kept order for such requests; nodes that changed since are open. `by`: what all keys depend on."""
+        order = self._orders.get(namespace, what) or self._orders.put(namespace, what, Ranked(), len(self._nodes))
+        order.renew(self._changes, self._nodes, by)
+        return order
+
+    def rooms_for(
+        self, request: Request | None, namespace: str, among: Collection[str], budget: Budget
+    ) -> dict[str, bool]:
+        """Whether the named nodes have room, promises aside: of those that the budget reaches."""
+        if request is None:
+            return dict.fromkeys(among, True)
+        if request.one_share and request.shares[0].role is Role.APP:
+            return {node: self._index.has_room(request, node) for node in among}
+        answers = self.answers(request, namespace, among, budget)
+        return {node: answers.refusals.get(node, NO_SHARED_GPU) is None for node in among if node not in answers.open}
+
+    def refuses(self, request: Request, pod: PodFacts, node: str, budget: Budget) -> bool:
+        """Whether a node cannot take the pod, for whatever reason: asked of special nodes."""
+        return self.refusal(self._question(request, pod.namespace), node, pod, budget) is not None
 
     def fitting(self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None) -> list[str]:
         """Those of the named nodes that can take the pod now. A look-up: nothing is computed per GPU."""
@@ -72,8 +103,11 @@ class Questions(Entries):
         """Answer what is open of the named nodes, the emptiest first, and return those that fit."""
         if budget.left <= 0:
             return []
-        named = set(among)
-        states = [self._nodes[node] for node in answers.open if node in named]  # few are open
+        if len(among) < len(answers.open):
+            states = [self._nodes[node] for node in dict.fromkeys(among) if node in answers.open]
+        else:
+            named = set(among)
+            states = [self._nodes[node] for node in answers.open if node in named]  # few are open
         states.sort(key=lambda state: state.room.sum_free if state.room is not None else -1, reverse=True)
         budget.left -= len(states)
         fits = []
