@@ -75,7 +75,7 @@ class Extender:
         self.metrics = Metrics(self.ledger)
         self.demand = Demand(clock)
         self.recorder = Recorder(api, busy=self.demand.is_high)
-        self.announcer = Announcer(self.recorder, self.ledger)
+        self.announcer = Announcer(self.recorder, self.ledger, self.demand.is_high)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=unit, clock=clock)
         self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to, self.nodes.by_rules.reserved)
         self.life = Life(
