@@ -3,8 +3,8 @@ with nobody but it scoring, with filter and prioritize instead of choose; and th
 
 The machine's speed swings by 40 % from one minute to the next. So the ways take turns, in rounds, and each is compared
 with the way without us of the same round: told are geometric means over all rounds, with the lowest and the highest.
-`make e2e ARGS="-k speed"` has five, with `--rounds 10` ten, `make e2e` as a whole has one. Goals are told, not asserted:
-the machine has other things to do. That all is right is asserted.
+`make e2e ARGS="-k speed"` has five, with `--rounds 10` ten; `make e2e` as a whole has one. Goals are told, not
+asserted: the machine has other things to do. That all is right is asserted.
 """
 
 import asyncio
