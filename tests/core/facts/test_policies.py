@@ -17,7 +17,7 @@ from tests.support.builders import bound, container, facts, pod
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The emptiest first."""
+    """The emptiest first, like spread."""
     monkeypatch.setitem(policies.POLICIES, "toy", Policy("toy", "a toy", True))
     return "toy"
 
@@ -68,12 +68,12 @@ def test_the_gpu_order_of_the_table_chooses_the_gpu(toy: str) -> None:
     assert gpu_choice.plan(two, room, "binpack") == ((0,), (2,))
 
 
-def test_the_order_of_the_table_ranks_nodes_for_one_share_and_for_more(toy: str) -> None:
+def test_the_table_ranks_nodes_for_one_share_and_for_more(toy: str) -> None:
     ledger = nodes(a=(10, 10), b=(4, 7), c=(6, 6), d=(3, 3))
-    assert ranked(ledger, toy) == ["a", "b", "c"]
+    assert ranked(ledger, toy) == ranked(ledger, "spread") == ["a", "b", "c"]
     assert ranked(ledger, "binpack") == ["b", "c", "a"]
     assert ranked(ledger, toy, split=2) == ["a", "c", "b", "d"]  # what two GPUs keep together, the most first
-    assert ranked(ledger, "spread", split=2) == ["a", "c", "b", "d"]
+    assert ranked(ledger, "binpack", split=2) == ["d", "b", "c", "a"]
 
 
 def test_the_command_line_knows_the_policies_of_the_table(capsys: pytest.CaptureFixture[str], toy: str) -> None:

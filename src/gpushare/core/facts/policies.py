@@ -3,9 +3,10 @@
 A policy is one entry of `POLICIES`. Request parsing, the command line, its help, the choice of GPUs and the ranking of
 nodes all read this table: to add a policy, add an entry and its tests.
 
-Some go by what is free: the fullest GPU and node first, or the emptiest. Others give points to each GPU by what it does
-(`scoring`). The score of a node is that of its GPUs and its own, with a weight for each. The last compare what a pod
-would leave behind on each node, CPU and memory included (`packing`).
+Some go by what is free: on the GPUs that a pod would get, then on the node.
+
+Others give points to each GPU by what it does (`scoring`). The score of a node is that of its GPUs and its own, with a
+weight for each. The last compare what a pod would leave behind on each node, CPU and memory included (`packing`).
 """
 
 from collections.abc import Callable
@@ -33,8 +34,8 @@ class Policy(NamedTuple):
 
     name: str
     help: str  # what it prefers, for --help
-    emptiest_first: bool  # the order of GPUs with room, and of nodes: the emptiest first, or the fullest first
-    score: Score | None = None  # by points; then the order above decides only where points do not
+    emptiest_first: bool  # GPUs with room, and then nodes: the emptiest first, or the fullest first
+    score: Score | None = None  # by points; then the above decides only where points do not
     packing: Callable[[Mixture], Scorer] | None = None  # by what is left behind; then the same holds
     by_chance: bool = False  # then nothing decides
 
