@@ -3,15 +3,20 @@
 from collections.abc import Iterable
 from typing import cast
 
+import pytest
+
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.packing.model import Ask, GpuClass, Mixture, PodType
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import Reach
-from gpushare.extender import learning, watches
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.extender import watches
+from gpushare.extender.background import learning
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 from gpushare.kube.events import Recorder
+from tests.support import embedded_objects, extender_in_process
 from tests.support.builders import api_pod, node
 
 MIB = "{}Mi"
@@ -216,3 +221,26 @@ async def test_what_was_learned_is_ready_before_a_scheduler_asks() -> None:
     made = world.ledger.scorer("vrc")
     assert made is world.ledger.scorer("vrc")
     assert world.ledger.packs_by == frozenset()  # nothing had to be made when it was asked for
+
+
+async def test_with_a_policy_that_packs_nothing_is_answered_before_it_has_learned() -> None:
+    async with ApiServer(bookmark_seconds=0.2) as server:
+        embedded_objects.create(server, embedded_objects.node("a", 8000, 8000))
+        embedded_objects.create(server, embedded_objects.pod("first", 1000))
+        async with extender_in_process.running(server, policy="vrc") as running:
+            assert [kind.ask.units for kind in running.ledger.mixture.pods] == [1000]
+            made = embedded_objects.create(server, embedded_objects.pod("train", 4000))
+            answer = await running.filter(made, "a")
+            assert answer["NodeNames"] == ["a"]
+
+
+async def test_a_bug_in_learning_keeps_no_scheduler_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(learning, "_scorers", fail)
+    async with ApiServer(bookmark_seconds=0.2) as server:
+        embedded_objects.create(server, embedded_objects.node("a", 8000, 8000))
+        async with extender_in_process.running(server, policy="vrc") as running:
+            made = embedded_objects.create(server, embedded_objects.pod("train", 4000))
+            assert (await running.filter(made, "a"))["NodeNames"] == ["a"]

@@ -220,7 +220,7 @@ TWO_RUNS = """
 echo "===== measured ====="
 case "$*" in
 *"-m not alone -n 2"*) echo "  placed: 300"; echo "9 passed, 2 deselected in 61.50s (0:01:01)";;
-*"-m alone") echo "  rate: 0.97"; echo "2 passed, 9 deselected in 30.25s";;
+*"-m alone --rounds=1") echo "  rate: 0.97"; echo "2 passed, 9 deselected in 30.25s";;
 *) exit 9;;
 esac
 """
@@ -284,7 +284,19 @@ def test_the_hint_for_a_failed_cluster_test_names_its_target() -> None:
 
 def test_help_lists_every_target() -> None:
     said = subprocess.run(["make", "-C", make.ROOT, "--no-print-directory"], capture_output=True, text=True, check=True)
-    targets = ["help", "demo", "test", "soak", "e2e", "e2e-versions", "cluster", "lint", "bench", "image"]
+    targets = [
+        "help",
+        "demo",
+        "test",
+        "soak",
+        "e2e",
+        "e2e-versions",
+        "cluster",
+        "lint",
+        "bench",
+        "bench-packing",
+        "image",
+    ]
     assert [line.split()[1] for line in said.stdout.splitlines()] == targets
 
 

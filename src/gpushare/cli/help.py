@@ -111,7 +111,7 @@ _POLICIES = "\n".join(f"  {policy.name:<16}{policy.help}" for policy in policies
 EXTENDER_POLICIES: Final = f"""\
 usage: gpushare extender --policy NAME            all other options: --help
 Of all GPUs with room the policy chooses one, for pods that name none in their
-annotation gpushare.io/policy. Default: {policies.DEFAULT}. It prefers
+annotation gpushare.io/policy. Default: {policies.DEFAULT}.
 {_POLICIES}
 binpack and spread look at GPUs alone, keti and metric also at what GPUs do, the
 others also at CPU and memory of nodes. fgd and vrc learn which pods come. More

@@ -15,8 +15,8 @@ from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import NodesByRules
+from gpushare.extender.background.learning import Learning
 from gpushare.extender.events import Announcer
-from gpushare.extender.learning import Learning
 from gpushare.extender.metrics import Metrics
 
 CONTRADICTION_SECONDS = 60.0  # if capacity and annotation contradict each other for longer, the capacity is believed

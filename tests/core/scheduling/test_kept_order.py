@@ -1,5 +1,7 @@
 """Whatever happened before, the node out of a kept order is the one that is found by asking every node."""
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -8,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare.core.facts.model import PodFacts, Refusal, Request
-from gpushare.core.facts.packing.model import Ask, Mixture, PodType
-from gpushare.core.facts.policies import POLICIES
+from gpushare.core.facts.packing.model import Ask, Choice, Mixture, PodType, View
+from gpushare.core.facts.policies import POLICIES, Policy
 from gpushare.core.facts.scoring.settings import Settings
 from gpushare.core.facts.vitals import GpuVitals
 from gpushare.core.ledger.holding import Kept
@@ -21,6 +23,7 @@ from tests.core.scheduling import straight
 from tests.support import builders
 from tests.support.builders import facts, pod
 
+ORDERED = sorted([name for name, policy in POLICIES.items() if not policy.by_chance])
 NODES = [f"n{i}" for i in range(9)]
 SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2,), {}),
@@ -37,13 +40,15 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((), {"mps": 1}),
     ((), {"mps": 2, "slot_memory": "3Mi"}),
     ((2,), {"mps": 1}),
+    ((4,), {}),
+    ((5,), {}),
 ]
 ASKED = st.tuples(
     st.sampled_from(SHAPES),
-    st.booleans(),  # the admission policy saw it
+    st.sampled_from([True, True, True, False]),  # the admission policy saw it
     st.sampled_from([0, 0, 500, 3000]),  # CPU
     st.sampled_from([0, 0, 1, 2]),  # priority
-    st.sampled_from([None, None, None, None, *NODES[:3]]),  # the only node it may use
+    st.sampled_from([*[None] * 30, *NODES[:3]]),  # the only node it may use
 )
 SIZES = st.lists(st.sampled_from([4, 6, 8, 8]), min_size=1, max_size=4)
 Draw = st.DataObject
@@ -59,12 +64,12 @@ class World:
     """A ledger to which everything happens that can."""
 
     def __init__(self) -> None:
-        self.ledger, self.now, self.placed, self.policies = Ledger(), 1.0, list[PodFacts](), sorted(POLICIES)
+        self.ledger, self.now, self.placed, self.policies = Ledger(), 1.0, list[PodFacts](), ORDERED
 
     def node(self, draw: Draw) -> None:
         name = draw.draw(st.sampled_from(NODES))
         sizes, slots = draw.draw(SIZES), draw.draw(st.sampled_from([0, 0, 2]))
-        pin = draw.draw(st.sampled_from(["direct", "direct", "plugin"]))
+        pin = draw.draw(st.sampled_from(["direct", "direct", "direct", "plugin"]))
         limit = draw.draw(st.sampled_from([0, 0, 0, 4])) if pin == "plugin" else 0
         unhealthy = draw.draw(st.sampled_from([(), (), (0,)]))
         self.ledger.set_node(facts(*sizes, name=name, pin=pin, limit=limit, slots=slots, unhealthy=unhealthy))
@@ -146,22 +151,46 @@ HAPPENINGS = [
 ]  # fmt: skip
 
 
+class ByMixture:
+    """A policy whose keys depend on all that they may depend on."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        self._wanted = sum(kind.count * kind.ask.units for kind in mixture.pods) % 7
+
+    def one_gpu(self, ask: Ask, node: View) -> Choice | None:
+        able = [gpu for gpu, free in enumerate(node.free) if free >= (ask.units or node.totals[gpu])]
+        return Choice(self.planned(ask, node, node.free), able[-1]) if able else None
+
+    def planned(self, ask: Ask, node: View, free: Sequence[int]) -> int:
+        return (3 * sum(free) + 5 * len(node.held) + node.cpu // 500 + ask.cpu) % (11 + self._wanted)
+
+
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_a_kept_order_names_the_nodes_that_are_found_by_asking_all(data: Draw) -> None:
-    world = World()
-    for _ in range(data.draw(st.integers(2, 6))):
-        world.node(data)
-    probes = [asking(data.draw(ASKED), uid=f"probe-{i}", name=f"probe-{i}") for i in range(3)]
-    for _ in range(data.draw(st.integers(1, 12))):
-        data.draw(st.sampled_from(HAPPENINGS))(world, data)
-        who, policy = data.draw(st.sampled_from(probes)), data.draw(st.sampled_from(world.policies))
-        offered = data.draw(st.lists(st.sampled_from([*NODES, "nowhere"]), max_size=12))
-        assert isinstance(who.request, Request)
-        expected = straight.best(world.ledger, who, offered, policy)
-        assert ranking.best(world.ledger, who.request, who, offered, policy) == expected
-        first = ranking.first(world.ledger, who.request, who, Offer(offered), policy)
-        assert first == (expected[0][0] if expected else None)
+    with pytest.MonkeyPatch.context() as patch:
+        toy = Policy("toy", "a toy", False, packing=ByMixture)
+        patch.setitem(POLICIES, "toy", toy)
+        world, policies = World(), data.draw(st.sampled_from([["toy"], *[["toy", name] for name in ORDERED]]))
+        for name in NODES[: data.draw(st.integers(2, 9))]:
+            world.ledger.set_node(facts(*data.draw(SIZES), name=name))
+            world.ledger.offer(name, 4000, 4000)
+        # Two that have one order, but not the same priority.
+        probes = [asking(data.draw(ASKED), uid=f"probe-{i}", name=f"probe-{i}") for i in range(2)]
+        probes.append(msgspec.structs.replace(probes[0], uid="probe-2", name="probe-2", priority=2))
+        for _ in range(data.draw(st.integers(1, 15))):
+            data.draw(st.sampled_from(HAPPENINGS))(world, data)
+            offered = data.draw(st.sampled_from([NODES, [*NODES, "nowhere"], NODES[:4], NODES[::-2], NODES[3:5]]))
+            for who, policy in product(probes, policies):
+                compare(world.ledger, who, offered, policy)
+
+
+def compare(ledger: Ledger, who: PodFacts, offered: list[str], policy: str) -> None:
+    assert isinstance(who.request, Request)
+    expected = straight.best(ledger, who, offered, policy)
+    assert ranking.best(ledger, who.request, who, offered, policy) == expected
+    first = ranking.first(ledger, who.request, who, Offer(offered), policy)
+    assert first == (expected[0][0] if expected else None)
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread", "best-fit", "metric"])
@@ -172,9 +201,7 @@ def test_few_offered_nodes_at_the_end_of_a_long_order_are_found(policy: str, sha
     assert isinstance(asked.request, Request)
     everywhere = [node for _, node in straight.rows(made, asked, list(made.node_names()), policy)]
     for offered in (everywhere[-20:], everywhere[300::97], everywhere[-1:], everywhere[-400:], []):
-        expected = straight.best(made, asked, offered, policy)
-        assert ranking.best(made, asked.request, asked, offered, policy) == expected
-        assert ranking.first(made, asked.request, asked, offered, policy) == (expected[0][0] if expected else None)
+        compare(made, asked, offered, policy)
 
 
 def test_pods_without_gpus_have_an_order_of_policies_that_pack() -> None:

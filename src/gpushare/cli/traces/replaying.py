@@ -90,7 +90,7 @@ def replay(words: list[str], program: str, plugin: bool) -> int:
         "table": lambda: table.written(trace, runs, seeds),
         "json": lambda: programs.json(trace, runs),
         "csv": lambda: programs.csv(runs),
-        "svg": lambda: chart.drawn(runs),
+        "svg": lambda: chart.drawn(trace, runs),
     }
     screen.say(written[args.output]())
     return 0

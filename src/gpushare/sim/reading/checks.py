@@ -35,7 +35,7 @@ def pods(file: str, found: Sequence[tuple[str, Pod]], among: Sequence[Node]) -> 
     if not found:
         raise UserError(f"{file} has no pods", "there is nothing to place", "name a file with a row for each pod")
     _twice(file, "pod", found)
-    shapes = _shapes(among)
+    sorts = one_of_each(among)
     known: dict[object, str] = {}
     for place, pod in found:
         _amounts(file, place, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
@@ -49,24 +49,24 @@ def pods(file: str, found: Sequence[tuple[str, Pod]], among: Sequence[Node]) -> 
             raise fault(file, place, "its arrival or duration is negative", "write seconds, 0 or more")
         shape = pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_memory_mib
         if shape not in known:
-            known[shape] = _too_large(pod, shapes)
+            known[shape] = too_large(pod, sorts)
         if known[shape]:
             raise fault(file, place, f"{pod.name} {known[shape]}", "leave the pod out, or add a node that it fits")
 
 
 def kept_off(pods: Sequence[Pod], nodes: Sequence[Node]) -> list[str]:
     """The names of pods that are kept off every node that is large enough by the models that they may use."""
-    shapes = _shapes(nodes)
+    sorts = one_of_each(nodes)
     picky = [pod for pod in pods if pod.models]
-    return [pod.name for pod in picky if _too_large(pod, [node for node in shapes if pod.may_use(node)])]
+    return [pod.name for pod in picky if too_large(pod, [node for node in sorts if pod.may_use(node)])]
 
 
-def _shapes(nodes: Sequence[Node]) -> list[Node]:
+def one_of_each(nodes: Sequence[Node]) -> list[Node]:
     """One node of each sort."""
     return list({(node.cpu_milli, node.memory_mib, node.gpus): node for node in nodes}.values())
 
 
-def _too_large(pod: Pod, able: Sequence[Node]) -> str:
+def too_large(pod: Pod, able: Sequence[Node]) -> str:
     """Why no node could take the pod if it were empty, models aside; empty: one could."""
     sized = f"GPUs of {pod.gpu_memory_mib} MiB"
     for what, asked, has in (

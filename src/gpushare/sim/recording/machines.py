@@ -11,7 +11,7 @@ import msgspec
 
 from gpushare.core.facts import intree, names, objects, units
 from gpushare.core.facts.model import NodeFacts
-from gpushare.sim.trace import Gpu, Node, Pod
+from gpushare.sim.trace import Gpu, Node
 from gpushare.view.snapshot import Snapshot
 
 OF_THE_NODE = ("DaemonSet", "Node")  # kinds of owners
@@ -33,13 +33,6 @@ class Machine(msgspec.Struct):
     def share(self) -> int:
         """MiB of a GPU that one replica stands for; 0: the whole GPU."""
         return min(gpu.memory_mib for gpu in self.node.gpus) // self.replicas if self.replicas > 1 else 0
-
-    def could_take(self, pod: Pod) -> bool:
-        """Whether the pod fits while nothing else is here."""
-        usable = [gpu for gpu in self.node.gpus if gpu.memory_mib >= pod.gpu_memory_mib]
-        allowed = not pod.models or any(gpu.model in pod.models for gpu in self.node.gpus)
-        enough = pod.cpu_milli <= self.node.cpu_milli and pod.memory_mib <= self.node.memory_mib
-        return allowed and enough and len(usable) >= pod.gpus
 
 
 def belongs_to_node(pod: objects.Pod) -> bool:

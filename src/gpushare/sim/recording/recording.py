@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpushare.sim.reading import checks
 from gpushare.sim.recording import machines, pods
 from gpushare.sim.recording.machines import Machine
 from gpushare.sim.recording.models import Models
@@ -33,6 +34,8 @@ def read(source: Source, now: float) -> Recording:
 
 def record(cluster: Snapshot, live: Iterable[LivePod]) -> Recording:
     there = machines.read(cluster)
+    nodes = tuple([machine.node for machine in there.values()])
+    sorts = checks.one_of_each(nodes)
     reading, models = Reading(there), Models(cluster.nodes, there)
     kept: list[tuple[float, Pod]] = []
     left_out: list[str] = []
@@ -43,7 +46,7 @@ def record(cluster: Snapshot, live: Iterable[LivePod]) -> Recording:
         asked = reading.asked(pod, allowed or ())
         if asked is not None and not asked.gpus and not _counts(pod, there):
             continue
-        if asked is None or allowed is None or not any(machine.could_take(asked) for machine in there.values()):
+        if asked is None or allowed is None or checks.too_large(asked, [node for node in sorts if asked.may_use(node)]):
             left_out.append(f"{pod.metadata.namespace}/{pod.metadata.name}")
             continue
         asked = msgspec.structs.replace(asked, duration=pods.duration(pod))
@@ -51,7 +54,7 @@ def record(cluster: Snapshot, live: Iterable[LivePod]) -> Recording:
     kept.sort(key=lambda one: (one[0], one[1].name))
     first = kept[0][0] if kept else 0.0
     arrived = tuple([msgspec.structs.replace(pod, arrival=at - first) for at, pod in kept])
-    return Recording(tuple([machine.node for machine in there.values()]), arrived, sorted(left_out))
+    return Recording(nodes, arrived, sorted(left_out))
 
 
 def hashed(recording: Recording, salt: bytes) -> Recording:

@@ -22,7 +22,7 @@ def written(trace: Trace, runs: Sequence[Run], seeds: Sequence[int]) -> str:
 
 def _by_load(policies: Sequence[Mean]) -> str:
     last = max([policy.points[-1].load for policy in policies])
-    loads = [load for load in LOADS if load < last][-2:] + [last]
+    loads = [*[load for load in LOADS if load < last][-2:], last]
     header = ["POLICY", *[f"{load} %" for load in loads], "FRAGMENTS", "OF FREE", "CPU", "A POD"]
     rows = []
     for policy in policies:

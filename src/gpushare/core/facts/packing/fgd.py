@@ -66,13 +66,17 @@ class Fgd:
         return -self._score(ask, node, free, level.fragment(free))
 
     def _score(self, ask: Ask, node: View, free: Sequence[int], after: int) -> int:
-        before = self._seen(node).fragment
+        seen = self._seen(node)
+        before = seen.fragment
         if before != after or not before:
             return bisect_right(self._steps, before - after) - 1
-        same_kinds_fit = self._level(node, node.cpu) is self._level(node, node.cpu - ask.cpu)
-        if same_kinds_fit and node.free == tuple(free):
+        left = node.cpu - ask.cpu
+        same_kinds_fit = self._level(node, node.cpu) is self._level(node, left)
+        if left < 0 or (same_kinds_fit and node.free == tuple(free)):
             return fragments.UNCHANGED
-        return self._sums.points(node, free, node.cpu - ask.cpu)
+        if seen.as_published is None:
+            seen.as_published = self._sums.fragment(node, node.free, node.cpu)
+        return fragments.points(seen.as_published - self._sums.fragment(node, free, left))
 
     def _with_less_cpu(self, seen: "_Seen", node: View, ask: Ask) -> tuple["_Level", int]:
         """What counts once the pod has its CPU, and the fragment then, if it took no GPU."""
@@ -102,11 +106,12 @@ class Fgd:
 class _Seen:
     """What is known of a node as it is."""
 
-    __slots__ = ("fragment", "scorer", "unequal", "whole", "with_less_cpu")
+    __slots__ = ("as_published", "fragment", "scorer", "unequal", "whole", "with_less_cpu")
 
     def __init__(self, scorer: Fgd, node: View, fragment: int) -> None:
         self.scorer = scorer
         self.fragment = fragment
+        self.as_published: float | None = None  # the same, if it was asked for
         self.whole = sum(map(eq, node.free, node.totals))  # GPUs that are free wholly
         first: dict[tuple[int, int, str], int] = {}
         for gpu, alike in enumerate(zip(node.free, node.totals, node.models, strict=True)):

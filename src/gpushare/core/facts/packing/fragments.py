@@ -74,11 +74,8 @@ class Sums:
         self._shares = [(pod, pod.count / came / (typical / came)) for pod in pods]
         self._needs: dict[tuple[object, object], list[tuple[int, ...] | None]] = {}
 
-    def points(self, node: View, free: Sequence[int], cpu: int) -> int:
-        """Of a node where GPUs and CPU would be left like this, and whose fragment stays the same."""
-        return points(self._sum(node, node.free, node.cpu) - self._sum(node, free, cpu))
-
-    def _sum(self, node: View, free: Sequence[int], cpu: int) -> float:
+    def fragment(self, node: View, free: Sequence[int], cpu: int) -> float:
+        """Of a node where GPUs and CPU are left like this, in thousandths of a GPU."""
         parts = [WHOLE * left // total for left, total in zip(free, node.totals, strict=True)]
         idle, usable = sum(parts), dict[tuple[int, ...], tuple[int, int]]()
         lacks_both = lacks_gpu = lacks_cpu = asks_none = asks_none_lacks_cpu = wrong_model = 0.0
