@@ -27,6 +27,8 @@ from gpushare.core.order.ranked import Ranked
 from gpushare.core.order.tables import Tables
 from gpushare.core.placement.room import Room
 
+VIEWS = 4  # for each node, before sharing begins anew
+
 
 class Entries:
     def __init__(self) -> None:
@@ -43,6 +45,7 @@ class Entries:
         self.mixture = Mixture()
         self._scorers: dict[str, Scorer] = {}  # by policy, made when asked for
         self._packs_by: set[str] = set()
+        self._views: dict[Hashable, View] = {}  # by content: nodes that are alike share one
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
@@ -134,7 +137,20 @@ class Entries:
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.view(pod, self.supplies.left) if state is not None else None
+        if state is None:
+            return None
+        return state.known_view or self._new_view(state, pod)
+
+    def _new_view(self, state: NodeState, pod: PodFacts) -> View | None:
+        view = state.view(pod, self.supplies.left)
+        if view is None:
+            return None
+        if len(self._views) > VIEWS * len(self._nodes):
+            self._views.clear()
+        view = self._views.setdefault(view.content, view)
+        if not state.promised:
+            state.known_view = view
+        return view
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""

@@ -75,7 +75,8 @@ class Questions(Entries):
         if request is None:
             return dict.fromkeys(among, True)
         if request.one_share and request.shares[0].role is Role.APP:
-            return {node: self._index.has_room(request, node) for node in among}
+            need, largest = request.shares[0].units, self._index.largest(request).get
+            return {node: largest(node, -1) >= need for node in among}
         answers = self.answers(request, namespace, among, budget)
         return {node: answers.refusals.get(node, NO_SHARED_GPU) is None for node in among if node not in answers.open}
 

@@ -39,7 +39,7 @@ FEWER = 4  # so many times fewer
 OTHERS = 64  # nodes that changed and are looked at although they may not be offered: a later call finds it done
 RELEARNED, STEP = 32, 16  # orders that are worked out before policies learn; nodes looked at in one step of that
 PACKING_LOOKS = 5  # what it costs to work out what is left behind, for each GPU
-LACKS = 1 << 61  # added to the key of a node whose CPU or memory is too small, as far as we know
+LACKS = 1 << 61  # the key of a node whose CPU or memory is too small, as far as we know: it is the last to be taken
 
 Row = tuple[int, str]  # the key of a node, the smaller the better, and its name
 
@@ -239,7 +239,7 @@ def relearning(ledger: Ledger, scorers: Mapping[str, Scorer]) -> Steps[list[tupl
     for namespace, what, old in ledger.orders(list(ledger.scorers.values()))[:RELEARNED]:
         example = cast(Example, old.example)
         scorer = scorers.get(example.policy)
-        if scorer is None:
+        if scorer is None or scorer is old.by:
             continue
         sort = _packing(ledger, example.request, example.pod, example.policy, scorer)
         ranked = ledger.renewed(Ranked(), scorer)
@@ -303,13 +303,22 @@ def _planned_rank(question: Question, room: Room, policy: str, budget: Budget) -
 
 def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str, scorer: Scorer) -> Sort:
     """What the pod would leave behind there."""
-    ask = Ask.of(pod)
+    ask, cpu, memory = Ask.of(pod), pod.cpu, pod.memory
     one_gpu = request is not None and request.one_gpu and not request.shares[0].kind.slots
+    known: dict[View, int | None] = {}  # nodes that are alike share a view
+    # A view does not show all that a plan for several containers depends on.
+    alike = request is None or one_gpu or (len(request.shares) == 1 and not request.shares[0].kind.slots)
 
     def key(node: str, budget: Budget) -> int | None:
         view = ledger.view(node, pod)
         if view is None:
             return None
+        if view.cpu < cpu or view.memory < memory:
+            budget.left -= 1
+            return LACKS
+        if view in known:
+            budget.left -= 1
+            return known[view]
         budget.left -= PACKING_LOOKS * (1 + len(view.free))
         if one_gpu:
             choice = scorer.one_gpu(ask, view)
@@ -317,8 +326,9 @@ def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str
         else:
             free = _left_behind(ledger, request, pod, node, view, budget)
             found = None if free is None else scorer.planned(ask, view, free)
-        lacks = view.cpu < ask.cpu or view.memory < ask.memory
-        return found if found is None or not lacks else found + LACKS
+        if alike:
+            known[view] = found
+        return found
 
     return Sort((policy, request.shape if request is not None else None, ask.cpu, ask.memory), scorer, key)
 

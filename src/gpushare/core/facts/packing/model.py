@@ -1,6 +1,6 @@
 """The words of packing: what a pod takes, what a node has left, which pods come, and what a policy answers."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 from gpushare.core.facts.model import Data, PodFacts, Request, Role
@@ -48,6 +48,11 @@ class View:
         self.empty = tuple(empty) if empty is not None else tuple([a == b for a, b in zip(free, totals, strict=True)])
         self.held = held  # how many GPUs the pods here have: 0 stands for a part of one
         self.kept: dict[int, object] = {}
+
+    @property
+    def content(self) -> Hashable:
+        """Equal for nodes that are alike. They get equal keys, and share one view."""
+        return self.free, self.totals, self.models, self.cpu, self.memory, self.empty, self.held
 
 
 class PodType(Data, frozen=True):
