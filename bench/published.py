@@ -28,14 +28,14 @@ EXACT = {  # policies that decide nothing by chance, by our name, and how the re
 FILES = {"allo.csv": "allocated", "frag.csv": "fragmented", "frag_ratio.csv": "fragmented_of_free"}
 
 Key = tuple[str, str, int]  # trace, policy, seed
-Series = dict[str, tuple[float, ...]]  # by field of `Point`: a figure for each load
+Series = dict[str, tuple[float | None, ...]]  # by field of `Point`: a figure for each load that was seen
 
 
 class Published:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
         if not (self._folder / "published").is_dir():
-            raise UserError(f"{folder} has no published results", "there is no folder published/", "another folder")
+            raise UserError(f"{folder} has no published results", "there is no folder published/", "DATA=FOLDER")
         self._series: dict[Key, Series] = {}
         names = {theirs: ours for ours, theirs in EXACT.items()}
         for name, figure in FILES.items():
@@ -43,7 +43,7 @@ class Published:
                 for row in csv.DictReader(file):
                     trace = row["workload"].removeprefix("openb_pod_list_")
                     key = trace, names.get(row["sc_policy"], ""), int(row["seed"])
-                    self._series.setdefault(key, {})[figure] = tuple([float(row[str(at)]) for at in LOADS])
+                    self._series.setdefault(key, {})[figure] = tuple([_figure(row[str(at)]) for at in LOADS])
 
     def trace(self, name: str) -> Trace:
         traces = self._folder / "traces"
@@ -56,7 +56,11 @@ class Published:
     def equal(self, trace: str, run: Run) -> int:
         """How many figures of a run are as published, to the last digit."""
         points, series = {point.load: point for point in run.points}, self._series[trace, run.policy, run.seed]
-        return sum([at in points and getattr(points[at], name) == series[name][at] for name in series for at in LOADS])
+        return sum([getattr(points.get(at), name, None) == series[name][at] for name in series for at in LOADS])
+
+
+def _figure(cell: str) -> float | None:
+    return float(cell) if cell else None
 
 
 def figures(load: float = LOAD) -> int:

@@ -66,7 +66,7 @@ def _row(trace: str, runs: Sequence[Run], reference: Sequence[Run], equal: int |
 
 
 def _allocated(runs: Sequence[Run], at: int) -> list[float]:
-    return [point.allocated for run in runs for point in run.points if point.load == at]
+    return [[point.allocated for point in run.points if point.load <= at][-1] for run in runs]
 
 
 def _difference(runs: Sequence[Run], reference: Sequence[Run], at: int) -> str:
