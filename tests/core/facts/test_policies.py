@@ -1,6 +1,5 @@
 """Policies: one entry of the table is all that a policy needs."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from gpushare import cli
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Refusal, Request
-from gpushare.core.facts.policies import IMPOSSIBLE, Policy
+from gpushare.core.facts.policies import Policy
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.room import Room
@@ -16,14 +15,10 @@ from gpushare.core.scheduling import ranking
 from tests.support.builders import bound, container, facts, pod
 
 
-def smallest_of_the_emptiest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
-    return [node[-2] if node[-2] >= least else IMPOSSIBLE for node in nodes]
-
-
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The emptiest GPU of a node, but of all nodes the one where that is smallest."""
-    monkeypatch.setitem(policies.POLICIES, "toy", Policy("toy", "a toy", True, smallest_of_the_emptiest))
+    """The emptiest GPU, and the emptiest node."""
+    monkeypatch.setitem(policies.POLICIES, "toy", Policy("toy", "a toy", emptiest_first=True))
     return "toy"
 
 
@@ -73,12 +68,12 @@ def test_the_gpu_order_of_the_table_chooses_the_gpu(toy: str) -> None:
     assert gpu_choice.plan(two, room, "binpack") == ((0,), (2,))
 
 
-def test_the_node_keys_of_the_table_rank_nodes_for_one_share_and_for_more(toy: str) -> None:
+def test_the_order_of_the_table_ranks_nodes_for_one_share_and_for_more(toy: str) -> None:
     ledger = nodes(a=(10, 10), b=(4, 7), c=(6, 6), d=(3, 3))
-    assert ranked(ledger, toy) == ["c", "b", "a"]
+    assert ranked(ledger, toy) == ["a", "b", "c"]
     assert ranked(ledger, "binpack") == ["b", "c", "a"]
-    assert ranked(ledger, toy, split=2) == ["d", "b", "c", "a"]  # what two GPUs keep together, the least first
-    assert ranked(ledger, "spread", split=2) == ["a", "c", "b", "d"]
+    assert ranked(ledger, toy, split=2) == ["a", "c", "b", "d"]  # what two GPUs keep together, the most first
+    assert ranked(ledger, "binpack", split=2) == ["d", "b", "c", "a"]
 
 
 def test_the_command_line_knows_the_policies_of_the_table(capsys: pytest.CaptureFixture[str], toy: str) -> None:

@@ -169,7 +169,7 @@ class ByMixture:
 @settings(max_examples=200)
 def test_a_kept_order_names_the_nodes_that_are_found_by_asking_all(data: Draw) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        toy = Policy("toy", "a toy", False, POLICIES["binpack"].node_keys, packing=ByMixture)
+        toy = Policy("toy", "a toy", False, packing=ByMixture)
         patch.setitem(POLICIES, "toy", toy)
         world, policies = World(), data.draw(st.sampled_from([["toy"], *[["toy", name] for name in ORDERED]]))
         for name in NODES[: data.draw(st.integers(2, 9))]:
