@@ -15,7 +15,7 @@ from gpushare.core.facts.packing.outlook import Outlook, Together, Worth
 SHORTAGE = 1.25  # what a GPU costs that CPU or memory will not suffice for, in GPUs
 NEEDED = 0.8  # of the CPU and memory that GPUs had so far: pods that need less come too
 UNCERTAIN = 0.3  # of the spread of the CPU that pods ask
-EMPTIER = 0.01 / 8  # for each idle GPU that stays on a node: so nodes come free, and small ones fill first
+EMPTIER = 0.03 / 8  # for each idle GPU that stays on a node: so nodes come free, and small ones fill first
 TIGHT, TIGHTEST = 0.9, 0.25  # if pods ask more than this part of all CPU, nodes with little CPU left are preferred
 SOUGHT = 0.5  # of the price of GPUs that only some pods may use
 TOGETHER = 0.03  # for free GPUs of one node that pods of several GPUs could use
