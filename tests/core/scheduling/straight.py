@@ -92,5 +92,4 @@ def _packed(ledger: Ledger, request: Request, pod: PodFacts, node: str, policy: 
         for charge in gpu_choice.charges(request.shares, room.facts, places):
             free[charge.gpu] -= charge.units
         key = scorer.planned(ask, view, free)
-    lacks = cpu < ask.cpu or memory < ask.memory
-    return key if key is None or not lacks else key + ranking.LACKS
+    return ranking.LACKS if key is not None and (cpu < ask.cpu or memory < ask.memory) else key

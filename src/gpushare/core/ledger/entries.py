@@ -4,10 +4,12 @@ The first half is what everybody may read. The second half is how an entry is pu
 that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
 """
 
-from collections.abc import Hashable, Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from operator import gt
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.packing import chance
 from gpushare.core.facts.packing.model import Ask, Mixture, Scorer, View
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring.adjusted import Scoring
@@ -25,6 +27,8 @@ from gpushare.core.order.ranked import Ranked
 from gpushare.core.order.tables import Tables
 from gpushare.core.placement.room import Room
 
+VIEWS = 4  # for each node, before sharing begins anew
+
 
 class Entries:
     def __init__(self) -> None:
@@ -40,6 +44,8 @@ class Entries:
         self.supplies = Supplies()
         self.mixture = Mixture()
         self._scorers: dict[str, Scorer] = {}  # by policy, made when asked for
+        self._packs_by: set[str] = set()
+        self._views: dict[Hashable, View] = {}  # by content: nodes that are alike share one
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
@@ -99,6 +105,8 @@ class Entries:
     def order(self, node: str, pod: PodFacts, request: Request, policy: str) -> Order | None:
         """The points of each GPU of a node for such a pod; None if the policy gives none."""
         state, scorer = self._nodes.get(node), self.scorer(policy)
+        if state is not None and state.facts is not None and POLICIES[policy].by_chance:
+            return Order(chance.points(pod.uid, node, len(state.facts.gpus)))
         if state is None or scorer is None:
             return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
         view = self.view(node, pod) if request.one_gpu and not request.shares[0].kind.slots else None
@@ -109,15 +117,40 @@ class Entries:
 
     def scorer(self, policy: str) -> Scorer | None:
         """Of a policy that packs."""
+        scorer = self._scorers.get(policy)
         make = POLICIES[policy].packing
-        if make is not None and policy not in self._scorers:
-            self._scorers[policy] = make(self.mixture)
-        return self._scorers.get(policy)
+        if scorer is None and make is not None:
+            self._packs_by.add(policy)
+            scorer = self._scorers[policy] = make(self.mixture)
+        return scorer
+
+    @property
+    def packs_by(self) -> Set[str]:
+        """The policies that pack and were ever asked for."""
+        return frozenset(self._packs_by)
+
+    @property
+    def scorers(self) -> Mapping[str, Scorer]:
+        """Of policies that pack, as far as they are made."""
+        return self._scorers
 
     def view(self, node: str, pod: PodFacts) -> View | None:
         """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.view(pod, self.supplies.left(node)) if state is not None else None
+        if state is None:
+            return None
+        return state.known_view or self._new_view(state, pod)
+
+    def _new_view(self, state: NodeState, pod: PodFacts) -> View | None:
+        view = state.view(pod, self.supplies.left)
+        if view is None:
+            return None
+        if len(self._views) > VIEWS * len(self._nodes):
+            self._views.clear()
+        view = self._views.setdefault(view.content, view)
+        if not state.promised:
+            state.known_view = view
+        return view
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""
@@ -143,6 +176,10 @@ class Entries:
         if self.supplies.offer(node, cpu, memory):
             self._looks_different(node)
 
+    def offer_no_longer(self, node: str) -> None:
+        """The node is gone."""
+        self.supplies.withdraw(node)
+
     def use(self, uid: str, node: str, cpu: int, memory: int) -> None:
         """A pod that asks for no GPU is on a node."""
         for name in self.supplies.use(uid, node, cpu, memory):
@@ -157,11 +194,6 @@ class Entries:
         if record is not None:
             record.forget_points()
             self._changes.note(node, len(self._nodes))
-
-    def learn(self, mixture: Mixture) -> None:
-        """From now on policies that pack expect such pods."""
-        self.mixture = mixture
-        self._scorers.clear()
 
     def apply(self, settings: Settings) -> None:
         """What an admin says about points."""
@@ -265,4 +297,4 @@ class Entries:
 
 
 def _grew(now: Sequence[int], before: Sequence[int]) -> bool:
-    return any(a > b for a, b in zip(now, before, strict=False))
+    return any(map(gt, now, before))

@@ -6,7 +6,7 @@ A call of a scheduler names thousands of nodes, so it reads these dictionaries a
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from gpushare.core.facts.model import Pin, Request, Unit
+from gpushare.core.facts.model import NodeFacts, Pin, Request, Unit
 from gpushare.core.facts.policies import IMPOSSIBLE
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.order.gpu_order import GpuOrder
@@ -28,6 +28,14 @@ class Order(NamedTuple):
     nodes: int  # about how many nodes are in there
 
 
+class Lanes(NamedTuple):
+    """Where a node is in the index, as long as it offers the same."""
+
+    facts: NodeFacts
+    largest: list[dict[str, int]]
+    spots: list[dict[str, tuple[int, ...]]]
+
+
 class Index:
     def __init__(self) -> None:
         self.special: set[str] = set()  # nodes whose answer depends on more than what is free
@@ -35,6 +43,7 @@ class Index:
         self._largest: dict[Lane, dict[str, int]] = {}
         self._spots: dict[Lane, dict[str, tuple[int, ...]]] = {}
         self._orders: dict[tuple[Lane, bool], GpuOrder] = {}  # by lane, and whether the emptiest is first
+        self._lanes: dict[str, Lanes] = {}  # by node
         self._limits: dict[str, int] = {}  # units that one container may ask, of the nodes that have such a limit
         self._lowest_limit = NO_LIMIT
 
@@ -73,24 +82,40 @@ class Index:
     def update(self, state: NodeState) -> None:
         """A node has changed."""
         name, room = state.name, state.room
+        known = self._lanes.get(name)
+        if known is None or room is None or known.facts is not room.facts:
+            known = self._set_lanes(name, room.facts if room is not None else None)
+        if room is not None and known is not None:
+            largest = room.rising[-1]
+            spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
+            for lane in known.largest:
+                lane[name] = largest
+            for lane_of_spots in known.spots:
+                lane_of_spots[name] = spots
+        for order in self._orders.values():
+            order.touch(name)
+        (self.special.add if state.depends_on_pod else self.special.discard)(name)
+        (self.promised.add if state.promised else self.promised.discard)(name)
+
+    def _set_lanes(self, name: str, facts: NodeFacts | None) -> "Lanes | None":
+        """Requests in which lanes may use the node."""
         for largest in self._largest.values():
             largest.pop(name, None)
         for ranked in self._spots.values():
             ranked.pop(name, None)
-        if room is not None and room.rising and room.facts.blocked is None:
-            spots = (*[(free << SUM_BITS) + room.sum_free for free in room.rising], IMPOSSIBLE)
-            pin = Pin.DIRECT if room.facts.pin is Pin.DIRECT else Pin.PLUGIN
-            whose = [False, True]  # requests of others than clients of MPS, and of clients
-            if room.facts.only_mps:
-                whose = [] if room.facts.mps_down else [True]
-            for lane in [(pin, unit, by_mps) for unit in (None, room.facts.unit) for by_mps in whose]:
-                self._largest.setdefault(lane, {})[name] = room.rising[-1]
-                self._spots.setdefault(lane, {})[name] = spots
-        for order in self._orders.values():
-            order.touch(name)
-        self._set_limit(name, room.facts.limit if room is not None else 0)
-        (self.special.add if state.depends_on_pod else self.special.discard)(name)
-        (self.promised.add if state.promised else self.promised.discard)(name)
+        self._set_limit(name, facts.limit if facts is not None else 0)
+        healthy = facts is not None and any(gpu.healthy for gpu in facts.gpus)
+        if facts is None or facts.blocked is not None or not healthy:
+            self._lanes.pop(name, None)
+            return None
+        pin = Pin.DIRECT if facts.pin is Pin.DIRECT else Pin.PLUGIN
+        whose = [False, True]  # requests of others than clients of MPS, and of clients
+        if facts.only_mps:
+            whose = [] if facts.mps_down else [True]
+        lanes = [(pin, unit, by_mps) for unit in (None, facts.unit) for by_mps in whose]
+        largest_of = [self._largest.setdefault(lane, {}) for lane in lanes]
+        found = self._lanes[name] = Lanes(facts, largest_of, [self._spots.setdefault(lane, {}) for lane in lanes])
+        return found
 
     def forget(self, name: str) -> None:
         """A node is gone."""

@@ -3,7 +3,7 @@
 `node_record` adds what changes it, for the ledger alone.
 """
 
-from collections.abc import Collection, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
 
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, PodFacts, Refusal, Request
@@ -46,8 +46,8 @@ class NodeState:
         "_taken_by_asker",
         "_unlocated",
         "_used",
-        "_view",
         "facts",
+        "known_view",
         "measured",
         "name",
         "promised",
@@ -73,7 +73,7 @@ class NodeState:
         self._starting: Starting | None = None
         self._loads: tuple[GpuLoad, ...] | None = None  # until something changes, like the next
         self._orders: dict[tuple[str, bool], tuple[Scoring, Order]] = {}  # by policy, and whether one GPU is asked for
-        self._view: View | None = None  # until something changes
+        self.known_view: View | None = None  # until something changes; None while it depends on who asks
 
     def holding(self, uid: str) -> Holding | None:
         return self._holdings.get(uid)
@@ -142,20 +142,16 @@ class NodeState:
         self._orders[policy, single] = scoring, made
         return made
 
-    def view(self, pod: PodFacts, left: tuple[int, int]) -> View | None:
-        """What packing policies see of the node for this pod; `left`: its CPU and memory, in thousandths and MiB."""
-        if self._view is not None and not self.promised:
-            return self._view
+    def view(self, pod: PodFacts, left: Callable[[str], tuple[int, int]]) -> View | None:
+        """What packing policies see of the node for this pod; `left`: CPU and memory of a node, in thousandths and
+        MiB."""
         room = self.room_for(pod)
         if room is None:
             return None
         free = [units if gpu.healthy else 0 for gpu, units in zip(room.facts.gpus, room.free, strict=True)]
         totals, models = [gpu.total for gpu in room.facts.gpus], [gpu.model for gpu in room.facts.gpus]
         held = frozenset([_gpus_held(holding.charges or (), totals) for holding in self._holdings.values()])
-        view = View(free, totals, models, *left, empty=room.empty, held=held)
-        if not self.promised:
-            self._view = view
-        return view
+        return View(free, totals, models, *left(self.name), empty=room.empty, held=held)
 
     def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
         """What is free for this pod once the pods `gone` are: without what is nominated to others of at least its
@@ -176,7 +172,7 @@ class NodeState:
         """A copy of this node with the same GPUs in another state: to ask what would be free then."""
         other = self._copy()
         other.facts, other._taken_by_asker, other._rooms = facts, {}, {}
-        other._loads, other._orders, other._view = None, {}, None
+        other._loads, other._orders, other.known_view = None, {}, None
         taken = other.effective()
         other.room = Room.of(facts, taken.units, taken.slots)
         return other

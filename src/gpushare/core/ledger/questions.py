@@ -5,9 +5,10 @@ A request of one share is compared with each node's largest free GPU (`index`). 
 node cools down. What a question may cost is bounded; nodes that it does not reach are looked at afterwards (`study`).
 """
 
-from collections.abc import Collection, Hashable, Iterator, Sequence, Set
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Role
+from gpushare.core.facts.packing.model import Mixture, Scorer
 from gpushare.core.ledger.answers import Answers
 from gpushare.core.ledger.entries import Entries
 from gpushare.core.ledger.index import Order
@@ -40,9 +41,32 @@ class Questions(Entries):
 
     def ranked(self, namespace: str, what: Hashable, by: object) -> Ranked:
         """The kept order for such requests; nodes that changed since are open. `by`: what all keys depend on."""
-        order = self._orders.get(namespace, what) or self._orders.put(namespace, what, Ranked(), len(self._nodes))
+        order = self._orders.get(namespace, what)
+        if order is None:
+            order = self._orders.put(namespace, what, Ranked(), len(self._nodes))
+        return self.renewed(order, by)
+
+    def renewed(self, order: Ranked, by: object) -> Ranked:
         order.renew(self._changes, self._nodes, by)
         return order
+
+    def orders(self, by: Collection[object]) -> list[tuple[str, Hashable, Ranked]]:
+        """The kept orders that depend on one of these, with namespace and key: first those that were asked last."""
+        kept = [row for row in self._orders.items() if any(row[2].by is each for each in by)]
+        return sorted(kept, key=lambda row: row[2].seen, reverse=True)
+
+    def learn(
+        self,
+        mixture: Mixture,
+        scorers: Mapping[str, Scorer] = {},
+        orders: Collection[tuple[str, Hashable, Ranked]] = (),
+    ) -> None:
+        """From now on policies that pack expect such pods. `scorers`: those that are made already. `orders`: those that
+        are worked out by them."""
+        self.mixture = mixture
+        self._scorers = dict(scorers)
+        for namespace, what, order in orders:
+            self._orders.replace(namespace, what, order)
 
     def rooms_for(
         self, request: Request | None, namespace: str, among: Collection[str], budget: Budget
@@ -51,7 +75,8 @@ class Questions(Entries):
         if request is None:
             return dict.fromkeys(among, True)
         if request.one_share and request.shares[0].role is Role.APP:
-            return {node: self._index.has_room(request, node) for node in among}
+            need, largest = request.shares[0].units, self._index.largest(request).get
+            return {node: largest(node, -1) >= need for node in among}
         answers = self.answers(request, namespace, among, budget)
         return {node: answers.refusals.get(node, NO_SHARED_GPU) is None for node in among if node not in answers.open}
 

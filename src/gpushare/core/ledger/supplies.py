@@ -3,7 +3,7 @@
 kube-scheduler refuses by these totals, not we. Policies that pack nodes look at what is left.
 """
 
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 
 from gpushare.core.facts.packing.model import UNKNOWN
 
@@ -22,6 +22,8 @@ class Supplies:
     def withdraw(self, node: str) -> None:
         """The node is gone. Its pods are counted until they are gone themselves."""
         self._offered.pop(node, None)
+        if self._used.get(node) == [0, 0]:
+            del self._used[node]
 
     def use(self, uid: str, node: str, cpu: int, memory: int) -> list[str]:
         """A pod is on a node. Returns the nodes where that changes something."""
@@ -49,16 +51,20 @@ class Supplies:
             del self._used[node]
         return [node]
 
+    def pods(self) -> KeysView[str]:
+        """The uids of all that use something."""
+        return self._uses.keys()
+
+    def offered(self, node: str) -> tuple[int, int]:
+        """CPU and memory that a node has for pods; nothing if that is unknown."""
+        return self._offered.get(node, (0, 0))
+
     def left(self, node: str) -> tuple[int, int]:
         """CPU and memory that pods may still ask there."""
         offered, used = self._offered.get(node), self._used.get(node, _NONE)
         if offered is None:
             return UNKNOWN, UNKNOWN
         return max(offered[0] - used[0], 0), max(offered[1] - used[1], 0)
-
-    def totals(self) -> tuple[int, int]:
-        """What all nodes have together."""
-        return sum([cpu for cpu, _ in self._offered.values()]), sum([memory for _, memory in self._offered.values()])
 
 
 _NONE: Sequence[int] = (0, 0)

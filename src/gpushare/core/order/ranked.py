@@ -13,14 +13,16 @@ MANY = 64  # to put so many at once, sorting anew is faster
 
 
 class Ranked:
-    """`by` is what all keys depend on besides the node. If that is another, all are worked out again."""
+    """`by` is what all keys depend on besides the node. If that is another, all are worked out again. `example`: one
+    who asked for this order, for who works it out before somebody asks."""
 
-    __slots__ = ("_rows", "by", "keys", "open", "seen")
+    __slots__ = ("_rows", "by", "example", "keys", "open", "seen")
 
     wanted = False  # by a waiting pod: it only has to be asked again
 
     def __init__(self) -> None:
         self.by: object = None
+        self.example: object = None
         self.keys: dict[str, int] = {}  # of the nodes that are in the order
         self.open: dict[str, None] = {}
         self.seen = -1

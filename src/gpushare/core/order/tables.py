@@ -45,6 +45,15 @@ class Tables(Generic[K, V]):
     def __iter__(self) -> Iterator[V]:
         return (table for kept in self._kept.values() for table in kept.values())
 
+    def items(self) -> Iterator[tuple[str, K, V]]:
+        """With the namespace and the key of each."""
+        return ((namespace, key, table) for namespace, kept in self._kept.items() for key, table in kept.items())
+
+    def replace(self, namespace: str, key: K, table: V) -> None:
+        """Instead of the one that is there, if it still is."""
+        if key in self._kept.get(namespace, ()):
+            self._kept[namespace][key] = table
+
     def _drop_one(self, new: K) -> None:
         largest = max(self._kept, key=lambda namespace: len(self._kept[namespace]))
         kept = self._kept[largest]

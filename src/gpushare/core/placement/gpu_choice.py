@@ -75,6 +75,9 @@ def charges(shares: Sequence[Share], facts: NodeFacts, places: Places) -> Charge
     Init containers run one after the other before the app containers; sidecars stay. kubelet's pool of init units
     comes to exactly the same.
     """
+    if len(shares) == 1:
+        (share,), (chosen,) = shares, places
+        return tuple([Charge(gpu, share.on(facts.gpus[gpu], facts), share.kind.slots) for gpu in sorted(chosen)])
     placed = [(share, gpu) for share, chosen in zip(shares, places, strict=True) for gpu in chosen]
     units = _peaks([(share, gpu, share.on(facts.gpus[gpu], facts)) for share, gpu in placed])
     slots = _peaks([(share, gpu, share.kind.slots) for share, gpu in placed if share.kind.slots])

@@ -9,12 +9,13 @@ No call looks at every node. For each sort of request the nodes are kept in the 
 call looks at those that changed since, then walks from the best until a node is offered.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from gpushare.core.facts.model import PodFacts, Request, Role
+from gpushare.core.facts.packing import chance
 from gpushare.core.facts.packing.model import Ask, Scorer, View
 from gpushare.core.facts.policies import DEFAULT, IMPOSSIBLE, POLICIES
 from gpushare.core.facts.scoring.node_score import NodePoints
@@ -23,20 +24,32 @@ from gpushare.core.ledger.index import SUM_BITS, Order
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.order import offer as offers
 from gpushare.core.order.offer import Offer
+from gpushare.core.order.ranked import Ranked
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
 from gpushare.core.scheduling import scored
+from gpushare.core.steps import Steps
 
 BEST = 10  # kube-scheduler's largest extender score, and how many nodes are worth naming: the others count 0
 RANKS_PART = 4  # one part in so many of a call is for ranking
 MISSES = 64  # nodes of an order that are not offered, before the offered are looked at instead, if they are fewer
 FEWER = 4  # so many times fewer
 OTHERS = 64  # nodes that changed and are looked at although they may not be offered: a later call finds it done
-LACKS = 1 << 61  # added to the key of a node whose CPU or memory is too small, as far as we know
+RELEARNED, STEP = 32, 16  # orders that are worked out before policies learn; nodes looked at in one step of that
+PACKING_LOOKS = 5  # what it costs to work out what is left behind, for each GPU
+LACKS = 1 << 61  # the key of a node whose CPU or memory is too small, as far as we know: it is the last to be taken
 
 Row = tuple[int, str]  # the key of a node, the smaller the better, and its name
+
+
+class Example(NamedTuple):
+    """One who asked for a kept order."""
+
+    request: Request | None
+    pod: PodFacts
+    policy: str
 
 
 class Sort(NamedTuple):
@@ -111,6 +124,8 @@ def _walk(
     """The offered nodes that can take the pod, the best first."""
     if pod.only_node:
         offer = Offer([pod.only_node] if pod.only_node in offer else [])
+    if POLICIES[policy].by_chance:
+        return _by_chance(ledger, request, pod, offer, budget)
     sort, scorer, score = None, ledger.scorer(policy), POLICIES[policy].score
     if scorer is not None:
         sort = _packing(ledger, request, pod, policy, scorer)
@@ -125,7 +140,7 @@ def _walk(
             return _willing(ledger, request, pod, _offered(order, offer, ()), budget)
         sort = _by_memory(ledger, request, pod, policy, budget)
     assert sort is not None
-    order = _looked_at(ledger, request, pod, offer, sort, budget)
+    order = _looked_at(ledger, request, pod, offer, policy, sort, budget)
     apart = ledger.promised() if sort.by_pod else ()
     rows = _willing(ledger, request, pod, _offered(order, offer, apart), budget)
     if not apart or request is None:
@@ -174,27 +189,68 @@ def _promised(
 
 
 def _looked_at(
-    ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, sort: Sort, budget: Budget
+    ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, policy: str, sort: Sort, budget: Budget
 ) -> Order:
     """The kept order, up to date as far as the budget goes. A part of it is left for keys: the best of some is better
     than any of them, and only a pod whose node is known is assumed."""
     ranked = ledger.ranked(pod.namespace, sort.what, sort.by)
+    if ranked.example is None:
+        ranked.example = Example(request, pod, policy)
     if ranked.open:
         nodes = list(ranked.open)
         if len(nodes) > OTHERS:
             offered = offer.of_these(nodes)
             nodes = offered + list(ranked.open.keys() - offered)[:OTHERS]
-        for_keys = max(budget.left, 0) // RANKS_PART
-        budget.left -= for_keys
-        has_room = ledger.rooms_for(request, pod.namespace, nodes, budget)
-        budget.left += for_keys
-        keys: dict[str, int | None] = {}
-        for node, there in has_room.items():
-            key = sort.key(node, budget) if there and budget.left > 0 else None
-            if key is not None or not there or budget.left > 0:
-                keys[node] = key
-        ranked.put(keys)
+        _look_at(ledger, request, pod, ranked, nodes, sort, budget)
     return Order(ranked.rows(), ranked.key, len(ranked))
+
+
+def _by_chance(ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, budget: Budget) -> Iterator[Row]:
+    names = list(ledger.node_names())
+    fits = ledger.fitting(request, pod, names, budget) if request is not None else names
+    return enumerate(node for node in chance.shuffled(pod.uid, fits) if node in offer)
+
+
+def _look_at(
+    ledger: Ledger,
+    request: Request | None,
+    pod: PodFacts,
+    ranked: Ranked,
+    nodes: Sequence[str],
+    sort: Sort,
+    budget: Budget,
+) -> None:
+    for_keys = max(budget.left, 0) // RANKS_PART
+    budget.left -= for_keys
+    has_room = ledger.rooms_for(request, pod.namespace, nodes, budget)
+    budget.left += for_keys
+    keys: dict[str, int | None] = {}
+    for node, there in has_room.items():
+        key = sort.key(node, budget) if there and budget.left > 0 else None
+        if key is not None or not there or budget.left > 0:
+            keys[node] = key
+    ranked.put(keys)
+
+
+def relearning(ledger: Ledger, scorers: Mapping[str, Scorer]) -> Steps[list[tuple[str, Hashable, Ranked]]]:
+    """Before policies that pack learn: the orders that were asked for last, worked out anew in short steps. Until
+    `learn` has them, the ledger goes by the old ones."""
+    fresh = []
+    for namespace, what, old in ledger.orders(list(ledger.scorers.values()))[:RELEARNED]:
+        example = cast(Example, old.example)
+        scorer = scorers.get(example.policy)
+        if scorer is None:
+            continue
+        sort = _packing(ledger, example.request, example.pod, example.policy, scorer)
+        ranked = ledger.renewed(Ranked(), scorer)
+        ranked.example = example
+        names = list(ranked.open)
+        for start in range(0, len(names), STEP):
+            nodes = [name for name in names[start : start + STEP] if name in ledger.node_names()]
+            _look_at(ledger, example.request, example.pod, ranked, nodes, sort, Budget(cost.CALL_LOOKS))
+            yield
+        fresh.append((namespace, what, ranked))
+    return fresh
 
 
 def _by_node_points(
@@ -247,22 +303,32 @@ def _planned_rank(question: Question, room: Room, policy: str, budget: Budget) -
 
 def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str, scorer: Scorer) -> Sort:
     """What the pod would leave behind there."""
-    ask = Ask.of(pod)
+    ask, cpu, memory = Ask.of(pod), pod.cpu, pod.memory
     one_gpu = request is not None and request.one_gpu and not request.shares[0].kind.slots
+    known: dict[View, int | None] = {}  # nodes that are alike share a view
+    # A view does not show all that a plan for several containers depends on.
+    alike = request is None or one_gpu or (len(request.shares) == 1 and not request.shares[0].kind.slots)
 
     def key(node: str, budget: Budget) -> int | None:
         view = ledger.view(node, pod)
         if view is None:
             return None
-        budget.left -= 1 + len(view.free)
+        if view.cpu < cpu or view.memory < memory:
+            budget.left -= 1
+            return LACKS
+        if view in known:
+            budget.left -= 1
+            return known[view]
+        budget.left -= PACKING_LOOKS * (1 + len(view.free))
         if one_gpu:
             choice = scorer.one_gpu(ask, view)
             found = None if choice is None else choice.key
         else:
             free = _left_behind(ledger, request, pod, node, view, budget)
             found = None if free is None else scorer.planned(ask, view, free)
-        lacks = view.cpu < ask.cpu or view.memory < ask.memory
-        return found if found is None or not lacks else found + LACKS
+        if alike:
+            known[view] = found
+        return found
 
     return Sort((policy, request.shape if request is not None else None, ask.cpu, ask.memory), scorer, key)
 

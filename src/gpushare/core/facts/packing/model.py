@@ -1,6 +1,6 @@
 """The words of packing: what a pod takes, what a node has left, which pods come, and what a policy answers."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 from gpushare.core.facts.model import Data, PodFacts, Request, Role
@@ -26,8 +26,8 @@ class Ask(Data, frozen=True):
 
 
 class View:
-    """What is left of a node, by position of its GPUs. Made anew whenever the node changes. `kept` is for what a scorer
-    worked out about the node as it is: by scorer, so that a new one begins anew."""
+    """What is left of a node, by position of its GPUs. Made anew whenever the node changes. `kept` is for what scorers
+    worked out about the node as it is: each in a place of its own, with the scorer, so that a new one begins anew."""
 
     __slots__ = ("cpu", "empty", "free", "held", "kept", "memory", "models", "totals")
 
@@ -49,13 +49,20 @@ class View:
         self.held = held  # how many GPUs the pods here have: 0 stands for a part of one
         self.kept: dict[int, object] = {}
 
+    @property
+    def content(self) -> Hashable:
+        """Equal for nodes that are alike. They get equal keys, and share one view."""
+        return self.free, self.totals, self.models, self.cpu, self.memory, self.empty, self.held
+
 
 class PodType(Data, frozen=True):
-    """Pods that came, all with the same ask. `models`: the GPU models that they may use; None: any."""
+    """Pods that came, all with the same ask. `models`: the GPU models that they may use; None: any. `written`: how a
+    trace says that, for `fgd` alone: there the same in other words is another kind of pod."""
 
     ask: Ask
     count: int
     models: frozenset[str] | None = None
+    written: str = ""
 
 
 class GpuClass(Data, frozen=True):
@@ -73,6 +80,10 @@ class Mixture(Data, frozen=True):
     gpus: tuple[GpuClass, ...] = ()
     cpu: int = 0
     memory: int = 0
+
+    def same_cluster(self, other: "Mixture") -> bool:
+        """Whether only the pods differ."""
+        return (self.gpus, self.cpu, self.memory) == (other.gpus, other.cpu, other.memory)
 
 
 class Choice(NamedTuple):
