@@ -217,8 +217,12 @@ async def test_what_cannot_be_served_is_said(operator: Operating) -> None:
         for name in ("vgpu-manager", "dashboard", "monitoring"):
             assert states[name]["state"] == "unserved"
             assert states[name]["message"]
-        events = await operator.cluster.kubectl("get", "events", "-n", "default", "-o", "wide")
-        assert "vgpu-manager cannot be served" in events
+        await operator.until("an event", lambda: says_unserved(operator))
+
+
+async def says_unserved(operator: Operating) -> bool:
+    events = await operator.cluster.kubectl("get", "events", "-n", "default", "-o", "wide")
+    return "vgpu-manager cannot be served" in events
 
 
 async def test_a_missing_right_is_named_and_healed(operator: Operating, figures: Figures) -> None:
