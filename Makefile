@@ -1,6 +1,6 @@
 # What people run here. tools/make.py does the work; tools/python finds an interpreter for it.
-# ARGS and PYTHON on the command line reach it through the environment.
-.PHONY: help demo test soak e2e e2e-versions cluster lint bench image
+# ARGS, DATA and PYTHON on the command line reach it through the environment.
+.PHONY: help demo test soak e2e e2e-versions cluster lint bench bench-packing image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ lint: ## style, types and layers only
 
 bench: ## measurements with their budgets; ARGS="-o json" for programs
 	@tools/python -m tools.make bench
+
+bench-packing: ## published packing results, replayed; DATA=FOLDER has them
+	@tools/python -m tools.make bench-packing
 
 image: ## a container image without docker: .build/image.tar; root
 	@tools/python -m tools.make image

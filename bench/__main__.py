@@ -16,6 +16,7 @@ from bench import (
     node,
     observing,
     operator,
+    packing,
     plugin,
     sampling,
     scored,
@@ -30,7 +31,7 @@ BENCHMARKS = {
     "verbs": verbs.run, "scored": scored.run, "http": http.run, "events": events.run, "sync": sync.run,
     "ctl": ctl.run, "node": node.run, "plugin": plugin.run, "selling": selling.run, "hard": hard.run, "fair": fair.run,
     "webhook": webhook.run, "sampling": sampling.run, "exporter": exporter.run, "observing": observing.run,
-    "operator": operator.run,
+    "operator": operator.run, "packing": packing.run,
 }  # fmt: skip
 
 

@@ -57,6 +57,7 @@ def error(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> lis
         *([name, "--help"] for name in ("inspect", "why", "demo", "extender", "node", "device-plugin")),
         *([name, "--help"] for name in ("collector", "mps", "webhook")),
         ["node", "--sell=gpus", "--help"],
+        ["extender", "--help-policies"],
         ["node", "--help-metrics"],
         ["device-plugin", "--help-metrics"],
         ["collector", "--help-metrics"],
@@ -202,7 +203,7 @@ def test_a_patience_is_seconds_or_says_its_unit(given: str, seconds: int) -> Non
 def test_an_unknown_policy_is_told_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert error(capsys, "extender", "--policy", "binpak") == [
         'unknown policy "binpak"',
-        "policies: binpack, spread, keti, metric",
+        "policies: binpack, spread, random, keti, metric, best-fit, dotprod, gpu-packing, gpu-clustering, fgd, vrc",
         "--policy binpack",
     ]
     assert error(capsys, "extender", "--policy", "sprad")[2] == "--policy spread"

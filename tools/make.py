@@ -364,7 +364,9 @@ def run_cluster(root: Path, lock: IO[str], args: list[str]) -> int:
     return programs(root, "cluster") or become(root, lock, program(root, "python"), "-m", "tools.cluster", *args)
 
 
-MODULES = {"bench": "bench", "soak": "tests.adversary", "image": "tools.image"}  # targets that are one program
+MODULES = {  # targets that are one program
+    "bench": "bench", "bench-packing": "bench.replays", "soak": "tests.adversary", "image": "tools.image"
+}  # fmt: skip
 
 
 def main(target: str, args: list[str], root: Path = ROOT) -> int:

@@ -176,9 +176,8 @@ def test_a_policy_that_cannot_be_evaluated_lets_nothing_through(name: str) -> No
 def test_what_users_may_write_is_the_same_to_the_policy_and_to_the_program() -> None:
     spec = manifests.one("validate.yaml", "ValidatingAdmissionPolicy")["spec"]
     says = {variable["name"]: variable["expression"] for variable in spec["variables"]}
-    known = {
-        key: re.findall("'([^']+)'", words) for key, words in re.findall(r"\[\['(\S+)'\], \[(.*?)\]\]", says["options"])
-    }
+    options_of = re.findall(r"\[\['(\S+)'\], \[(.*?)\]\]", says["options"], re.DOTALL)
+    known = {key: re.findall("'([^']+)'", words) for key, words in options_of}
     assert known == {names.MEMORY_UNIT: list(names.UNITS), names.POLICY: list(policies.POLICIES)}
     assert f"'{names.MPS_THREADS}'" in says["slots"]
     assert options.NOT_PERCENT.removeprefix(names.MPS_THREADS) in says["slots"]

@@ -9,8 +9,8 @@ from gpushare.core.explain.figures import Figures, Size
 from gpushare.core.explain.waiting import Waiting
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
-from gpushare.extender import cluster_figures
-from gpushare.extender.cluster_figures import ClusterFigures
+from gpushare.extender.background import cluster_figures
+from gpushare.extender.background.cluster_figures import ClusterFigures
 from gpushare.extender.metrics import Metrics
 from gpushare.obs import metrics
 from tests.support import wait

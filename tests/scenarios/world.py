@@ -17,6 +17,7 @@ from gpushare.core.facts.model import Unit
 from gpushare.core.facts.objects import ConfigMap, Node, Pod
 from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import Reach
@@ -104,6 +105,7 @@ class World:
         self.nodes.relisted(set(self.api.nodes))
         self.maps.relisted(set(self.api.maps))
         self.pods.relisted({pod["metadata"]["uid"] for pod in pods})
+        self._learn()
 
     def set_watch(self, how: str) -> None:
         assert how in ("running", "stopped", "lost"), f"unknown watch {how!r}"
@@ -116,12 +118,18 @@ class World:
     def _changed(self, kind: str, type: str, item: Object) -> None:
         if self.watch == "running":
             self._see(kind, type, item)
+            self._learn()
         elif self.watch == "stopped":
             self._unseen.append((kind, type, item))
 
     def _see(self, kind: str, type: str, item: Object) -> None:
         sink = {"pods": self.pods, "nodes": self.nodes, "maps": self.maps}[kind]
         getattr(sink, type)(msgspec.json.decode(msgspec.json.encode(item), type=KINDS[kind]))
+
+    def _learn(self) -> None:
+        """What the extender does beside: policies learn when they should."""
+        if self.pods.learning.mix.due():
+            self.ledger.learn(self.pods.learning.mix.mixture(self.ledger, self.life.reach))
 
     # Time
 
@@ -225,10 +233,19 @@ class World:
             counted = f"{state.name}: {state.used} counted, {held} held"
             assert all(one >= other for one, other in zip(state.used, held, strict=True)), counted
             assert state._old_places or state.used == held, counted  # a pod that moved counts on both GPUs for a while
+            self._check_supplies(state)
         for holding in self.ledger.holdings():
             assert node_state(self.ledger, holding.node).holding(holding.pod.uid) is holding, (
                 f"{holding.pod.name} is nowhere"
             )
+
+    def _check_supplies(self, state: NodeState) -> None:
+        """What holdings and pods without GPUs ask is what is missing of the CPU and memory of a node."""
+        uses = [use for uid, use in self.ledger.supplies._uses.items() if self.ledger.holding(uid) is None]
+        asked = [(cpu, memory) for node, cpu, memory in uses if node == state.name]
+        asked += [(holding.pod.cpu, holding.pod.memory) for holding in state.holdings()]
+        used = self.ledger.supplies._used.get(state.name, [0, 0])
+        assert used == [sum(cpu for cpu, _ in asked), sum(memory for _, memory in asked)], state.name
 
     def check_granted(self) -> None:
         """What bound pods were granted, by the annotations in the cluster, is never more than there is."""

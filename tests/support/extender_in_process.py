@@ -36,13 +36,14 @@ async def running(
     *,
     ready: bool = True,
     metrics: Listening | None = None,
+    policy: str = "binpack",
     policy_namespace: str = "",
 ) -> AsyncIterator[ExtenderInProcess]:
     """`url`: of a proxy to ask instead of the API server itself. `ready`: not before the cluster was read. `metrics`:
     where Prometheus asks, too. `policy_namespace`: where policy ConfigMaps are."""
     access = login.Access(url or api_server.url, context="test", source="~/.kube/config")
     config = app.Config(
-        "127.0.0.1", [0], "binpack", None, None, metrics=metrics, policy_namespace=policy_namespace
+        "127.0.0.1", [0], policy, None, None, metrics=metrics, policy_namespace=policy_namespace
     )  # fmt: skip
     async with client.connect(access) as api:
         extender = app.Extender(config, api)

@@ -14,15 +14,15 @@ Object = dict[str, Any]
 
 NODE_WORDS = {
     "gpus", "pin", "unit", "state", "capacity", "count", "allocatable", "nvidia", "annotation", "labels", "taints",
-    "cordoned", "largest", "slots", "mps", "only", "whole", "sold",
+    "cordoned", "largest", "slots", "mps", "only", "whole", "sold", "cpu", "memory",
 }  # fmt: skip
-GPU_WORDS = {"total", "i", "uuid", "ok", "why"}
+GPU_WORDS = {"total", "i", "uuid", "ok", "why", "model"}
 POD_WORDS = {
     "name", "namespace", "uid", "containers", "init", "direct", "priority", "split", "labels", "annotations", "unit",
     "policy", "node", "phase", "reason", "nominated", "claim", "created", "deleting", "waits", "replicas",
     "selector", "affinity", "tolerates", "scheduler",
 }  # fmt: skip
-CONTAINER_WORDS = {"mem", "count", "mps", "nvidia", "sidecar", "env", "envs"}
+CONTAINER_WORDS = {"mem", "count", "mps", "nvidia", "cpu", "memory", "sidecar", "env", "envs"}
 RESOURCES = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "mps": names.MPS_GPU, "nvidia": names.NVIDIA_GPU}
 _SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
 
@@ -145,6 +145,9 @@ def _container(name: str, asked: object, place: str, direct: bool) -> Object:
     known(words, CONTAINER_WORDS, f"container {name}")
     limits = {resource: quantity(words[word]) for word, resource in RESOURCES.items() if words.get(word) is not None}
     made: Object = {"name": name, "resources": {"limits": limits} if limits else {}}
+    requests = {word: str(words[word]) for word in ("cpu", "memory") if word in words}
+    if requests:
+        made["resources"]["requests"] = requests
     if words.get("sidecar"):
         made["restartPolicy"] = "Always"
     keys = words.get("envs", [words["env"]] if "env" in words else [])
@@ -180,7 +183,7 @@ def node(name: str, given: Object) -> Object:
         published |= {"nvidia": "whole"} if given.get("whole") else {}
         published |= {"sell": "gpus", "sold": sold} if sold else {}
         annotations[names.NODE_GPUS] = json.dumps({**published, "gpus": gpus})
-    capacity: Object = {"cpu": "64"}
+    capacity: Object = {"cpu": str(given.get("cpu", 64))} | ({"memory": given["memory"]} if "memory" in given else {})
     for entry in sold:
         capacity[entry["resource"]] = quantity(entry.get("replicas", 1) * len(gpus))
     if (gpus and not sold) or "capacity" in given:
@@ -208,5 +211,5 @@ def _gpu(node_name: str, i: int, given: object) -> Object:
     known(words, GPU_WORDS, f"GPU {i} of {node_name}")
     index = words.get("i", i)
     uuid = words.get("uuid", f"GPU-{node_name}-{index}")
-    return {"i": index, "uuid": uuid, "model": "Tesla T4", "total": words["total"], "ok": words.get("ok", True),
-            "why": words.get("why", "")}  # fmt: skip
+    more = {"ok": words.get("ok", True), "why": words.get("why", "")}
+    return {"i": index, "uuid": uuid, "model": words.get("model", "Tesla T4"), "total": words["total"], **more}

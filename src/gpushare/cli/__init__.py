@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import gpushare
 from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
+from gpushare.cli.traces import replaying, snapshotting
 from gpushare.ctl import streams
 from gpushare.obs import errors
 
@@ -18,6 +19,8 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
     "validate": (validating.PAGE, validating.validate),
+    "snapshot": (snapshotting.PAGE, snapshotting.snapshot),
+    "replay": (replaying.PAGE, replaying.replay),
     "demo": (help.DEMO, commands.demo),
     "extender": (help.EXTENDER, components.extender),
     "node": (help.NODE, components.node),
@@ -30,6 +33,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "install-scheduler": (installing.PAGE, installing.install_scheduler),
 }
 OF_PLUGIN = ("inspect", "why")
+POLICIES = "--help-policies"
 OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do
 
 
@@ -93,6 +97,8 @@ def _command(args: list[str], name: str, program: str, *, plugin: bool) -> int:
         return 0
     if name in OBSERVES and observing.SWITCH in args:
         page, args = help.NODE_METRICS, ["--help"]
+    if name == "extender" and POLICIES in args:
+        page, args = help.EXTENDER_POLICIES, ["--help"]
     if "-h" in args or "--help" in args:
         streams.write(sys.stdout, page.format(program=program) + "\n")
         return 0

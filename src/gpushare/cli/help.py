@@ -13,6 +13,8 @@ Look and try
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs  (kubectl gpushare why)
   validate [NODE...]  whether driver, toolkit, node part and a real pod work
+  snapshot            nodes and pods of a cluster as a file
+  replay FILE         which policy places the pods of a file best
   demo                all of it on this machine, without a cluster, in a minute
 Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
@@ -61,7 +63,7 @@ Says why a pod is Pending, what would make it fit, or where it runs.
   -f, --filename FILE ask before submitting: Pod, Deployment, Job...; - is stdin
   -o, --output FORMAT wide: every node and GPU; json, yaml: for programs
   --policy NAME       the extender's policy, if it is not the default; a pod's
-                      own gpushare.io/policy wins
+                      own gpushare.io/policy wins (extender --help-policies)
   --extender URL      ask a running extender instead of computing it here
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
@@ -82,16 +84,14 @@ Examples
   gpushare demo --once && echo all checks ok
 Exit codes: 0 done, 1 a check failed, 2 bad input, 130 Ctrl-C"""
 
-_POLICIES = "\n".join(f"{'':24}{policy.name}: {policy.help}" for policy in policies.POLICIES.values())
-
 EXTENDER: Final = f"""\
 usage: gpushare extender [options]
 Answers kube-scheduler's choose (or filter and prioritize), bind and preempt
 calls for pods that ask for GPU memory, whole GPUs or MPS shares.
   --port N [N ...], --listen ADDRESS
                         12345; 127.0.0.1, else use TLS. The variable PORT wins
-  --policy NAME         default {policies.DEFAULT}; a pod's own gpushare.io/policy wins
-{_POLICIES}
+  --policy NAME         which GPU of those with room (default {policies.DEFAULT}). A pod's
+                        own gpushare.io/policy wins. All names: --help-policies
   --policy-namespace NS where KETI's policy ConfigMaps are (default: read none)
   --memory-unit UNIT    MiB or GiB, of pods that name none (default: the node's)
   --patience TIME       GPUs are kept for pods that wait longer (10m; 0: never)
@@ -104,6 +104,21 @@ calls for pods that ask for GPU memory, whole GPUs or MPS shares.
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
 Examples
   gpushare extender --port 12345 32766 --policy spread --patience 90s
+Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
+
+_POLICIES = "\n".join(f"  {policy.name:<16}{policy.help}" for policy in policies.POLICIES.values())
+
+EXTENDER_POLICIES: Final = f"""\
+usage: gpushare extender --policy NAME            all other options: --help
+Of all GPUs with room the policy chooses one, for pods that name none in their
+annotation gpushare.io/policy. Default: {policies.DEFAULT}.
+{_POLICIES}
+binpack and spread look at GPUs alone, keti and metric also at what GPUs do, the
+others also at CPU and memory of nodes. fgd and vrc learn which pods come. More
+in docs/policies.md; gpushare replay compares them on pods of yours.
+Examples
+  gpushare extender --policy vrc
+  gpushare why -f pod.yaml --policy fgd
 Exit codes: 0 after SIGTERM, 2 bad input, 3 the cluster could not be asked"""
 
 NODE: Final = """\

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from gpushare.core.facts import names, objects
 from gpushare.core.facts.model import Unit
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import Reach
 from gpushare.extender import server, watches
+from gpushare.extender.background.cluster_figures import ClusterFigures
 from gpushare.extender.binder import Binder
-from gpushare.extender.cluster_figures import ClusterFigures
 from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics
@@ -68,6 +69,7 @@ class Extender:
         self.api = api
         self.identity = secrets.token_hex(4)
         unit, clock = config.unit, time.monotonic
+        self._packs = POLICIES[config.policy].packing is not None
         self.ledger = Ledger()
         self.metrics = Metrics(self.ledger)
         self.recorder = Recorder(api)
@@ -129,7 +131,7 @@ class Extender:
         gc.disable()  # until the cluster is read: all that the lists bring stays, so there is nothing to collect
         works = [watch.run() for watch in self.watches.values()]
         works += [self.housekeeping.run(self.not_ready), self.recorder.run(), self._explain_waiting_pods()]
-        works += [self.figures.run(self.not_ready), beside(self._watch_vitals)]
+        works += [self.figures.run(self.not_ready), beside(self._watch_vitals), beside(self._learn)]
         if self.policy is not None:
             works += [beside(self.policy.watch.run), beside(self.policy.rescheduler.run)]
         works += [self.scraped.run()] if self.scraped is not None else []
@@ -142,6 +144,10 @@ class Extender:
         gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes()), pods=len(self.ledger.holdings()), extender=self.identity)
         await self.announcer.run(self.reach.allowed)
+
+    async def _learn(self) -> None:
+        await self.synced()
+        await self.pods.learning.run(self._not_read)
 
     async def _watch_vitals(self) -> None:
         """Not before the cluster is read, which comes first."""
@@ -173,6 +179,13 @@ class Extender:
 
     def not_ready(self) -> str:
         """Why nothing can be answered now; empty if it can."""
+        why = self._not_read()
+        if not why and self._packs and not self.pods.learning.learned:
+            return NOT_SYNCED.format(what="which pods come")
+        return why
+
+    def _not_read(self) -> str:
+        """Why the view of the cluster may be old or incomplete; empty if it is neither."""
         for name, watch in self.watches.items():
             if not watch.synced:
                 return NOT_SYNCED.format(what=f"{name}: {watch.failure}" if watch.failure else name)

@@ -2,7 +2,7 @@
 
 Counters are made once with their labels: to look up a label costs more than the decision it counts. Totals of GPU
 memory are read from the ledger when Prometheus asks. What needs more than that of every node is computed by
-`cluster_figures` from time to time, and only printed here.
+`background.cluster_figures` from time to time, and only printed here.
 """
 
 import time

@@ -26,7 +26,7 @@ NO_SUCH_NODE = 'no node "{name}"'
 NO_SUCH_POD = 'no pod "{name}" in namespace "{namespace}" waits for GPU memory or has some'
 
 Answer = tuple[int, bytes]  # HTTP's status, and the body
-Ask = Callable[[PodFacts, list[str], float], life.Answer]
+Ask = Callable[[PodFacts, wire.Offer, float], life.Answer]
 
 
 class Verbs:
@@ -63,7 +63,7 @@ class Verbs:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
         if names.ONLY_ASKED in (sent.metadata.annotations or ()):
             return wire.encode(offer.result([], {}, dict.fromkeys(offer.names, names.ASKED)))
-        answer = ask(pod, offer.names, self._clock())
+        answer = ask(pod, offer, self._clock())
         if answer.fits:
             return wire.encode(offer.result(answer.fits, {}, {}))
         if answer.invalid is not None:
@@ -79,7 +79,7 @@ class Verbs:
         except BadRequest:
             return b"[]"
         pod = self._life.facts(sent, self._unit)
-        scores = self._life.prioritize(pod, offer.names, self._clock()) if not self._problem(pod.uid) else []
+        scores = self._life.prioritize(pod, offer, self._clock()) if not self._problem(pod.uid) else []
         return wire.encode([HostPriority(node, points) for node, points in scores])
 
     def preempt(self, body: bytes) -> bytes:

@@ -15,6 +15,7 @@ from gpushare.core.ledger.holding import Holding, State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
 from gpushare.core.scheduling.reach import NodesByRules
+from gpushare.extender.background.learning import Learning
 from gpushare.extender.events import Announcer
 from gpushare.extender.metrics import Metrics
 
@@ -40,6 +41,8 @@ class Pods:
         self._life, self._ledger = life, life.ledger
         self._announcer, self._metrics = announcer, metrics
         self._unit, self._identity, self._clock = unit, identity, clock
+        self.learning = Learning(life)
+        self._mix = self.learning.mix
         self._requests: dict[Request, Request] = {}  # equal requests of many pods, kept once
         self._rules: dict[Rules, Rules] = {}
         self._names: dict[str, str] = {}
@@ -49,7 +52,9 @@ class Pods:
 
     def upsert(self, item: objects.Pod) -> None:
         facts = self._life.facts(item, self._unit)
+        self._mix.see(item, facts)
         if facts.request is None:
+            self._count_without_gpus(facts, finished=item.status.phase in objects.FINISHED)
             return
         pod = self._slim(facts)
         self._notice_if_unbound(pod)
@@ -63,6 +68,7 @@ class Pods:
         self.gone(item.metadata.uid)
 
     def gone(self, uid: str) -> None:
+        self._mix.gone(uid)
         self._unbound_after_all.pop(uid, None)
         self._life.forget(uid)
         self._announcer.gone(uid)
@@ -70,6 +76,7 @@ class Pods:
     def relisted(self, kept: Set[str]) -> None:
         unbound, self._unbound_after_all = self._unbound_after_all, {}
         waited = list(self._life.pending.shown)
+        self._mix.relisted(kept)
         self.unsure += self._life.relisted(kept, unbound.keys())
         for uid, pod in unbound.items():
             if uid in kept and self._ledger.holding(uid) is None:
@@ -89,6 +96,13 @@ class Pods:
         if bound and before is self._ledger.holding(pod.uid) and not current.spec.node_name:
             # Read after its binding was made, and nothing has shown that since: the cluster was restored.
             self._waits_again(self._slim(self._life.facts(current, self._unit)))
+
+    def _count_without_gpus(self, pod: PodFacts, *, finished: bool) -> None:
+        """It takes CPU and memory of its node, which GPUs there need too."""
+        if pod.node and not finished:
+            self._ledger.use(pod.uid, self._name(pod.node), pod.cpu, pod.memory)
+        else:
+            self._ledger.use_no_longer(pod.uid)
 
     def _observe(self, pod: PodFacts) -> None:
         if self._life.observe(pod, self._clock()):
@@ -130,6 +144,11 @@ class Pods:
             self._names.clear()
         return request.sharing(pod, shared, rules, self._names)
 
+    def _name(self, name: str) -> str:
+        if len(self._names) >= MOST_NAMES:
+            self._names.clear()
+        return self._names.setdefault(name, name)
+
 
 class Nodes:
     """Also decides what a node is while its capacity and its annotation contradict each other."""
@@ -142,8 +161,10 @@ class Nodes:
         self.by_rules = NodesByRules()
 
     def upsert(self, item: objects.Node) -> None:
-        name, node = item.metadata.name, node_gpus.slim(item)
-        self.by_rules.set_node(name, intree.node_rules(item))
+        name, node, rules = item.metadata.name, node_gpus.slim(item), intree.node_rules(item)
+        self.by_rules.set_node(name, rules)
+        cpu, memory, _ = rules.supply
+        self._ledger.offer(name, cpu, memory >> 20)
         if self._nodes.get(name) == node:
             return  # a heartbeat
         self._nodes[name] = node
@@ -192,6 +213,7 @@ class Nodes:
         self._nodes.pop(name, None)
         self._contradicts_since.pop(name, None)
         self.by_rules.remove_node(name)
+        self._ledger.offer_no_longer(name)
         self._ledger.remove_node(name)
 
 

@@ -8,6 +8,7 @@ import pytest
 from gpushare.core.explain import condition, event_texts, verdict
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts.model import PodFacts, Refusal, Request
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.ledger import ledger
 from gpushare.core.ledger.holding import Kept
 from tests.core import codes
@@ -94,7 +95,7 @@ EXAMPLES: dict[str, tuple[ledger.Ledger, PodFacts, str]] = {
     "NotPercent": (world(), pod(mps=1, notes={"gpushare.io/mps-threads": "101"}),
                    "gpushare.io/mps-threads is not a whole number from 1 to 100"),
     "NotBytes": (world(), pod(mps=1, slot_memory="abc"), "GPUrequest is not a number of bytes up to 1Ti"),
-    "UnknownPolicy": (world(), pod(4, policy="x"), "gpushare.io/policy is not binpack or spread or keti or metric"),
+    "UnknownPolicy": (world(), pod(4, policy="x"), f"gpushare.io/policy is not {' or '.join(POLICIES)}"),
     "UnknownUnit": (world(), pod(4, unit="x"), "gpushare.io/memory-unit is not MiB or GiB"),
 }  # fmt: skip
 

@@ -1,6 +1,5 @@
 """Policies: one entry of the table is all that a policy needs."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from gpushare import cli
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Refusal, Request
-from gpushare.core.facts.policies import IMPOSSIBLE, Policy
+from gpushare.core.facts.policies import Policy
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import gpu_choice
 from gpushare.core.placement.room import Room
@@ -16,14 +15,10 @@ from gpushare.core.scheduling import ranking
 from tests.support.builders import bound, container, facts, pod
 
 
-def smallest_of_the_emptiest(nodes: Iterable[tuple[int, ...]], least: int) -> list[int]:
-    return [node[-2] if node[-2] >= least else IMPOSSIBLE for node in nodes]
-
-
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The emptiest GPU of a node, but of all nodes the one where that is smallest."""
-    monkeypatch.setitem(policies.POLICIES, "toy", Policy("toy", "a toy", True, smallest_of_the_emptiest))
+    """The emptiest first, like spread."""
+    monkeypatch.setitem(policies.POLICIES, "toy", Policy("toy", "a toy", True))
     return "toy"
 
 
@@ -59,7 +54,8 @@ def test_a_pod_may_name_a_policy_of_the_table(toy: str) -> None:
 def test_the_refusal_names_the_policies_of_the_table(toy: str) -> None:
     refusal = pod(4, policy="tyo").request
     assert isinstance(refusal, Refusal)
-    assert refusal.message == "gpushare.io/policy is not binpack or spread or keti or metric or toy"
+    assert refusal.message == f"gpushare.io/policy is not {' or '.join(policies.POLICIES)}"
+    assert refusal.message.endswith(" or vrc or toy")
 
 
 def test_the_gpu_order_of_the_table_chooses_the_gpu(toy: str) -> None:
@@ -72,17 +68,20 @@ def test_the_gpu_order_of_the_table_chooses_the_gpu(toy: str) -> None:
     assert gpu_choice.plan(two, room, "binpack") == ((0,), (2,))
 
 
-def test_the_node_keys_of_the_table_rank_nodes_for_one_share_and_for_more(toy: str) -> None:
+def test_the_table_ranks_nodes_for_one_share_and_for_more(toy: str) -> None:
     ledger = nodes(a=(10, 10), b=(4, 7), c=(6, 6), d=(3, 3))
-    assert ranked(ledger, toy) == ["c", "b", "a"]
+    assert ranked(ledger, toy) == ranked(ledger, "spread") == ["a", "b", "c"]
     assert ranked(ledger, "binpack") == ["b", "c", "a"]
-    assert ranked(ledger, toy, split=2) == ["d", "b", "c", "a"]  # what two GPUs keep together, the least first
-    assert ranked(ledger, "spread", split=2) == ["a", "c", "b", "d"]
+    assert ranked(ledger, toy, split=2) == ["a", "c", "b", "d"]  # what two GPUs keep together, the most first
+    assert ranked(ledger, "binpack", split=2) == ["d", "b", "c", "a"]
 
 
 def test_the_command_line_knows_the_policies_of_the_table(capsys: pytest.CaptureFixture[str], toy: str) -> None:
     assert cli.main(["extender", "--policy", "tyo"]) == 2
-    assert "policies: binpack, spread, keti, metric, toy" in capsys.readouterr().err
-    assert cli.main(["extender", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"{name}: {policies.POLICIES[name].help}" in shown for name in ("binpack", "spread"))
+    assert (
+        "policies: binpack, spread, random, keti, metric, best-fit, dotprod, gpu-packing, gpu-clustering, fgd, vrc, toy"
+        in capsys.readouterr().err
+    )
+    assert cli.main(["extender", "--help-policies"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert all(f"  {name:<16}{policy.help}" in shown for name, policy in policies.POLICIES.items() if name != toy)

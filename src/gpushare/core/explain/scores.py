@@ -34,7 +34,7 @@ def _node(
     score: Score,
     node_points: NodePoints | None,
 ) -> NodeScore:
-    scoring, order = ledger.scoring, ledger.order(state.name, request, policy)
+    scoring, order = ledger.scoring, ledger.order(state.name, pod, request, policy)
     room = state.room_for(pod)
     assert order is not None
     assert room is not None

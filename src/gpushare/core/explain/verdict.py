@@ -114,7 +114,7 @@ def _where(ledger: Ledger, pod: PodFacts, request: Request, node: str, policy: s
     """The GPUs that the extender would give the pod there."""
     state = ledger.node(node)
     room = state.room_for(pod) if state is not None else None
-    order = ledger.order(node, request, policy)
+    order = ledger.order(node, pod, request, policy)
     places = gpu_choice.plan(request, room, policy, order=order) if room is not None else None
     if room is None or places is None:
         return Way("wait", node=node)

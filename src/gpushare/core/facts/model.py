@@ -256,6 +256,8 @@ class PodFacts(Data, frozen=True):
     annotations: tuple[tuple[str, str], ...] = ()  # those that only gpushare writes
     rules: Rules | None = None  # which nodes it may use, while it is not bound; None: it has no rules
     needs: Needs | None = None  # what counts for the points of a node, if any do, while it is not bound
+    cpu: int = 0  # that it asks of its node, in thousandths
+    memory: int = 0  # the same in MiB
 
     @property
     def only_node(self) -> str:

@@ -155,6 +155,7 @@ class PodSpec(Struct):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    overhead: dict[str, Quantity] | None = None  # that its runtime class adds
 
     @property
     def required_terms(self) -> tuple[Term, ...] | None:

@@ -12,6 +12,7 @@ import msgspec
 from gpushare.core.facts import kinds, names, node_rules, objects, options, units, visible
 from gpushare.core.facts.model import Kind, PodFacts, Refusal, Request, Role, Rules, Share, Unit
 from gpushare.core.facts.options import Options
+from gpushare.core.facts.packing.asked import cpu_and_memory
 
 NOT_DIVISIBLE = "{units} {unit} cannot be split evenly over {gpus} GPUs"
 BOTH_LIMITS = "{resources} on one container"
@@ -26,11 +27,13 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     request = parse(pod, default_unit)
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    cpu, memory = cpu_and_memory(spec)
     if request is None:
         foreign = _any_asks_nvidia(containers)
         rules = None if spec.node_name else node_rules.of_annotations(pod)
         return PodFacts(
-            meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign, rules=rules
+            meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign, rules=rules,
+            cpu=cpu, memory=memory,
         )  # fmt: skip
     asking = [(container, asked) for container in containers if (asked := _asked(container))]
     spec_units, spec_unknown = _amounts([entry for _, asked in asking for entry in asked])
@@ -58,6 +61,8 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         pinned=all(visible.annotation(container) for container, _ in asking),
         annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else node_rules.read(pod),
+        cpu=cpu,
+        memory=memory,
     )
 
 

@@ -2,37 +2,34 @@
 
 A request of one share does not need this: one number per node decides it. Any other shape has a table
 `node -> refusal or None`. When it is asked, the nodes that changed since are looked at again. A change of a node costs
-one append, however many shapes are kept. Each namespace keeps its own few shapes, so that no tenant pushes out
-another's. A call looks at as many nodes as its budget allows. The others stay open, and are looked at between calls
-while a pod waits for the answer. Owned by the ledger.
+one append, however many shapes are kept. A call looks at as many nodes as its budget allows. The others stay open, and
+are looked at between calls while a pod waits for the answer. Owned by the ledger.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
 from gpushare.core.facts.model import NodeFacts, Pin, Refusal, Request, Shape, Unit
 from gpushare.core.facts.scoring.adjusted import Scoring
+from gpushare.core.order.changes import Changes
+from gpushare.core.order.tables import Tables
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import Question
 from gpushare.core.placement.room import Room
 
-PER_NAMESPACE = 32
-IN_ALL = 512  # tables hold an entry per node; this bounds them at a few hundred MB on the largest clusters
 KNOWN_LOOKS = 3  # what it costs to look up an answer, in GPUs looked at
 PICTURES = 2_000  # answers kept by what a node looks like, for one shape
 
 
 class Answers:
     """The answer of every node to one shape, after `seen` changes. `open`: nodes that have not been looked at since.
-    `ranks` is filled by `core.scheduling.ranking`."""
+    `pictured_ranks` is filled by `core.scheduling.ranking`."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.question = Question(request)
         self.refusals: dict[str, Refusal | None] = {}
-        self.ranks: dict[str, dict[str, int | None]] = {}  # by policy; filled when asked
-        self.pictured_ranks: dict[str, dict[tuple[int, ...], int | None]] = {}  # the same by what a node looks like
+        self.pictured_ranks: dict[str, dict[tuple[int, ...], int | None]] = {}  # by policy and what a node looks like
         self._worths: dict[str, tuple[Scoring, dict[str, Any]]] = {}  # by policy; filled by `core.scheduling.scored`
         self.open: dict[str, None] = {}
         self.wanted = False  # a pod was refused while nodes were open
@@ -50,14 +47,11 @@ class Answers:
     def forget(self, node: str) -> None:
         """A node changed."""
         self.refusals.pop(node, None)
-        for ranks in self.ranks.values():
-            ranks.pop(node, None)
         for _, worths in self._worths.values():
             worths.pop(node, None)
 
     def forget_all(self) -> None:
         self.refusals.clear()
-        self.ranks.clear()
         self._worths.clear()
 
     def judge(self, room: Room, budget: Budget) -> Refusal | None:
@@ -94,59 +88,35 @@ class Answers:
 
 
 class Shapes:
-    def __init__(self) -> None:
-        self._kept: dict[str, OrderedDict[Shape, Answers]] = {}
-        self._changes: list[str] = []
-        self._forgotten = 0  # changes dropped from the front of the list
+    """The answers to all shapes that are kept."""
 
-    def touch(self, node: str, nodes: int) -> None:
-        """A node changed. The list is cut once it names every node several times over."""
-        self._changes.append(node)
-        if len(self._changes) > 4 * nodes + 1024:
-            half = len(self._changes) // 2
-            del self._changes[:half]
-            self._forgotten += half
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._kept: Tables[Shape, Answers] = Tables()
 
     def ask(self, namespace: str, request: Request, nodes: Mapping[str, object]) -> Answers:
         """The answers to a request; whatever changed since they were given is open."""
-        return self.renew(self._find(namespace, request), nodes)
+        shape = request.shape
+        answers = self._kept.get(namespace, shape)
+        if answers is None:
+            answers = self._kept.put(namespace, shape, Answers(request), len(nodes))
+        return self.renew(answers, nodes)
 
     def renew(self, answers: Answers, nodes: Mapping[str, object]) -> Answers:
-        if answers.seen < self._forgotten:
+        changed = self._changes.since(answers.seen)
+        if changed is None:
             answers.forget_all()
             answers.open = dict.fromkeys(nodes)
         else:
-            for node in self._changes[answers.seen - self._forgotten :]:
+            for node in changed:
                 answers.forget(node)
                 if node in nodes:
                     answers.open[node] = None
                 else:
                     answers.open.pop(node, None)
-        answers.seen = self._forgotten + len(self._changes)
+        answers.seen = self._changes.count
         return answers
 
     def wanted(self) -> list[Answers]:
         """The shapes that a waiting pod has."""
-        return [answers for kept in self._kept.values() for answers in kept.values() if answers.wanted]
-
-    def _find(self, namespace: str, request: Request) -> Answers:
-        kept = self._kept.setdefault(namespace, OrderedDict())
-        shape = request.shape
-        answers = kept.get(shape)
-        if answers is None:
-            answers = kept[shape] = Answers(request)
-            if len(kept) > PER_NAMESPACE:
-                _drop_one(kept)
-            elif sum(map(len, self._kept.values())) > IN_ALL:
-                _drop_one(max(self._kept.values(), key=len))
-                self._kept = {name: table for name, table in self._kept.items() if table}
-        else:
-            kept.move_to_end(shape)
-        return answers
-
-
-def _drop_one(kept: OrderedDict[Shape, Answers]) -> None:
-    """The one that was not asked for longest, but if possible not one that a waiting pod has."""
-    last = next(reversed(kept))
-    unwanted = next((shape for shape, answers in kept.items() if not answers.wanted and shape != last), None)
-    del kept[unwanted if unwanted is not None else next(iter(kept))]
+        return [answers for answers in self._kept if answers.wanted]

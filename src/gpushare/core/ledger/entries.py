@@ -4,10 +4,14 @@ The first half is what everybody may read. The second half is how an entry is pu
 that nothing leaks, and what is free on the node is worked out again. `questions` and `ledger` are made of these.
 """
 
-from collections.abc import Iterator, KeysView, Sequence, ValuesView
+from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from operator import gt
 
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request
+from gpushare.core.facts.packing import chance
+from gpushare.core.facts.packing.model import Ask, Mixture, Scorer, View
+from gpushare.core.facts.policies import POLICIES
 from gpushare.core.facts.scoring.adjusted import Scoring
 from gpushare.core.facts.scoring.order import Order
 from gpushare.core.facts.scoring.settings import Settings
@@ -17,7 +21,13 @@ from gpushare.core.ledger.index import Index
 from gpushare.core.ledger.loads import Measured
 from gpushare.core.ledger.node_record import NodeRecord
 from gpushare.core.ledger.node_state import NodeState
+from gpushare.core.ledger.supplies import Supplies
+from gpushare.core.order.changes import Changes
+from gpushare.core.order.ranked import Ranked
+from gpushare.core.order.tables import Tables
 from gpushare.core.placement.room import Room
+
+VIEWS = 4  # for each node, before sharing begins anew
 
 
 class Entries:
@@ -31,10 +41,17 @@ class Entries:
         self._grown: set[str] = set()
         self._measured: dict[str, Measured] = {}  # by node, also of nodes that share no GPU
         self.scoring = Scoring()  # what all points depend on
+        self.supplies = Supplies()
+        self.mixture = Mixture()
+        self._scorers: dict[str, Scorer] = {}  # by policy, made when asked for
+        self._packs_by: set[str] = set()
+        self._views: dict[Hashable, View] = {}  # by content: nodes that are alike share one
         self._now = 0.0  # the last time that was told
         self._respects_reservations = False
         self._index = Index()
-        self._shapes = Shapes()
+        self._changes = Changes()
+        self._shapes = Shapes(self._changes)
+        self._orders: Tables[Hashable, Ranked] = Tables()
 
     # What everybody may read
 
@@ -85,10 +102,55 @@ class Entries:
         """Whether something is nominated to or kept for this pod."""
         return uid in self._nominations or uid in self._kept
 
-    def order(self, node: str, request: Request, policy: str) -> Order | None:
-        """The points of each GPU of a node for such a request; None if the policy gives none."""
+    def order(self, node: str, pod: PodFacts, request: Request, policy: str) -> Order | None:
+        """The points of each GPU of a node for such a pod; None if the policy gives none."""
+        state, scorer = self._nodes.get(node), self.scorer(policy)
+        if state is not None and state.facts is not None and POLICIES[policy].by_chance:
+            return Order(chance.points(pod.uid, node, len(state.facts.gpus)))
+        if state is None or scorer is None:
+            return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
+        view = self.view(node, pod) if request.one_gpu and not request.shares[0].kind.slots else None
+        best = scorer.one_gpu(Ask.of(pod), view) if view is not None else None
+        if best is None or view is None:
+            return None
+        return Order(tuple([int(gpu == best.gpu) for gpu in range(len(view.free))]))
+
+    def scorer(self, policy: str) -> Scorer | None:
+        """Of a policy that packs."""
+        scorer = self._scorers.get(policy)
+        make = POLICIES[policy].packing
+        if scorer is None and make is not None:
+            self._packs_by.add(policy)
+            scorer = self._scorers[policy] = make(self.mixture)
+        return scorer
+
+    @property
+    def packs_by(self) -> Set[str]:
+        """The policies that pack and were ever asked for."""
+        return frozenset(self._packs_by)
+
+    @property
+    def scorers(self) -> Mapping[str, Scorer]:
+        """Of policies that pack, as far as they are made."""
+        return self._scorers
+
+    def view(self, node: str, pod: PodFacts) -> View | None:
+        """What policies that pack see of a node for this pod."""
         state = self._nodes.get(node)
-        return state.order(policy, self.scoring, single=request.one_gpu) if state is not None else None
+        if state is None:
+            return None
+        return state.known_view or self._new_view(state, pod)
+
+    def _new_view(self, state: NodeState, pod: PodFacts) -> View | None:
+        view = state.view(pod, self.supplies.left)
+        if view is None:
+            return None
+        if len(self._views) > VIEWS * len(self._nodes):
+            self._views.clear()
+        view = self._views.setdefault(view.content, view)
+        if not state.promised:
+            state.known_view = view
+        return view
 
     def take_grown(self) -> set[str]:
         """The nodes where something came free, or may be had again, since this was last asked."""
@@ -107,7 +169,31 @@ class Entries:
         if record is not None:
             record.measured = measured
             record.forget_points()
-            self._shapes.touch(node, len(self._nodes))
+            self._changes.note(node, len(self._nodes))
+
+    def offer(self, node: str, cpu: int, memory: int) -> None:
+        """A node has so much CPU (in thousandths) and memory (MiB) for pods."""
+        if self.supplies.offer(node, cpu, memory):
+            self._looks_different(node)
+
+    def offer_no_longer(self, node: str) -> None:
+        """The node is gone."""
+        self.supplies.withdraw(node)
+
+    def use(self, uid: str, node: str, cpu: int, memory: int) -> None:
+        """A pod that asks for no GPU is on a node."""
+        for name in self.supplies.use(uid, node, cpu, memory):
+            self._looks_different(name)
+
+    def use_no_longer(self, uid: str) -> None:
+        for name in self.supplies.end(uid):
+            self._looks_different(name)
+
+    def _looks_different(self, node: str) -> None:
+        record = self._nodes.get(node)
+        if record is not None:
+            record.forget_points()
+            self._changes.note(node, len(self._nodes))
 
     def apply(self, settings: Settings) -> None:
         """What an admin says about points."""
@@ -144,11 +230,13 @@ class Entries:
         self._holdings[holding.pod.uid] = holding
         if holding.state is State.ASSUMED:
             self._assumed[holding.pod.uid] = holding
+        self.supplies.use(holding.pod.uid, holding.node, holding.pod.cpu, holding.pod.memory)
         record.put(holding)
 
     def _take(self, record: NodeRecord, holding: Holding) -> None:
         del self._holdings[holding.pod.uid]
         self._assumed.pop(holding.pod.uid, None)
+        self.supplies.end(holding.pod.uid)
         record.take(holding)
 
     def _remove(self, uid: str) -> None:
@@ -190,7 +278,7 @@ class Entries:
         before = record.room
         record.renew()
         self._index.update(record)
-        self._shapes.touch(record.name, len(self._nodes))
+        self._changes.note(record.name, len(self._nodes))
         if record.room is not None:
             grew = (
                 before is None
@@ -203,10 +291,10 @@ class Entries:
     def _drop_if_empty(self, record: NodeRecord) -> None:
         if record.is_empty:
             del self._nodes[record.name]
-            self._index.special.discard(record.name)
+            self._index.forget(record.name)
             self._timed.discard(record.name)
-            self._shapes.touch(record.name, len(self._nodes))
+            self._changes.note(record.name, len(self._nodes))
 
 
 def _grew(now: Sequence[int], before: Sequence[int]) -> bool:
-    return any(a > b for a, b in zip(now, before, strict=False))
+    return any(map(gt, now, before))

@@ -132,7 +132,7 @@ class Ledger(Observed):
         room = self._nodes[node].room_for(pod)
         if room is None:
             return NO_SHARED_GPU
-        order = self.order(node, pod.request, policy)
+        order = self.order(node, pod, pod.request, policy)
         # A long search may give up in one order and not in the other; that there is room was found by binpack.
         places = gpu_choice.plan(pod.request, room, policy, order=order)
         places = places or gpu_choice.plan(pod.request, room, policies.DEFAULT)

@@ -35,7 +35,7 @@ class NodeRecord(NodeState):
 
     def forget_points(self) -> None:
         """Something changed that points depend on."""
-        self._loads = None
+        self._loads = self.known_view = None
         self._orders.clear()
 
     def begin_anew(self, facts: NodeFacts | None) -> list[Holding]:

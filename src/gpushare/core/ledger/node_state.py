@@ -3,10 +3,11 @@
 `node_record` adds what changes it, for the ledger alone.
 """
 
-from collections.abc import Collection, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Collection, Iterator, Sequence, ValuesView
 
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Charge, Charges, NodeFacts, Pin, PodFacts, Refusal, Request
+from gpushare.core.facts.packing.model import View
 from gpushare.core.facts.scoring import adjusted
 from gpushare.core.facts.scoring import order as orders
 from gpushare.core.facts.scoring.adjusted import Scoring
@@ -46,6 +47,7 @@ class NodeState:
         "_unlocated",
         "_used",
         "facts",
+        "known_view",
         "measured",
         "name",
         "promised",
@@ -71,6 +73,7 @@ class NodeState:
         self._starting: Starting | None = None
         self._loads: tuple[GpuLoad, ...] | None = None  # until something changes, like the next
         self._orders: dict[tuple[str, bool], tuple[Scoring, Order]] = {}  # by policy, and whether one GPU is asked for
+        self.known_view: View | None = None  # until something changes; None while it depends on who asks
 
     def holding(self, uid: str) -> Holding | None:
         return self._holdings.get(uid)
@@ -139,6 +142,17 @@ class NodeState:
         self._orders[policy, single] = scoring, made
         return made
 
+    def view(self, pod: PodFacts, left: Callable[[str], tuple[int, int]]) -> View | None:
+        """What packing policies see of the node for this pod; `left`: CPU and memory of a node, in thousandths and
+        MiB."""
+        room = self.room_for(pod)
+        if room is None:
+            return None
+        free = [units if gpu.healthy else 0 for gpu, units in zip(room.facts.gpus, room.free, strict=True)]
+        totals, models = [gpu.total for gpu in room.facts.gpus], [gpu.model for gpu in room.facts.gpus]
+        held = frozenset([_gpus_held(holding.charges or (), totals) for holding in self._holdings.values()])
+        return View(free, totals, models, *left(self.name), empty=room.empty, held=held)
+
     def room_for(self, pod: PodFacts, gone: Collection[str] = (), *, kept: bool = True) -> Room | None:
         """What is free for this pod once the pods `gone` are: without what is nominated to others of at least its
         priority and, unless `kept` is False, without what is kept for others of at least its priority."""
@@ -158,7 +172,7 @@ class NodeState:
         """A copy of this node with the same GPUs in another state: to ask what would be free then."""
         other = self._copy()
         other.facts, other._taken_by_asker, other._rooms = facts, {}, {}
-        other._loads, other._orders = None, {}
+        other._loads, other._orders, other.known_view = None, {}, None
         taken = other.effective()
         other.room = Room.of(facts, taken.units, taken.slots)
         return other
@@ -260,6 +274,11 @@ class NodeState:
             if places is not None:
                 return gpu_choice.charges(pod.request.shares, facts, places)
         return ()
+
+
+def _gpus_held(charges: Charges, totals: Sequence[int]) -> int:
+    """How many GPUs a pod has; 0: a part of one."""
+    return 0 if len(charges) == 1 and charges[0].units < totals[charges[0].gpu] else len(charges)
 
 
 def _turn(pod: PodFacts) -> tuple[int, str, str]:

@@ -62,6 +62,7 @@ class Observed(Questions):
             if holding.charges is None and holding.state is State.ASSUMED:
                 # Its GPU is gone, and nothing was written yet.
                 del self._holdings[holding.pod.uid], self._assumed[holding.pod.uid]
+                self.supplies.end(holding.pod.uid)
             else:
                 self._put(record, holding)
         self._refresh(record, changed=before != facts)
@@ -98,6 +99,7 @@ class Observed(Questions):
         self._end_nomination(uid)
         self.keep_no_longer(uid)
         self._remove(uid)
+        self.use_no_longer(uid)
 
     def relisted(self, kept: Set[str], unbound: Set[str] = frozenset()) -> list[PodFacts]:
         """A complete list was read. Forget the pods that are not in it, and the bindings of pods that it shows unbound.
@@ -116,6 +118,8 @@ class Observed(Questions):
                 self.unbind(uid)
             elif holding.state is State.BOUND:
                 unsure.append(holding.pod)
+        for uid in self.supplies.pods() - kept - self._holdings.keys():
+            self.use_no_longer(uid)
         for uid in self._nominations.keys() - kept:
             self._end_nomination(uid)
         for uid in self._kept.keys() - kept:

@@ -5,11 +5,14 @@ A request of one share is compared with each node's largest free GPU (`index`). 
 node cools down. What a question may cost is bounded; nodes that it does not reach are looked at afterwards (`study`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 
 from gpushare.core.facts.model import PodFacts, Refusal, Request, Role
+from gpushare.core.facts.packing.model import Mixture, Scorer
 from gpushare.core.ledger.answers import Answers
 from gpushare.core.ledger.entries import Entries
+from gpushare.core.ledger.index import Order
+from gpushare.core.order.ranked import Ranked
 from gpushare.core.placement import cost
 from gpushare.core.placement.cost import Budget
 from gpushare.core.placement.fit import JUST_REFUSED, NO_SHARED_GPU, OTHER_NODE, Question, kept_for_other
@@ -20,13 +23,66 @@ class Questions(Entries):
         super().__init__()
         self._studied = 0  # how often `study` was called: whose turn it is
 
-    def spots(self, request: Request) -> Mapping[str, tuple[int, ...]]:
-        """What ranking reads of each node that may serve such a request, see `Index.spots`."""
-        return self._index.spots(request)
-
     def has_special_nodes(self) -> bool:
         """Whether the answer of some node depends on more than what is free."""
         return bool(self._index.special)
+
+    def special(self) -> Set[str]:
+        """The nodes whose answer depends on more than what is free."""
+        return self._index.special
+
+    def promised(self) -> Set[str]:
+        """Those of them where something is nominated or kept: what is free there depends on who asks."""
+        return self._index.promised
+
+    def gpu_order(self, request: Request, *, emptiest_first: bool) -> Order:
+        """All GPUs by what they have free, for a request of one share."""
+        return self._index.order(request, emptiest_first=emptiest_first)
+
+    def ranked(self, namespace: str, what: Hashable, by: object) -> Ranked:
+        """The kept order for such requests; nodes that changed since are open. `by`: what all keys depend on."""
+        order = self._orders.get(namespace, what)
+        if order is None:
+            order = self._orders.put(namespace, what, Ranked(), len(self._nodes))
+        return self.renewed(order, by)
+
+    def renewed(self, order: Ranked, by: object) -> Ranked:
+        order.renew(self._changes, self._nodes, by)
+        return order
+
+    def orders(self, by: Collection[object]) -> list[tuple[str, Hashable, Ranked]]:
+        """The kept orders that depend on one of these, with namespace and key: first those that were asked last."""
+        kept = [row for row in self._orders.items() if any(row[2].by is each for each in by)]
+        return sorted(kept, key=lambda row: row[2].seen, reverse=True)
+
+    def learn(
+        self,
+        mixture: Mixture,
+        scorers: Mapping[str, Scorer] = {},
+        orders: Collection[tuple[str, Hashable, Ranked]] = (),
+    ) -> None:
+        """From now on policies that pack expect such pods. `scorers`: those that are made already. `orders`: those that
+        are worked out by them."""
+        self.mixture = mixture
+        self._scorers = dict(scorers)
+        for namespace, what, order in orders:
+            self._orders.replace(namespace, what, order)
+
+    def rooms_for(
+        self, request: Request | None, namespace: str, among: Collection[str], budget: Budget
+    ) -> dict[str, bool]:
+        """Whether the named nodes have room, promises aside: of those that the budget reaches."""
+        if request is None:
+            return dict.fromkeys(among, True)
+        if request.one_share and request.shares[0].role is Role.APP:
+            need, largest = request.shares[0].units, self._index.largest(request).get
+            return {node: largest(node, -1) >= need for node in among}
+        answers = self.answers(request, namespace, among, budget)
+        return {node: answers.refusals.get(node, NO_SHARED_GPU) is None for node in among if node not in answers.open}
+
+    def refuses(self, request: Request, pod: PodFacts, node: str, budget: Budget) -> bool:
+        """Whether a node cannot take the pod, for whatever reason: asked of special nodes."""
+        return self.refusal(self._question(request, pod.namespace), node, pod, budget) is not None
 
     def fitting(self, request: Request, pod: PodFacts, among: Sequence[str], budget: Budget | None = None) -> list[str]:
         """Those of the named nodes that can take the pod now. A look-up: nothing is computed per GPU."""
@@ -72,8 +128,11 @@ class Questions(Entries):
         """Answer what is open of the named nodes, the emptiest first, and return those that fit."""
         if budget.left <= 0:
             return []
-        named = set(among)
-        states = [self._nodes[node] for node in answers.open if node in named]  # few are open
+        if len(among) < len(answers.open):
+            states = [self._nodes[node] for node in dict.fromkeys(among) if node in answers.open]
+        else:
+            named = set(among)
+            states = [self._nodes[node] for node in answers.open if node in named]  # few are open
         states.sort(key=lambda state: state.room.sum_free if state.room is not None else -1, reverse=True)
         budget.left -= len(states)
         fits = []

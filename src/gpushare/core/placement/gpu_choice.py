@@ -49,9 +49,12 @@ def search(
     order: Order | None = None,
 ) -> Places | None:
     """The GPUs of each share, or None if there is no plan. Raises TooHard if that takes too long to find out."""
+    share = request.shares[0]
     if request.one_share and order is None:
-        best = _best_gpu(request.shares[0].units, room, policy)
+        best = _best_gpu(share.units, room, policy)
         return None if best is None else ((best,),)
+    if len(request.shares) == 1 and share.role is not Role.INIT and not share.kind.slots:
+        return _one_container(share, room, policy, budget, order)
     if len(request.shares) > MOST_SHARES:
         raise TooHard
     task = task or task_of(request, room.facts.pin, room.facts.unit)
@@ -72,6 +75,9 @@ def charges(shares: Sequence[Share], facts: NodeFacts, places: Places) -> Charge
     Init containers run one after the other before the app containers; sidecars stay. kubelet's pool of init units
     comes to exactly the same.
     """
+    if len(shares) == 1:
+        (share,), (chosen,) = shares, places
+        return tuple([Charge(gpu, share.on(facts.gpus[gpu], facts), share.kind.slots) for gpu in sorted(chosen)])
     placed = [(share, gpu) for share, chosen in zip(shares, places, strict=True) for gpu in chosen]
     units = _peaks([(share, gpu, share.on(facts.gpus[gpu], facts)) for share, gpu in placed])
     slots = _peaks([(share, gpu, share.kind.slots) for share, gpu in placed if share.kind.slots])
@@ -142,6 +148,28 @@ def _best_gpu(units: int, room: Room, policy: str) -> int | None:
             if best_rank is None or rank < best_rank:
                 best, best_rank = position, rank
     return best
+
+
+def _one_container(share: Share, room: Room, policy: str, budget: Budget, order: Order | None) -> Places | None:
+    """What a search would find, found faster: the first GPUs that are able."""
+    budget.spend(cost.NODE_LOOKS + 2 * len(room.free))
+    emptiest_first, each = POLICIES[policy].emptiest_first, share.each
+    rows = enumerate(zip(room.facts.gpus, room.free, room.empty, strict=True))
+    exclusive = share.kind.exclusive
+    able = [
+        (free, empty, gpu)
+        for gpu, (facts, free, empty) in rows
+        if facts.healthy and (empty if exclusive else free >= each)
+    ]
+    if len(able) < share.gpus:
+        return None
+    able.sort(key=lambda row: _rank(emptiest_first, row[0], row[1]))
+    gpus = [gpu for _, _, gpu in able]
+    if order is not None:
+        gpus.sort(key=lambda gpu: -order.points[gpu])
+        if order.links and share.gpus > 1:
+            return (order.first(gpus, share.gpus),)
+    return (tuple(gpus[: share.gpus]),)
 
 
 def _rank(emptiest_first: bool, free: int, empty: bool) -> tuple[int, bool]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpushare.core.facts.model import Charge, Data, NodeFacts, Pin
+from gpushare.core.facts.model import Charge, Data, Gpu, NodeFacts, Pin
 
 
 class Taken:
@@ -47,17 +47,24 @@ class Room(Data, frozen=True):
     @staticmethod
     def of(facts: NodeFacts, used: Sequence[int], used_slots: Sequence[int] = ()) -> "Room":
         """`used_slots`: empty if none is."""
-        gpus = facts.gpus
-        free = tuple([max(gpu.total - taken, 0) for gpu, taken in zip(gpus, used, strict=True)])
-        healthy = [amount for gpu, amount in zip(gpus, free, strict=True) if gpu.healthy]
-        healthy.sort()
-        slots = (facts.slots,) * len(gpus)
+        slots = (facts.slots,) * len(facts.gpus)
         if used_slots and facts.slots:
             slots = tuple([max(facts.slots - taken, 0) for taken in used_slots])
+        free, rising, picture, largest = [], [], [], 0
+        for gpu, taken, left in zip(facts.gpus, used, slots, strict=True):  # one loop: this is done at each change
+            total = gpu.total
+            units = total - taken if taken < total else 0
+            free.append(units)
+            if gpu.healthy:
+                rising.append(units)
+            picture.append(_pictured(left, units, gpu, not taken))
+            if total > largest:
+                largest = total
+        rising.sort()
+        picture.sort()
         empty = tuple([not taken for taken in used])
-        largest = max([gpu.total for gpu in gpus], default=0)
-        picture = _picture(facts, free, slots, empty)
-        return Room(facts, free, slots, empty, tuple(healthy), sum(healthy), largest, picture)
+        pictured = _sort(facts), *picture
+        return Room(facts, tuple(free), slots, empty, tuple(rising), sum(rising), largest, pictured)
 
     def healed(self) -> "Room":
         """The same node if all its GPUs were healthy."""
@@ -80,10 +87,12 @@ class Room(Data, frozen=True):
 def _picture(facts: NodeFacts, free: Sequence[int], slots: Sequence[int], empty: Sequence[bool]) -> tuple[int, ...]:
     """One number for the sort of node, then one per GPU in rising order."""
     rows = zip(facts.gpus, free, slots, empty, strict=True)
-    gpus = [
-        (left << 48) + (units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy
-        for gpu, units, left, unused in rows
-    ]
-    gpus.sort()
-    sort = (facts.limit << 8) + (facts.slots << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB")
-    return (sort, *gpus)
+    return (_sort(facts), *sorted([_pictured(left, units, gpu, unused) for gpu, units, left, unused in rows]))
+
+
+def _sort(facts: NodeFacts) -> int:
+    return (facts.limit << 8) + (facts.slots << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB")
+
+
+def _pictured(slots: int, units: int, gpu: Gpu, unused: bool) -> int:
+    return (slots << 48) + (units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy

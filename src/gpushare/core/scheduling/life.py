@@ -31,6 +31,8 @@ from gpushare.core.facts.scoring import adjusted, node_score
 from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.core.facts.scoring.settings import NEUTRAL, Settings
 from gpushare.core.ledger.ledger import Ledger
+from gpushare.core.order import offer as offers
+from gpushare.core.order.offer import Offer
 from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.placement.fit import NEEDS_POLICY, OTHER_NODE, RESERVED
 from gpushare.core.scheduling import preempt, ranking
@@ -40,7 +42,8 @@ from gpushare.core.scheduling.reach import ANYWHERE, Reach
 from gpushare.core.scheduling.wakeups import WakeUps
 
 MOST_NEEDS = 1_000  # kept once; people write few different ones
-Pick = Callable[[Request, PodFacts, Sequence[str], Budget], list[str]]
+Pick = Callable[[Request, PodFacts, Offer, Budget], list[str]]
+Offered = Offer | Sequence[str]
 
 
 class Answer(NamedTuple):
@@ -103,24 +106,24 @@ class Life:
 
     # 1. Asked: which nodes fit?
 
-    def choose(self, pod: PodFacts, offered: list[str], now: float) -> Answer:
+    def choose(self, pod: PodFacts, offered: Offered, now: float) -> Answer:
         """The best node alone: the scheduler need not ask for scores, nor compute any itself."""
-        return self._ask(pod, offered, now, self._best)
+        return self._ask(pod, offers.of(offered), now, self._best)
 
-    def filter(self, pod: PodFacts, offered: list[str], now: float) -> Answer:
+    def filter(self, pod: PodFacts, offered: Offered, now: float) -> Answer:
         """All nodes that fit: others have a say in which is taken."""
-        return self._ask(pod, offered, now, self.ledger.fitting)
+        return self._ask(pod, offers.of(offered), now, self._all)
 
-    def _ask(self, pod: PodFacts, offered: list[str], now: float, pick: Pick) -> Answer:
+    def _ask(self, pod: PodFacts, offer: Offer, now: float, pick: Pick) -> Answer:
         if pod.request is None:
-            return self._pass(pod, offered)
+            return self._pass(pod, list(offer.names))
         if isinstance(pod.request, Refusal):
             return Answer([], invalid=pod.request)
         self.ledger.release(pod.uid)
         budget = Budget(CALL_LOOKS)
-        fits = pick(pod.request, pod, offered, budget)
+        fits = pick(pod.request, pod, offer, budget)
         if not fits:
-            return self._refuse(pod, pod.request, offered, budget)
+            return self._refuse(pod, pod.request, offer.names, budget)
         self._remember(pod)
         if len(fits) == 1:
             self._assume(pod, pod.request, fits[0], now)  # the scheduler does not ask for the score of a single node
@@ -149,10 +152,13 @@ class Life:
         facts = self.ledger.facts(node)
         return facts is not None and facts.nvidia_whole
 
-    def _best(self, request: Request, pod: PodFacts, offered: Sequence[str], budget: Budget) -> list[str]:
-        best = ranking.first(self.ledger, request, pod, offered, self._policy(request), budget, self.node_points)
+    def _all(self, request: Request, pod: PodFacts, offer: Offer, budget: Budget) -> list[str]:
+        return self.ledger.fitting(request, pod, offer.names, budget)
+
+    def _best(self, request: Request, pod: PodFacts, offer: Offer, budget: Budget) -> list[str]:
+        best = ranking.first(self.ledger, request, pod, offer, self._policy(request), budget, self.node_points)
         # A long search may give up in the order of a policy although there is room: then all that fit are answered.
-        return [best] if best is not None else self.ledger.fitting(request, pod, offered, budget)
+        return [best] if best is not None else self._all(request, pod, offer, budget)
 
     # 2. No node fits: refused, remembered, woken later
 
@@ -168,10 +174,10 @@ class Life:
 
     # 3. Some nodes fit: the best is assumed
 
-    def prioritize(self, pod: PodFacts, offered: Sequence[str], now: float) -> list[tuple[str, int]]:
+    def prioritize(self, pod: PodFacts, offered: Offered, now: float) -> list[tuple[str, int]]:
         """After `filter`: scores of the best nodes, the best first. It is assumed."""
         if pod.request is None:
-            return self._without_gpus(offered) if not pod.asks_nvidia else []
+            return self._without_gpus(offers.of(offered).names) if not pod.asks_nvidia else []
         if not isinstance(pod.request, Request):
             return []
         self.ledger.release(pod.uid)

@@ -69,6 +69,20 @@ def keys(
     ]
 
 
+def key(
+    ledger: Ledger, request: Request, pod: PodFacts, policy: str, budget: Budget
+) -> Callable[[str, Budget], int | None]:
+    """The key of a node with room, while the points of nodes themselves count nothing; None: the budget is used up."""
+    answers, score = ledger.answers(request, pod.namespace, (), budget), POLICIES[policy].score
+    assert score is not None
+
+    def of(node: str, budget: Budget) -> int | None:
+        worth = _worth(ledger, answers, node, pod, policy, score, budget)
+        return None if worth is None else worth.key
+
+    return of
+
+
 def _keys_of(score: Score, settings: Settings) -> Callable[[int, int, bool, int], int]:
     """The key of a node out of its own points, those of its GPUs, whether it has several, and what decides between
     equal scores. The score is that of `adjusted.total`, worked out for thousands of nodes."""

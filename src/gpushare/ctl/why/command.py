@@ -126,7 +126,7 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
         known = evidence.from_extender(cluster, pod, facts, part)
     else:
         unhealthy.mark(cluster, source)
-        by = placing.prepared(cluster, all_gpus, options.policy)
+        by = placing.prepared(cluster, all_gpus, options.policy, packs=placing.packs(facts, options.policy))
         known = evidence.gather(cluster, SchedulerChecks(cluster), pod, placing.with_needs(by, facts, pod), by)
     known = msgspec.structs.replace(known, quote=quote, doing=_doing(reading, pod), now=now)
     return Answer(explanation.build(known))

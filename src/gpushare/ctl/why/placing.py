@@ -1,20 +1,24 @@
 """By which policy `why` works out a place, and what that policy needs to know besides the ledger.
 
-A policy with points looks at what GPUs do: that is read from GPUNodes, and only then. What an admin says in policy
-ConfigMaps is not read here; a running extender knows it (`--extender`).
+A policy with points looks at what GPUs do: that is read from GPUNodes, and only then. One that packs looks at CPU and
+memory of nodes, and expects more pods like those that are there. What an admin says in policy ConfigMaps, and pods
+that came and went, are not known here; a running extender knows them (`--extender`).
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gpushare.core.facts import intree, objects
+from gpushare.core.facts import intree, objects, request
 from gpushare.core.facts.model import PodFacts, Request
-from gpushare.core.facts.policies import DEFAULT, POLICIES
+from gpushare.core.facts.policies import DEFAULT, POLICIES, Policy
 from gpushare.core.facts.scoring.node_score import NodePoints
 from gpushare.view import vitals
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Source
+
+if TYPE_CHECKING:
+    from gpushare.core.scheduling.reach import Reach
 
 
 class Placing(NamedTuple):
@@ -32,21 +36,49 @@ BY_DEFAULT = Placing()
 
 def gives_points(facts: PodFacts, policy: str) -> bool:
     """Whether its place is chosen by points."""
-    request = facts.request
-    return isinstance(request, Request) and POLICIES[request.policy or policy or DEFAULT].score is not None
+    return isinstance(facts.request, Request) and _policy(facts.request, policy).score is not None
 
 
-def prepared(cluster: Snapshot, reading: vitals.Reading | None, policy: str) -> Placing:
-    """`reading`: of all GPUNodes, if a policy with points is meant."""
-    if reading is None:
+def _policy(request: Request, policy: str) -> Policy:
+    return POLICIES[request.policy or policy or DEFAULT]
+
+
+def packs(facts: PodFacts, policy: str) -> bool:
+    """Whether its place is chosen by what it leaves behind."""
+    return isinstance(facts.request, Request) and _policy(facts.request, policy).packing is not None
+
+
+def prepared(cluster: Snapshot, reading: vitals.Reading | None, policy: str, *, packs: bool) -> Placing:
+    """`reading`: of all GPUNodes, if a policy with points is meant. `packs`: one that packs is."""
+    if reading is None and not packs:
         return Placing(policy or DEFAULT)
-    from gpushare.core.scheduling.reach import NodesByRules  # commands must start at once
+    from gpushare.core.scheduling.reach import NodesByRules, Reach  # commands must start at once
 
-    vitals.measure(cluster.ledger, reading.found(), cluster.now)
     nodes = NodesByRules()
     for node in cluster.nodes:
         nodes.set_node(node.metadata.name, intree.node_rules(node))
+    if packs:
+        _teach(cluster, Reach(nodes.allowed, nodes.open_to, nodes.reserved))
+    if reading is None:
+        return Placing(policy or DEFAULT)
+    vitals.measure(cluster.ledger, reading.found(), cluster.now)
     return Placing(policy or DEFAULT, nodes.points)
+
+
+def _teach(cluster: Snapshot, reach: "Reach") -> None:
+    """The ledger learns what an extender would that had just started."""
+    from gpushare.core.scheduling.mix import Mix
+
+    mix = Mix()
+    for node in cluster.nodes:
+        cpu, memory, _ = intree.node_rules(node).supply
+        cluster.ledger.offer(node.metadata.name, cpu, memory >> 20)
+    for pod in cluster.pods:
+        facts = request.facts(pod, None)
+        mix.see(pod, facts)
+        if facts.request is None and facts.node and pod.status.phase not in objects.FINISHED:
+            cluster.ledger.use(facts.uid, facts.node, facts.cpu, facts.memory)
+    cluster.ledger.learn(mix.mixture(cluster.ledger, reach))
 
 
 def begin(source: Source, facts: PodFacts, policy: str) -> vitals.Reading | None:

@@ -108,7 +108,7 @@ def explain(
     by_points = any(placing.gives_points(facts, policy) for facts in asked)
     reading = vitals.Reading(source) if by_points else None
     cluster = snapshot.read(source, now)
-    by = placing.prepared(cluster, reading, policy)
+    by = placing.prepared(cluster, reading, policy, packs=any(placing.packs(facts, policy) for facts in asked))
     admission = Admission(source, cluster.ledger, file.namespaces, note)
     if extender is None:
         unhealthy.mark(cluster, source)
