@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from math import sqrt
 
-from bench.published import ALL, EXACT, SEEDS, TRACES, Published
+from bench.published import EXACT, SEEDS, TRACES, Published, figures
 from gpushare.core.facts.policies import POLICIES
 from gpushare.obs.errors import UserError
 from gpushare.sim.results import Run
@@ -51,14 +51,14 @@ def measure(published: Published, word: str, seeds: Sequence[int]) -> int:
         for policy in policies:
             runs = reference if policy == REFERENCE else published.replays(name, trace, policy, seeds)
             equal = sum([published.equal(name, run) for run in runs]) if policy in EXACT else None
-            others += equal is not None and equal < ALL * len(runs)
+            others += equal is not None and equal < figures() * len(runs)
             print(_row(name, runs, reference, equal), flush=True)
     print(f"{others} differ from what was published" if others else "all as published", file=sys.stderr)
     return 1 if others else 0
 
 
 def _row(trace: str, runs: Sequence[Run], reference: Sequence[Run], equal: int | None) -> str:
-    exact = "" if equal is None else f"{equal}/{ALL * len(runs)}"
+    exact = "" if equal is None else f"{equal}/{figures() * len(runs)}"
     loads = [f"{_mean(_allocated(runs, at)):>8.2f}{_difference(runs, reference, at):>22}" for at in (100, 130)]
     spent, pods = sum([run.cpu_seconds for run in runs]), sum([run.pods for run in runs])
     cost = f"{spent / len(runs):>13.2f}{1000 * spent / pods:>10.3f}"
@@ -66,7 +66,7 @@ def _row(trace: str, runs: Sequence[Run], reference: Sequence[Run], equal: int |
 
 
 def _allocated(runs: Sequence[Run], at: int) -> list[float]:
-    return [point.allocated for run in runs for point in run.points if point.load == at]
+    return [[point.allocated for point in run.points if point.load <= at][-1] for run in runs]
 
 
 def _difference(runs: Sequence[Run], reference: Sequence[Run], at: int) -> str:

@@ -117,8 +117,10 @@ class _Offer(Offer):
         return [name for name in self._all if name in self]
 
     def __contains__(self, node: str) -> bool:
+        if self._allowed is not None and node not in self._allowed:
+            return False
         cpu, memory = self._left(node)
-        return cpu >= self._cpu and memory >= self._memory and (self._allowed is None or node in self._allowed)
+        return cpu >= self._cpu and memory >= self._memory
 
     def of_these(self, nodes: Iterable[str]) -> list[str]:
         """All are worth a look: there is no hurry, and a node that is looked at is known until it changes."""

@@ -79,7 +79,7 @@ class Mix:
     def mixing(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Steps[Mixture]:
         """The same in short steps."""
         yield from self._add_without_gpus(ledger)
-        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum)
+        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum) if self._came else 1
         gpus, nodes = yield from _gpus(ledger)
         counts = _commonest(self._counts)
         offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]

@@ -239,7 +239,7 @@ def relearning(ledger: Ledger, scorers: Mapping[str, Scorer]) -> Steps[list[tupl
     for namespace, what, old in ledger.orders(list(ledger.scorers.values()))[:RELEARNED]:
         example = cast(Example, old.example)
         scorer = scorers.get(example.policy)
-        if scorer is None:
+        if scorer is None or scorer is old.by:
             continue
         sort = _packing(ledger, example.request, example.pod, example.policy, scorer)
         ranked = ledger.renewed(Ranked(), scorer)

@@ -72,39 +72,41 @@ class Sums:
     def __init__(self, pods: Sequence[PodType], came: int) -> None:
         typical = sum([pod.count for pod in pods])
         self._shares = [(pod, pod.count / came / (typical / came)) for pod in pods]
-        self._needs: dict[tuple[object, object], list[tuple[int, ...] | None]] = {}
+        self._rows: dict[tuple[object, object], list[_Row]] = {}
 
     def fragment(self, node: View, free: Sequence[int], cpu: int) -> float:
         """Of a node where GPUs and CPU are left like this, in thousandths of a GPU."""
         parts = [WHOLE * left // total for left, total in zip(free, node.totals, strict=True)]
         idle, usable = sum(parts), dict[tuple[int, ...], tuple[int, int]]()
         lacks_both = lacks_gpu = lacks_cpu = asks_none = asks_none_lacks_cpu = wrong_model = 0.0
-        for (pod, share), needs in zip(self._shares, self._needs_of(node), strict=True):
-            enough_cpu = cpu >= pod.ask.cpu
+        for share, cpu_asked, gpus_asked, needs in self._rows_of(node):
             if needs is None:
                 wrong_model += share * idle
                 continue
+            if not gpus_asked:
+                if cpu >= cpu_asked:
+                    asks_none += share * idle
+                else:
+                    asks_none_lacks_cpu += share * idle
+                continue
             if needs not in usable:
-                able = [part for part, left, need in zip(parts, free, needs, strict=False) if left >= need]
+                able = [part for part, left, need in zip(parts, free, needs, strict=True) if left >= need]
                 usable[needs] = len(able), sum(able)
             gpus, amount = usable[needs]
-            if not pod.ask.gpus and enough_cpu:
-                asks_none += share * idle
-            elif not pod.ask.gpus:
-                asks_none_lacks_cpu += share * idle
-            elif gpus >= pod.ask.gpus and enough_cpu:
-                lacks_gpu += share * (idle - amount)
-            elif gpus >= pod.ask.gpus:
+            if cpu >= cpu_asked:
+                lacks_gpu += share * (idle - amount if gpus >= gpus_asked else idle)
+            elif gpus >= gpus_asked:
                 lacks_cpu += share * idle
-            elif enough_cpu:
-                lacks_gpu += share * idle
             else:
                 lacks_both += share * idle
         return lacks_both + lacks_gpu + lacks_cpu + asks_none + asks_none_lacks_cpu + wrong_model
 
-    def _needs_of(self, node: View) -> list[tuple[int, ...] | None]:
-        """By kind of pod what it needs of each GPU of such a node; None: it may use none of them."""
+    def _rows_of(self, node: View) -> "list[_Row]":
         alike = node.models, node.totals
-        if alike not in self._needs:
-            self._needs[alike] = [needs(pod, *alike) for pod, _ in self._shares]
-        return self._needs[alike]
+        if alike not in self._rows:
+            self._rows[alike] = [(share, pod.ask.cpu, pod.ask.gpus, needs(pod, *alike)) for pod, share in self._shares]
+        return self._rows[alike]
+
+
+_Row = tuple[float, int, int, tuple[int, ...] | None]
+"""For nodes with the same GPUs, of a kind of pod: its share of all pods, CPU, GPUs, what it needs of each GPU."""
