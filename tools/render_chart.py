@@ -22,6 +22,8 @@ CRD = "crds/clusterpolicies.yaml"
 OWN_RIGHTS: Final = ROOT / "tools" / "operator_rights.yaml"
 RIGHTS_HEADER: Final = "{{- /* Written by tools/render_chart.py: change it there. */ -}}\n"
 CHART_ONLY: Final = ("image", "imagePullSecrets", "nfd", "psa")  # values that are no part of the policy
+# What templates read. `--set NAME=null` takes a value away with its defaults.
+READ: Final = ("image", "nfd", "psa", "operator", "daemonsets", "sharing", "devicePlugin", "validator", "scheduler")
 # Components of NVIDIA's operator that we do not have. Values files of its users say of them that they are off.
 ALWAYS_OFF: Final = (
     "ccManager", "cdi", "dcgm", "draDriver", "gdrcopy", "gds", "kataManager", "kataSandboxDevicePlugin", "psp",
@@ -58,6 +60,7 @@ def schema(crd: Object) -> Object:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart gpushare",
         **_object({**_chart_only(), **policy, **{name: _off() for name in ALWAYS_OFF}}),
+        "required": list(READ),
     }
 
 
@@ -87,6 +90,7 @@ def _add_what_only_the_chart_knows(policy: Object) -> None:
         "tolerations": copy.deepcopy(policy["daemonsets"]["properties"]["tolerations"]),
     }
     policy["devicePlugin"]["properties"]["config"]["properties"] |= {"create": SWITCH, "data": texts}
+    policy["devicePlugin"]["required"] = ["config"]
     del policy["finder"]["properties"]["enabled"]  # nfd.enabled is its switch
 
 

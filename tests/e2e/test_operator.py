@@ -18,10 +18,10 @@ from gpushare.core.facts import names
 from tests.e2e.harness import gpu_host, operator
 from tests.e2e.harness.cluster import NODE, ROOT, Failed
 from tests.e2e.harness.figures import Figures
-from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.installation import held
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.operator import CHART, NAMESPACE, RELEASE, REPAIRED_SECONDS, Operator
+from tests.e2e.harness.selling import POD
 from tests.e2e.harness.snapshot import Snapshot, taken
 from tests.support import wait
 from tests.support.objects import Object
@@ -54,28 +54,6 @@ INSTALL = f"helm install {RELEASE} {CHART} -n {NAMESPACE} --create-namespace {VA
 UPGRADE = f"helm upgrade {RELEASE} {{chart}} -n {NAMESPACE} {VALUES} --wait"
 # Quoted: else a shell takes the backslash.
 COLUMNS = r"kubectl get nodes '-o=custom-columns=NAME:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu'"
-# As the guide has it, with an image that is there.
-POD = f"""
-apiVersion: v1
-kind: Pod
-metadata:
-  name: pod-gpu-1
-spec:
-  containers:
-  - name: cuda-vector-add
-    image: {SMALL}
-    command: ["sleep"]
-    args: ["100000"]
-    resources:
-      limits:
-        nvidia.com/gpu: 1
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 0
-  tolerations:
-  - effect: NoSchedule
-    key: nvidia.com/gpu
-    operator: Exists
-"""
 DEPLOYMENT = ROOT / "examples" / "01-deployment.yaml"
 ORDER = ("driver-ready", "toolkit-ready", "plugin-ready", "cuda-ready")
 NO_SUCH_IMAGE = {"repository": "docker.io/library", "image": "gpushare", "version": "no-such"}

@@ -38,18 +38,8 @@ def prepared(cluster: Cluster) -> Iterator[Operating]:
 
 @pytest.fixture
 async def operator(prepared: Operating) -> AsyncIterator[Operating]:
-    """With one GPU node. At the end nothing is left, or the test fails."""
-    await prepared.node("loop-a")
-    before = await prepared.snapshot()
-    try:
+    async with prepared.with_gpu_node("loop-a"):
         yield prepared
-        async with prepared.running("operator-last"):
-            for name in await prepared.policies():
-                await prepared.delete(name)
-            await prepared.gone()
-        assert await prepared.snapshot() == before
-    finally:
-        await prepared.remove_nodes()
 
 
 async def settled(operator: Operating) -> None:
@@ -227,8 +217,12 @@ async def test_what_cannot_be_served_is_said(operator: Operating) -> None:
         for name in ("vgpu-manager", "dashboard", "monitoring"):
             assert states[name]["state"] == "unserved"
             assert states[name]["message"]
-        events = await operator.cluster.kubectl("get", "events", "-n", "default", "-o", "wide")
-        assert "vgpu-manager cannot be served" in events
+        await operator.until("an event", lambda: says_unserved(operator))
+
+
+async def says_unserved(operator: Operating) -> bool:
+    events = await operator.cluster.kubectl("get", "events", "-n", "default", "-o", "wide")
+    return "vgpu-manager cannot be served" in events
 
 
 async def test_a_missing_right_is_named_and_healed(operator: Operating, figures: Figures) -> None:

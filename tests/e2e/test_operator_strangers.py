@@ -25,18 +25,8 @@ def prepared(cluster: Cluster) -> Iterator[Operating]:
 
 @pytest.fixture
 async def operator(prepared: Operating) -> AsyncIterator[Operating]:
-    """With one GPU node. At the end nothing is left, or the test fails."""
-    await prepared.node("strange-a")
-    before = await prepared.snapshot()
-    try:
+    async with prepared.with_gpu_node("strange-a"):
         yield prepared
-        async with prepared.running("operator-last"):
-            for name in await prepared.policies():
-                await prepared.delete(name)
-            await prepared.gone()
-        assert await prepared.snapshot() == before
-    finally:
-        await prepared.remove_nodes()
 
 
 async def made_by_hand(operator: Operating, body: Object) -> None:

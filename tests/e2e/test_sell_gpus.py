@@ -15,11 +15,10 @@ import pytest
 from gpushare.core.facts import names
 from tests.e2e.harness import events, selling
 from tests.e2e.harness.cluster import NODE
-from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.installation import held
 from tests.e2e.harness.kubelet import Node
 from tests.e2e.harness.node_world import has_failed
-from tests.e2e.harness.selling import Selling, SellingWorld
+from tests.e2e.harness.selling import POD, Selling, SellingWorld
 from tests.support import pod_watch
 from tests.support.api_client import Api
 from tests.support.objects import Object
@@ -38,27 +37,6 @@ CONFIGS = {
 DRIVER_NODES = "/run/nvidia/driver/dev"  # of the machine; its /dev is this machine's own
 SPEC = "/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 TAINT = "nvidia.com/gpu=present:NoSchedule"
-# As people write it, with an image that is there.
-POD = f"""
-apiVersion: v1
-kind: Pod
-metadata:
-  name: pod-gpu-1
-spec:
-  containers:
-  - name: cuda-vector-add
-    image: {SMALL}
-    command: ["sleep"]
-    args: ["100000"]
-    resources:
-      limits:
-        nvidia.com/gpu: 1
-  restartPolicy: Never
-  tolerations:
-  - effect: NoSchedule
-    key: nvidia.com/gpu
-    operator: Exists
-"""
 REFUSED = (
     'Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "nvidia.com/gpu": '
     "invalid request: maximum request size for shared resources is 1; found 2, which is unexpected"

@@ -33,8 +33,19 @@ async def test_a_policy_that_is_deleted_without_its_objects_leaves_all_and_goes_
     assert operated.labels("a")[names.GPU_PRESENT] == "true"
 
 
+async def test_they_stay_also_if_the_garbage_collector_is_done_before_the_next_pass(operated: Operated) -> None:
+    operated.shown()["metadata"]["finalizers"] += ["orphan"]
+    operated.delete()
+    operated.see()
+    orphan(operated)
+    operated.shown()["metadata"]["finalizers"].remove("orphan")
+    await operated.settle()
+    assert operated.shown()["metadata"]["finalizers"] == []
+    assert operated.has("gpushare-node")
+
+
 async def test_orphans_are_taken_out_by_a_policy_that_is_still_being_deleted(operated: Operated) -> None:
-    """The garbage collector was faster: nothing says any more that they should stay."""
+    """Nothing has ever said that they should stay."""
     operated.delete()
     orphan(operated)
     await operated.settle()

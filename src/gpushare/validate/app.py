@@ -17,7 +17,7 @@ from gpushare.kube.errors import KubeError
 from gpushare.kube.events import Recorder
 from gpushare.kube.scraping.server import Listening, Server
 from gpushare.obs import http, log, metrics
-from gpushare.obs.signals import ending
+from gpushare.obs.signals import ending, until_signalled
 from gpushare.validate import checks, readiness
 from gpushare.validate.keeper import STUCK_SECONDS, Keeper
 from gpushare.validate.machine.asking import Asking
@@ -147,15 +147,8 @@ async def run(config: Config, access: Access) -> signal.Signals:
             "listening", port=listening.addresses[0][1], node=config.node, host_root=str(config.places.root),
             ready_files=str(config.folder),
         )  # fmt: skip
-        work, stop = asyncio.create_task(validator.run()), asyncio.create_task(signals.get())
         try:
-            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            return await until_signalled(validator.run(), signals)
         finally:
-            for task in (work, stop):
-                task.cancel()
-            ended, _ = await asyncio.gather(work, stop, return_exceptions=True)
             await validator.end()
             await listening.cleanup()
-    if isinstance(ended, Exception):
-        raise ended
-    return stop.result()

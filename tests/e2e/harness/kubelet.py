@@ -125,7 +125,8 @@ class Node:
         """Keeps the logs of gpushare's pods, which are deleted with the pods."""
         for log in self.cluster.work.glob(LOGS.format(namespace=namespace)):
             pod = log.parents[1].name.split("_")[1]
-            shutil.copy(log, self.cluster.logs / f"{pod}-{log.name}")
+            with contextlib.suppress(FileNotFoundError):  # kubelet takes the log of a pod that is gone away
+                shutil.copy(log, self.cluster.logs / f"{pod}-{log.name}")
 
     async def object(self) -> Object:
         node: Object = await self.cluster.get(f"/api/v1/nodes/{NODE}")

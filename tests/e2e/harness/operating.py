@@ -183,6 +183,21 @@ class Operating:
         names_of = [one["metadata"]["name"] for one in listed]
         await self._many("DELETE", [(f"/{name}", None) for name in names_of if name.startswith(prefix)])
 
+    @contextlib.asynccontextmanager
+    async def with_gpu_node(self, name: str) -> AsyncIterator[None]:
+        """With one GPU node. At the end nothing is left, or the test fails."""
+        await self.node(name)
+        before = await self.snapshot()
+        try:
+            yield
+            async with self.running("operator-last"):
+                for policy in await self.policies():
+                    await self.delete(policy)
+                await self.gone()
+            assert await self.snapshot() == before
+        finally:
+            await self.remove_nodes()
+
     async def _many(self, method: str, requests: list[tuple[str, Object | None]]) -> None:
         limit, trust = asyncio.Semaphore(20), self.cluster.trust()
         headers = {"Authorization": f"Bearer {self.cluster.tokens[ADMIN]}"}

@@ -11,6 +11,7 @@ from gpushare.core.facts import names
 from gpushare.node.nvidia.rules import choice
 from tests.e2e.harness import shipped
 from tests.e2e.harness.cluster import NODE
+from tests.e2e.harness.images import SMALL
 from tests.e2e.harness.installation import OWN_NODE, Installation, running
 from tests.e2e.harness.kubelet import LABELS, Node
 from tests.e2e.harness.node_world import NodeWorld
@@ -20,6 +21,28 @@ CONFIG_MAP = {
     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gpushare-nvidia", "namespace": shipped.NAMESPACE},
 }  # fmt: skip
 SELLS = "gpushare=gpus"
+# As guides write it, with an image that is there.
+POD = f"""
+apiVersion: v1
+kind: Pod
+metadata:
+  name: pod-gpu-1
+spec:
+  containers:
+  - name: cuda-vector-add
+    image: {SMALL}
+    command: ["sleep"]
+    args: ["100000"]
+    resources:
+      limits:
+        nvidia.com/gpu: 1
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  tolerations:
+  - effect: NoSchedule
+    key: nvidia.com/gpu
+    operator: Exists
+"""
 
 
 class Selling(Installation):

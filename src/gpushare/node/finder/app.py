@@ -16,7 +16,7 @@ from gpushare.kube.labels.writer import PATIENCE, SILENCE, Identity, Writer
 from gpushare.kube.reflector import Reflector
 from gpushare.node.finder import pci
 from gpushare.obs import errors, http, log, metrics
-from gpushare.obs.signals import ending
+from gpushare.obs.signals import ending, until_signalled
 
 PORT: Final = 12351
 LOOK_SECONDS: Final = 60.0  # GPUs are put in and taken out by people, who can wait for a minute
@@ -95,14 +95,7 @@ async def run(config: Config, access: Access) -> signal.Signals:
             config.host, config.port, lambda: "", finder.not_ready, lambda: metrics.exposition(registry)
         )
         logger.info("listening", **config._asdict() | {"port": listening.addresses[0][1]})
-        work, stop = asyncio.create_task(finder.run()), asyncio.create_task(signals.get())
         try:
-            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            return await until_signalled(finder.run(), signals)
         finally:
-            for task in (work, stop):
-                task.cancel()
-            ended, _ = await asyncio.gather(work, stop, return_exceptions=True)
             await listening.cleanup()
-    if isinstance(ended, Exception):
-        raise ended
-    return stop.result()

@@ -20,7 +20,6 @@ from gpushare.operator.seeing.models import Live, Meta, Policy
 from gpushare.operator.seeing.watches import OURS, Seen
 
 FEATURES_SERVED: Final = "nodefeatures.nfd.k8s-sigs.io/v1alpha1"
-ORPHAN: Final = "orphan"  # of kubectl delete --cascade=orphan: what the policy made is to stay as it is
 OUR_FEATURES: Final = "gpushare-"  # how the names of NodeFeatures of ours begin
 
 
@@ -49,7 +48,7 @@ class Finalizer:
         """As far as it gets; nothing is left: all is gone, and the policy with it. `alone`: nodes have been labelled
         for this policy; one that was ignored has only what it may have owned before."""
         try:
-            if ORPHAN in (policy.metadata.finalizers or ()):
+            if policy.uid in self._seen.policies.orphaning:
                 await self._release(policy)
                 return Left([])
             return await self._step(policy, served, alone=alone)

@@ -25,13 +25,16 @@ Wake = Callable[[], None]
 
 SOLD: Final = (*names.PINNED, names.NVIDIA_GPU)
 OUR_ANNOTATIONS: Final = "gpushare.io/"
+ORPHAN: Final = "orphan"  # the finalizer of kubectl delete --cascade=orphan: what the policy made is to stay as it is
 
 
 class Policies:
-    """All policies, by name."""
+    """All policies, by name. `orphaning`: those that are deleted without their objects, by uid. The garbage collector
+    may be done with that before the next pass: then only the watch has shown that the objects are to stay."""
 
     def __init__(self, wake: Wake) -> None:
         self.found: dict[str, Policy] = {}
+        self.orphaning: set[str] = set()
         self._wake = wake
 
     def put(self, answer: Policy) -> None:
@@ -40,10 +43,13 @@ class Policies:
 
     def upsert(self, item: Policy) -> None:
         self.found[item.name] = item
+        if item.metadata.deletion_timestamp and ORPHAN in (item.metadata.finalizers or ()):
+            self.orphaning.add(item.uid)
         self._wake()
 
     def remove(self, item: Policy) -> None:
         self.found.pop(item.name, None)
+        self.orphaning.discard(item.uid)
         self._wake()
 
     def relisted(self, kept: Set[str]) -> None:
