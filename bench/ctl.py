@@ -8,17 +8,18 @@ process: a terminal shows ten of many waiting pods, and must not cost much more 
 import gc
 import io
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench import world
 from bench.result import Result
+from bench.yardstick import HERE
 from gpushare.ctl.inspect import command
 from gpushare.ctl.screen import Screen
 from gpushare.view import snapshot
@@ -46,17 +47,17 @@ def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _prepare(folder)
-        yield Result("inspect as kubectl's plugin, own CPU", _median(folder, "inspect_plugin"), "ms", 150)
+        yield Result("inspect as kubectl's plugin, own CPU", _median(folder, "inspect_plugin"), "ms", 150, of=median)
         why = ("gpushare_plugin", "why", "team-a/asks")
-        yield Result("why as kubectl's plugin, own CPU", _median(folder, *why), "ms")
+        yield Result("why as kubectl's plugin, own CPU", _median(folder, *why), "ms", of=median)
         command = [sys.executable, "-m", "gpushare.devcluster.apiserver.server", "--load", str(folder / "objects")]
         config = ["--kubeconfig-out", str(folder / "kubeconfig")]
         with subprocess.Popen([*command, *config], stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
                 server.stdout.readline()
-                yield Result("inspect by itself", _median(folder, "main", "inspect"), "ms", 450)
-                yield Result("why by itself", _median(folder, "main", *why[1:]), "ms")
+                yield Result("inspect by itself", _median(folder, "main", "inspect"), "ms", 450, of=median)
+                yield Result("why by itself", _median(folder, "main", *why[1:]), "ms", of=median)
             finally:
                 server.terminate()
 
@@ -81,12 +82,13 @@ def _terminal() -> Iterator[Result]:
     cluster, spent = _Large(), dict[int | None, list[float]]()
     for _ in range(ROUNDS):
         for width in (None, 200):
+            HERE.look()
             gc.collect()  # else chance decides in which of the two a full collection falls
             began = time.process_time()
             command.run(command.Options(), cluster, Screen(io.StringIO(), io.StringIO(), width=width))
             spent.setdefault(width, []).append(time.process_time() - began)
     name = f"inspect on a terminal against piped, {MANY_WAITING} pods waiting"
-    yield Result(name, statistics.median(spent[200]) / statistics.median(spent[None]), "x", 1.6)
+    yield Result(name, median(spent[200]) / median(spent[None]), "x", 1.6)
 
 
 def _prepare(folder: Path) -> None:
@@ -108,9 +110,10 @@ def _median(folder: Path, *words: str) -> float:
     environment = {"PATH": f"{folder}:/usr/bin:/bin", "KUBECONFIG": str(folder / "kubeconfig"), "HOME": str(folder)}
     spent = []
     for _ in range(RUNS):
+        HERE.look()
         done = subprocess.run(
             [sys.executable, "-c", OWN_CPU, *words], env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout, done.stderr
         spent.append(float(done.stderr.splitlines()[-1]) * 1000)
-    return statistics.median(spent)
+    return median(spent)

@@ -14,6 +14,7 @@ import msgspec
 
 from bench.inside import decoded_pod
 from bench.result import Result
+from bench.yardstick import HERE
 from gpushare.core.explain import verdict
 from gpushare.core.facts import names, request
 from gpushare.core.facts.kinds import MEMORY
@@ -81,6 +82,7 @@ class World:
     def cold_choose_ms(self, pod: Object) -> float:
         """As if nobody had asked about such a pod before: answers are kept by namespace."""
         gc.collect()  # the extender has frozen its objects by then: a full collection is not a part of a call
+        HERE.look()
         self._strangers += 1
         meta = {**pod["metadata"], "namespace": f"stranger-{self._strangers}"}
         return self.choose_ms({**pod, "metadata": meta})
@@ -99,6 +101,7 @@ def _longest_step(world: World, hardest: Object) -> float:
     steps = verdict.explaining(world.ledger, request.facts(decoded_pod(hardest), None), looks=CALL_LOOKS)
     longest, going = 0.0, True
     while going:
+        HERE.look()
         begun = time.process_time()
         going = next(steps, _END) is not _END
         longest = max(longest, time.process_time() - begun)
@@ -126,6 +129,7 @@ def _study_turns(world: World, pods: list[Object]) -> Iterator[float]:
             world.ledger.refusals(facts.request, facts, NAMES, Budget(1))  # nothing is known of most nodes
     left = [True]
     while left.pop():
+        HERE.look()
         yield _cpu_ms(lambda: left.append(world.ledger.study(Budget(CALL_LOOKS))))
 
 
@@ -135,6 +139,7 @@ def _wake_ups(containers: int) -> float:
 
 
 def _longest_turn(containers: int) -> float:
+    HERE.look()
     ledger, waiting = _full_nodes(), WakeUps()
     for i in range(WAITING):
         waiting.refuse(_asks(f"w{i}", 8_000 + i, containers))

@@ -4,10 +4,12 @@ import http.client
 import subprocess
 import sys
 from collections.abc import Iterator
+from statistics import fmean
 
 from bench import world
 from bench.process import cpu_seconds
 from bench.result import Result
+from bench.yardstick import HERE
 
 CALLS = 1500
 NODES = 500
@@ -26,11 +28,12 @@ def run() -> Iterator[Result]:
             spent = (cpu_seconds(server.pid) - begun) / CALLS * 1000
         finally:
             server.terminate()
-    yield Result(f"filter over HTTP, {NODES} nodes, server's side", spent, "ms", 0.6)
+    yield Result(f"filter over HTTP, {NODES} nodes, server's side", spent, "ms", 0.6, of=fmean)
 
 
 def _ask(client: http.client.HTTPConnection, bodies: list[bytes], calls: int) -> None:
     for number in range(calls):
+        HERE.look()
         body = bodies[number % len(bodies)]
         client.request("POST", "/gpushare-scheduler/filter", body, {"Content-Type": "application/json"})
         answer = client.getresponse()

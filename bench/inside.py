@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from bench import world
+from bench.yardstick import HERE
 from gpushare.core.facts import objects
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.scheduling.life import Life
@@ -58,6 +59,7 @@ def cpu_ms(work: Iterable[Callable[[], object]], repeats: int) -> float:
     calls = list(work)
     rounds = []
     for _ in range(repeats):
+        HERE.look()
         begun = time.process_time()
         for call in calls:
             call()

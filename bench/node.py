@@ -8,6 +8,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from bench import world
 from bench.process import cpu_seconds_now, resident_mb_peak
 from bench.result import Result
 from bench.started import started
+from bench.yardstick import HERE
 from gpushare.core.facts import names
 from gpushare.devcluster.apiserver.server import ApiServer
 
@@ -28,7 +30,7 @@ def run() -> Iterator[Result]:
     resident, idle = asyncio.run(_measure())
     note = f"gpushare node, {world.GPUS} GPUs and {PODS} pods"
     yield Result(f"{note}: resident", resident, "MB", 60.0)
-    yield Result(f"{note}: CPU a second, idle", idle, "ms", 1.0)
+    yield Result(f"{note}: CPU a second, idle", idle, "ms", 1.0, of=fmean)
 
 
 async def _measure() -> tuple[float, float]:
@@ -39,7 +41,8 @@ async def _measure() -> tuple[float, float]:
             async with started(config, NODE, "direct", folder, str(world.TOTAL), *_uuids()) as child:
                 await asyncio.sleep(SETTLE_SECONDS)
                 before = cpu_seconds_now(child.pid)
-                await asyncio.sleep(IDLE_SECONDS)
+                async with HERE.looking():
+                    await asyncio.sleep(IDLE_SECONDS)
                 spent = cpu_seconds_now(child.pid) - before
                 return resident_mb_peak(child.pid), spent / IDLE_SECONDS * 1000
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import aiohttp
@@ -21,6 +22,7 @@ from aiohttp import web
 from bench import world
 from bench.process import cpu_seconds, resident_mb_peak
 from bench.result import Result
+from bench.yardstick import HERE
 from gpushare.core.facts import names, vitals
 from gpushare.devcluster.apiserver.server import ApiServer
 from tests.support.nvml import build, state
@@ -36,7 +38,7 @@ def run() -> Iterator[Result]:
     resident, cpu = asyncio.run(_measure())
     note = f"gpushare node, {world.GPUS} GPUs, {CONTAINERS} containers, everything on"
     yield Result(f"{note}: resident", resident, "MB", 70.0)
-    yield Result(f"{note}: CPU a second", cpu, "ms", 3.0)
+    yield Result(f"{note}: CPU a second", cpu, "ms", 3.0, of=fmean)
 
 
 async def _measure() -> tuple[float, float]:
@@ -51,7 +53,8 @@ async def _measure() -> tuple[float, float]:
             async with _started(config, folder, driver, database) as (pid, page):
                 await _live(driver, page, SETTLE_SECONDS)
                 before = cpu_seconds(pid)
-                await _live(driver, page, MEASURE_SECONDS)
+                async with HERE.looking():
+                    await _live(driver, page, MEASURE_SECONDS)
                 spent = cpu_seconds(pid) - before
                 await _check(server, page, lines)
                 return resident_mb_peak(pid), spent / MEASURE_SECONDS * 1000

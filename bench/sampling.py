@@ -16,6 +16,7 @@ from pathlib import Path
 import pynvml  # type: ignore[import-untyped]
 
 from bench.result import Result
+from bench.yardstick import HERE
 from gpushare.gpu.nvml import Nvml
 from gpushare.gpu.sample import Pass
 from tests.support.nvml import build, state
@@ -50,6 +51,7 @@ async def _measure() -> list[float]:
     _check(await gpus.sample())
     spent = []
     for _ in range(ROUNDS):
+        HERE.look()
         before = time.process_time()
         for _ in range(PASSES):
             await gpus.sample()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import combinations
 
 from bench.result import Result
+from bench.yardstick import HERE
 from gpushare.gpu.device import Link
 from gpushare.kubelet.pb import deviceplugin_pb2 as messages
 from gpushare.node.nvidia.rules import devices, settings
@@ -45,6 +46,7 @@ def _best(ask: Callable[[bytes], Awaitable[bytes]], body: bytes) -> float:
     async def rounds() -> float:
         spent = []
         for _ in range(ROUNDS):
+            HERE.look()
             before = time.process_time()
             await ask(body)
             spent.append(time.process_time() - before)

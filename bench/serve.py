@@ -11,6 +11,7 @@ from typing import cast
 from bench.inside import Inside
 from gpushare.extender import server
 from gpushare.extender.binder import Binder
+from gpushare.extender.serving.demand import Demand
 
 
 async def main(nodes: int) -> None:
@@ -18,8 +19,8 @@ async def main(nodes: int) -> None:
     gc.collect()
     gc.freeze()
     # Binding is not asked here: it needs an API server.
-    handlers = server.Handlers(inside.verbs, cast(Binder, None), inside.metrics, lambda: "")
-    runner = await server.serve(handlers.application(), "127.0.0.1", [0], None)
+    handlers = server.Handlers(inside.verbs, cast(Binder, None), inside.metrics, lambda: "", Demand())
+    runner = await server.serve(handlers, "127.0.0.1", [0], None)
     print(runner.addresses[0][1], flush=True)
     await asyncio.Event().wait()
 

@@ -298,7 +298,7 @@ E2E = {  # by target, what pytest is told
 # Most tests wait most of the time: two clusters side by side, each takes the next file when it has done one. The order
 # of files is that of tests/e2e/conftest.py. What measures is left for the end, when nothing else runs.
 LANES = ("-m", "not alone", "-n", "2", "--dist=loadfile", "--no-loadscope-reorder")
-RUNS = {"e2e": (LANES, ("-m", "alone"))}  # by target, what is added for each run of pytest
+RUNS = {"e2e": (LANES, ("-m", "alone", "--rounds=1"))}  # by target, what is added for each run of pytest
 
 
 def programs(root: Path, target: str) -> int:

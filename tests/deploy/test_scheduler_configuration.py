@@ -8,7 +8,7 @@ import yaml
 
 from gpushare.core.facts import names
 from gpushare.extender import server
-from tests.e2e.harness import versions
+from tests.e2e.harness import shipped, versions
 from tests.support import manifests
 from tools import render_scheduler
 
@@ -72,12 +72,19 @@ def test_the_extender_decides_and_every_node_is_offered() -> None:
     assert resources == dict.fromkeys((names.GPU_MEM, names.GPU_COUNT, names.NVIDIA_GPU, names.MPS_GPU), False)
 
 
+def test_general_tuning_of_the_second_scheduler_is_offered_as_comments() -> None:
+    assert shipped.scheduler_tuning() == (["--feature-gates=ContextualLogging=false"], {"GOGC": "400"})
+    (deployment,) = (one for one in shipped.documents("gpu-scheduler.yaml") if one["kind"] == "Deployment")
+    scheduler = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert not {"args", "env"} & scheduler.keys(), "more memory is for the owner of the cluster to decide"
+
+
 def test_every_verb_is_one_the_extender_answers() -> None:
     (entry,) = _read("config-v1.yaml")["extenders"]
     verbs = {key: value for key, value in entry.items() if key.endswith("Verb")}
     assert set(verbs) == {"filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb"}
     answered = (manifests.ROOT / "src/gpushare/extender/server.py").read_text("utf-8")
-    assert all(f'{{PREFIX}}/{verb}"' in answered for verb in verbs.values())
+    assert all(f'"{verb}":' in answered or f'{{PREFIX}}/{verb}"' in answered for verb in verbs.values())
     assert entry["urlPrefix"].endswith(server.PREFIX)
 
 

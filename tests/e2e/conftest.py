@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schedulers", choices=sorted(versions.OLDER), default=versions.OLDEST, help="whom test_versions.py is about"
     )
+    parser.addoption("--rounds", type=int, default=5, metavar="N", help="of test_speed.py; make e2e as a whole: 1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

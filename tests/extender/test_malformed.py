@@ -324,7 +324,7 @@ async def test_a_bug_of_ours_is_an_error_in_the_answer_and_in_the_log(
     binding = json.dumps(extender_process.binding(embedded_objects.find(extender.server, "train") or {}, "a")).encode()
     for method in ("fitting", "ranked"):
         monkeypatch.setattr(extender.extender.verbs._ledger.__class__, method, fails)
-    monkeypatch.setattr(extender.extender.binder.__class__, "bind", fails)
+    monkeypatch.setattr(extender.extender.binder.__class__, "_reserve_and_write", fails)
     monkeypatch.setattr("gpushare.core.explain.verdict.explaining", fails)
     question = json.dumps(
         extender_process.question(embedded_objects.find(extender.server, "train") or {}, ["a"])

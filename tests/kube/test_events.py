@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpushare.kube import client
-from gpushare.kube.events import Recorder
+from gpushare.kube.events import LOOK, MANY, PATIENCE, Recorder
 from tests.support.scripted_api import FakeTime, Server, answer, cut, hang, refuse, serve
 from tests.support.wait import eventually
 
@@ -42,11 +42,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*answers: Any, start: bool = True) -> AsyncIterator[Stage]:
+async def stage(
+    *answers: Any,
+    start: bool = True,
+    busy: Callable[[], bool] = lambda: False,
+    now: Callable[[], float] = lambda: 1_700_000_000.5,
+) -> AsyncIterator[Stage]:
     async with serve() as server, client.connect(server.access(), timeout=5.0) as api:
         server.on(EVENTS, *(answers or (CREATED,)))
         time = FakeTime()
-        recorder = Recorder(api, clock=time.clock, sleep=time.sleep, now=lambda: 1_700_000_000.5)
+        recorder = Recorder(api, clock=time.clock, sleep=time.sleep, now=now, busy=busy)
         on = Stage(server, time, recorder)
         if start:
             on.start()
@@ -208,7 +213,7 @@ async def test_sentences_are_not_remembered_without_end() -> None:
         for number in range(12_000):
             on.record(str(number))
         assert len(on.recorder._said) <= 10_000
-        assert len(on.recorder._queue) == 1000
+        assert len(on.recorder._warnings) == 1000
 
 
 async def test_draining_waits_until_all_is_sent() -> None:
@@ -230,3 +235,64 @@ async def test_draining_ends_in_time_though_nobody_answers() -> None:
         await on.recorder.drain(0.1)
         assert asyncio.get_running_loop().time() - begun < 2.0
         assert on.recorder.sent == 0
+
+
+async def test_normal_events_wait_while_somebody_is_busy_and_warnings_do_not() -> None:
+    looks = iter([True] * 20)
+    async with stage(busy=lambda: next(looks, False), start=False) as on:
+        begun = on.time.clock()
+        on.record("placed", type="Normal")
+        on.record("no room")
+        on.start()
+        await eventually(lambda: on.recorder.sent == 2)
+        assert on.messages() == ["no room", "placed"]
+        assert LOOK * 10 < on.time.clock() - begun < LOOK * 20
+
+
+async def test_an_event_that_waited_tells_when_it_happened() -> None:
+    seconds, looks = iter([1_700_000_000.5, 1_700_000_020.5]), iter([True] * 20)
+    async with stage(busy=lambda: next(looks, False), now=lambda: next(seconds)) as on:
+        on.record("placed", type="Normal")
+        await eventually(lambda: on.recorder.sent == 1)
+        assert on.server.asked[0].body["firstTimestamp"] == "2023-11-14T22:13:20Z"
+
+
+async def test_nobody_is_busy_for_longer_than_normal_events_wait() -> None:
+    async with stage(busy=lambda: True) as on:
+        begun = on.time.clock()
+        on.record("placed", type="Normal")
+        await eventually(lambda: on.recorder.sent == 1)
+        assert PATIENCE <= on.time.clock() - begun < PATIENCE + 2 * LOOK
+
+
+async def test_too_many_normal_events_do_not_wait() -> None:
+    sent_when_asked: list[int] = []
+
+    def busy() -> bool:
+        sent_when_asked.append(on.recorder.sent)
+        return True
+
+    async with stage(busy=busy, start=False) as on:
+        for number in range(MANY + 20):
+            on.record("placed", type="Normal", uid=str(number))
+        on.start()
+        await eventually(lambda: sent_when_asked)
+        assert (sent_when_asked[0], on.recorder.dropped) == (21, 0)
+
+
+async def test_at_the_end_nothing_waits() -> None:
+    async with stage(busy=lambda: True) as on:
+        on.record("placed", type="Normal")
+        await on.recorder.drain(5.0)
+        assert on.messages() == ["placed"]
+
+
+async def test_many_warnings_do_not_delay_normal_events() -> None:
+    async with stage(start=False) as on:
+        for number in range(50):
+            on.record(f"no room {number}")
+            on.record(f"placed {number}", type="Normal")
+        on.start()
+        await eventually(lambda: on.recorder.sent == 100)
+        assert {message.partition(" ")[0] for message in on.messages()[:2]} == {"placed", "no"}
+        assert sum(message.startswith("placed") for message in on.messages()[:50]) == 25

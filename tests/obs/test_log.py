@@ -100,6 +100,39 @@ def test_a_name_that_is_not_unicode_does_not_lose_the_line(written: Lines) -> No
     assert written()[0]["file"] == "\udc80"
 
 
+FIELDS: list[dict[str, Any]] = [
+    {},
+    {"pod": "default/llm", "gpu": 1, "share": 0.5, "ok": True, "none": None},
+    {"why": 'first\n"second"', "where": "가 – é", "odd": "\udc80", 'key with "': "x"},
+    {"ts": "never", "level": "error", "logger": "y"},
+    {"ports": [1, 2], "by": {"a": (1, 2)}, "error": ValueError("no"), "large": 10**30, "infinite": float("inf")},
+]
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+def test_a_line_is_the_same_whether_others_listen_or_not(fields: dict[str, Any], written: Lines) -> None:
+    log.setup("info")
+    log.get("x").info('say "it"', **fields)
+    logging.root.addHandler(logging.NullHandler())
+    log.get("x").info('say "it"', **fields)
+    alone, among_others = written()
+    assert list(alone.items())[1:] == list(among_others.items())[1:]
+    assert len(alone["ts"]) == len(among_others["ts"])
+
+
+def test_who_listens_besides_gets_every_line(caplog: pytest.LogCaptureFixture) -> None:
+    log.setup("info")
+    logging.root.addHandler(caplog.handler)
+    log.get("x").info("said", pod="p")
+    assert [record.message for record in caplog.records] == ["said"]
+
+
+def test_a_value_without_a_text_does_not_stop_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
+    log.setup("info")
+    log.get("x").info("said", value=Untouchable())
+    assert "formatted although its level is off" in capsys.readouterr().err
+
+
 def test_other_libraries_speak_in_the_same_form(written: Lines) -> None:
     log.setup("info")
     logging.getLogger("aiohttp.server").critical("lost %d connections", 3)

@@ -45,10 +45,12 @@ async def running(
     config = app.Config(
         "127.0.0.1", [0], policy, None, None, metrics=metrics, policy_namespace=policy_namespace
     )  # fmt: skip
-    async with client.connect(access) as api:
+    async with client.connect(access, kept=app.KEPT) as api:
         extender = app.Extender(config, api)
-        handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
-        runner = await server.serve(handlers.application(), config.host, config.ports, None)
+        handlers = server.Handlers(
+            extender.verbs, extender.binder, extender.metrics, extender.not_ready, extender.demand
+        )
+        runner = await server.serve(handlers, config.host, config.ports, None)
         tasks, asker = extender.start(), ExtenderInProcess(extender, api_server, runner.addresses[0][1])
         try:
             if ready:

@@ -220,7 +220,7 @@ TWO_RUNS = """
 echo "===== measured ====="
 case "$*" in
 *"-m not alone -n 2"*) echo "  placed: 300"; echo "9 passed, 2 deselected in 61.50s (0:01:01)";;
-*"-m alone") echo "  rate: 0.97"; echo "2 passed, 9 deselected in 30.25s";;
+*"-m alone --rounds=1") echo "  rate: 0.97"; echo "2 passed, 9 deselected in 30.25s";;
 *) exit 9;;
 esac
 """

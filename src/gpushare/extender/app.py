@@ -27,6 +27,7 @@ from gpushare.extender.events import Announcer
 from gpushare.extender.housekeeping import Housekeeping
 from gpushare.extender.metrics import Metrics
 from gpushare.extender.policy.part import PolicyPart
+from gpushare.extender.serving.demand import Demand
 from gpushare.extender.verbs import Verbs
 from gpushare.extender.vitals import GpuNode, Vitals
 from gpushare.kube import client, failures, resources
@@ -43,6 +44,8 @@ STALE_SECONDS = 10.0  # a view of the cluster that is older decides nothing
 START_SECONDS = 30.0  # for the first lists, if a person's help may be needed
 STOP_SECONDS = 3.5  # for bindings that are being written
 EVENTS_SECONDS = 1.0  # after that, for events that are not sent yet
+KEPT = 4  # connections for bindings and events
+NEW_OBJECTS = 10_000  # between two collections; each pod leaves some hundred, hardly one of them in a cycle
 LOOK_SECONDS = 0.05  # between two looks at whether the cluster is read
 NOT_SYNCED = "gpushare has not read the cluster yet: {what}"
 BEING_BOUND = "it is being bound to {node} right now"
@@ -72,8 +75,9 @@ class Extender:
         self._packs = POLICIES[config.policy].packing is not None
         self.ledger = Ledger()
         self.metrics = Metrics(self.ledger)
-        self.recorder = Recorder(api)
-        self.announcer = Announcer(self.recorder, self.ledger)
+        self.demand = Demand(clock)
+        self.recorder = Recorder(api, busy=self.demand.is_high)
+        self.announcer = Announcer(self.recorder, self.ledger, self.demand.is_high)
         self.nodes = watches.Nodes(self.ledger, self.announcer, unit=unit, clock=clock)
         self.reach = Reach(self.nodes.by_rules.allowed, self.nodes.by_rules.open_to, self.nodes.by_rules.reserved)
         self.life = Life(
@@ -141,6 +145,7 @@ class Extender:
         """Events that say why a pod waits. Not before the cluster is read: they speak of all nodes."""
         await self._read_cluster()
         gc.freeze()  # what was read stays: to look through it again and again would stop everything for nothing
+        gc.set_threshold(NEW_OBJECTS)
         gc.enable()
         logger.info("synced", nodes=len(self.ledger.nodes()), pods=len(self.ledger.holdings()), extender=self.identity)
         await self.announcer.run(self.reach.allowed)
@@ -209,10 +214,12 @@ class Extender:
 async def run(config: Config, access: Access) -> signal.Signals:
     """Runs until a signal comes, and returns it."""
     signals = ending()
-    async with client.connect(access) as api:
+    async with client.connect(access, kept=KEPT) as api:
         extender = Extender(config, api)
-        handlers = server.Handlers(extender.verbs, extender.binder, extender.metrics, extender.not_ready)
-        listening = await server.serve(handlers.application(), config.host, config.ports, config.tls)
+        handlers = server.Handlers(
+            extender.verbs, extender.binder, extender.metrics, extender.not_ready, extender.demand
+        )
+        listening = await server.serve(handlers, config.host, config.ports, config.tls)
         logger.info("listening", host=config.host, ports=config.ports, policy=config.policy, unit=config.unit or "any")
         tasks, stop = extender.start(), asyncio.create_task(signals.get())
         try:

@@ -39,6 +39,7 @@ CUT_OFF = "nothing was written: gpushare has no connection to the API server at 
 TAKEN = "{node}: other pods have taken that GPU memory in the meantime"
 
 logger = log.get(__name__)
+Tell = Callable[[str | Exception], None]  # what went wrong, in words or as a bug of ours; empty: nothing
 
 
 class Outcome(NamedTuple):
@@ -46,6 +47,36 @@ class Outcome(NamedTuple):
 
     error: str
     ours: bool = False
+
+
+class _Caller:
+    """Somebody who asked for a binding. He is told how it ended, or that it is still in progress."""
+
+    __slots__ = ("_in_progress", "_tell", "_timer")
+
+    def __init__(self, tell: Tell, in_progress: str) -> None:
+        self._tell: Tell | None = tell
+        self._in_progress = in_progress
+
+    def wait(self, task: "asyncio.Task[str]") -> None:
+        self._timer = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._late)
+        task.add_done_callback(self._ended)
+
+    def _late(self) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(self._in_progress)
+
+    def _ended(self, task: "asyncio.Task[str]") -> None:
+        self._timer.cancel()
+        tell, self._tell = self._tell, None
+        error = None if task.cancelled() else task.exception()
+        if tell is None:
+            return
+        if task.cancelled():
+            tell(self._in_progress)
+        else:
+            tell(error if isinstance(error, Exception) else task.result())
 
 
 class Binder:
@@ -74,19 +105,25 @@ class Binder:
 
     async def bind(self, args: BindArgs) -> str:
         """Binds, and returns what went wrong; empty if the pod is bound as asked."""
+        told: asyncio.Future[str | Exception] = asyncio.get_running_loop().create_future()
+        self.begin(args, lambda outcome: None if told.done() else told.set_result(outcome))
+        outcome = await told
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def begin(self, args: BindArgs, tell: Tell) -> None:
+        """The same without a task of the caller's. `tell` is called once, at once or later, but in time."""
         running = self._running.get(args.pod_uid)
+        in_progress = IN_PROGRESS.format(pod=args.pod_name, node=running[0] if running is not None else args.node)
         if running is not None and running[0] != args.node:
-            return IN_PROGRESS.format(pod=args.pod_name, node=running[0])
+            tell(in_progress)
+            return
         if running is None:
             task = asyncio.create_task(self._bind(args))
             self._running[args.pod_uid] = running = (args.node, task)
             task.add_done_callback(lambda _: self._running.pop(args.pod_uid))
-        try:
-            return await asyncio.wait_for(asyncio.shield(running[1]), ANSWER_SECONDS)
-        except (TimeoutError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not running[1].cancelled():
-                raise  # the caller was cancelled, not the binding
-            return IN_PROGRESS.format(pod=args.pod_name, node=args.node)
+        _Caller(tell, in_progress).wait(running[1])
 
     async def finish(self, seconds: float) -> None:
         """Waits for running bindings, but not longer than that: the next extender asks the API server about them."""
@@ -206,6 +243,8 @@ class Binder:
 
     async def _is_connected_soon(self) -> bool:
         """Waits for a short time: a scheduler that gets no answer gives the pod's place away."""
+        if self._connected():
+            return True
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._until_connected()

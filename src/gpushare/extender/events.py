@@ -3,7 +3,8 @@
 A Warning is due when kube-scheduler's condition on a pod says that it cannot be scheduled, not when we are asked:
 kube-scheduler compares totals first and often refuses without asking. The texts come from `core.explain.event_texts`.
 They are made one at a time between the calls of schedulers, for each namespace in turn, because each needs a look at
-every node. Only the nodes that a pod may use are looked at: room on others does not help it.
+every node. Only the nodes that a pod may use are looked at: room on others does not help it. A pod that no scheduler
+has tried yet is not looked at while schedulers ask: most of them are bound by then.
 
 What happens next to a pod that waits: when memory comes free that it could use, `core/scheduling/wakeups.py` says so.
 """
@@ -35,9 +36,11 @@ Allowed = Callable[[PodFacts], Collection[str] | None]
 
 
 class Announcer:
-    def __init__(self, recorder: Recorder, ledger: Ledger) -> None:
-        self._recorder, self._ledger = recorder, ledger
+    def __init__(self, recorder: Recorder, ledger: Ledger, busy: Callable[[], bool] = lambda: False) -> None:
+        """`busy`: whether schedulers ask at the moment."""
+        self._recorder, self._ledger, self._busy = recorder, ledger, busy
         self._due: Turns[str, PodFacts] = Turns()
+        self._untried: dict[str, PodFacts] = {}  # due when schedulers do not ask
         self._wanted = asyncio.Event()
         self._warned_of_unit: set[str] = set()
 
@@ -57,11 +60,17 @@ class Announcer:
 
     def waits(self, pod: PodFacts) -> None:
         """A pod has appeared, or was refused: perhaps there is something to say."""
-        self._due.put(pod.namespace, pod.uid, pod)
+        if pod.unschedulable or not isinstance(pod.request, Request):
+            self._untried.pop(pod.uid, None)
+            self._due.put(pod.namespace, pod.uid, pod)
+        else:
+            self._due.drop(pod.uid)
+            self._untried[pod.uid] = pod
         self._wanted.set()
 
     def gone(self, uid: str) -> None:
         self._due.drop(uid)
+        self._untried.pop(uid, None)
 
     def second_extender(self, pod: PodFacts, identity: str) -> None:
         self._record(pod, "Warning", event_texts.SECOND_EXTENDER, SECOND.format(identity=identity[:16]))
@@ -97,7 +106,11 @@ class Announcer:
         """For ever. `allowed`: the nodes that a pod may use, GPUs aside; None: all."""
         while True:
             await self._wanted.wait()
-            while self._due:
+            while self._due or self._untried:
+                self._take_untried()
+                if not self._due:
+                    await asyncio.sleep(PAUSE)
+                    continue
                 _, pod = self._due.take()
                 among = allowed(pod)
                 if not self._is_stuck(pod, among):
@@ -109,6 +122,12 @@ class Announcer:
                     self._record(pod, "Warning", *event)
                 await asyncio.sleep(PAUSE)
             self._wanted.clear()
+
+    def _take_untried(self) -> None:
+        if self._untried and not self._busy():
+            for uid, pod in self._untried.items():
+                self._due.put(pod.namespace, uid, pod)
+            self._untried.clear()
 
     def _is_stuck(self, pod: PodFacts, among: Collection[str] | None) -> bool:
         """Whether it is worth looking at every node: most new pods fit somewhere, and that is quickly seen."""

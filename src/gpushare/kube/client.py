@@ -1,9 +1,10 @@
 """Sends requests to the API server, and decides nothing.
 
 A request is data (`requests`), for any kind of object (`resources`); the type that an answer is decoded into is the
-caller's, with only the fields that are read. All requests share one pool of connections, each ends after a bounded
-time, and a failure is either an answer (ApiError), no answer (Unreachable, which says whether the request may have been
-carried out) or not what was promised (Malformed). Bodies are never logged.
+caller's, with only the fields that are read. All requests share one pool of connections; who makes many short writes
+has a few more for them (`kept`). Each request ends after a bounded time, and a failure is either an answer (ApiError),
+no answer (Unreachable, which says whether the request may have been carried out) or not what was promised (Malformed).
+Bodies are never logged.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ import yarl
 from gpushare.kube import answers, models, stream
 from gpushare.kube.auth.login import Access
 from gpushare.kube.errors import ApiError, Malformed
+from gpushare.kube.kept.pool import Pool
 from gpushare.kube.requests import JSON, Query, Request
 from gpushare.kube.resources import Resource
 
@@ -40,15 +42,19 @@ NOBODY = "gpushare-nobody"  # a name that no object has
 class Api:
     """One API server as one user. Made by `connect`."""
 
-    def __init__(self, access: Access, session: aiohttp.ClientSession, timeout: float) -> None:
+    def __init__(self, access: Access, session: aiohttp.ClientSession, kept: Pool, timeout: float) -> None:
         self.access = access
-        self._session = session
+        self._session, self._kept = session, kept
         self._timeout = timeout
         self._version: tuple[int, int] | None = None
         self.date = ""  # the API server's clock at its last answer, as HTTP writes it; empty: no answer yet
 
     async def send(self, request: Request) -> bytes:
         """The body of the answer."""
+        if request.method == "POST" and request.body is not None and not request.query:
+            answered = await self._post(request)
+            if answered is not None:
+                return answered
         response = await self._open(request)
         async with response:
             try:
@@ -144,6 +150,21 @@ class Api:
             self._version = (major, minor)
         return self._version
 
+    async def _post(self, request: Request) -> bytes | None:
+        """Over a connection that is kept for it. None: nothing was carried out, and the ordinary way is open."""
+        headers = await self.access.headers()
+        headers["Content-Type"] = request.content_type
+        try:
+            answered = await self._kept.post(request.path, msgspec.json.encode(request.body), headers)
+        except OSError as error:
+            raise answers.unreachable(error, self._timeout) from error
+        if answered is None or answered.status == 401:  # the ordinary way renews credentials
+            return None
+        self.date = answered.field(b"date")
+        if 200 <= answered.status < 300:
+            return answered.body
+        raise answers.refusal(answered.status, answered.reason, answered.field(b"retry-after"), answered.body)
+
     async def _open(self, request: Request, *, endless: bool = False) -> aiohttp.ClientResponse:
         """A response with a good status, its body not read yet. After a 401: once more, with new credentials."""
         data = None if request.body is None else msgspec.json.encode(request.body)
@@ -191,8 +212,11 @@ class Api:
 
 
 @asynccontextmanager
-async def connect(access: Access, *, timeout: float = TIMEOUT, agent: str = AGENT) -> AsyncIterator[Api]:
-    """Nothing is sent yet. `agent`: our name in the audit log of the API server."""
+async def connect(
+    access: Access, *, timeout: float = TIMEOUT, agent: str = AGENT, kept: int = 0
+) -> AsyncIterator[Api]:  # fmt: skip
+    """Nothing is sent yet. `agent`: our name in the audit log of the API server. `kept`: connections that are kept for
+    short writes, for who makes many."""
     headers = {
         "Accept": JSON,
         "Accept-Encoding": "identity",  # packing costs the API server, and us, more than the network saves
@@ -201,4 +225,8 @@ async def connect(access: Access, *, timeout: float = TIMEOUT, agent: str = AGEN
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS), headers=headers, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
-        yield Api(access, session, timeout)
+        pool = Pool(access, kept, headers, timeout)
+        try:
+            yield Api(access, session, pool, timeout)
+        finally:
+            await pool.close()

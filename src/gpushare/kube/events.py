@@ -3,6 +3,9 @@
 `record` is called in the middle of decisions, so it never waits and never fails. One task sends the events, at a
 limited rate and from each namespace in turn: thousands of events about one tenant's pods do not delay another tenant's.
 Events that cannot be sent are counted and dropped, because nothing depends on them.
+
+Where somebody may be `busy` with better work, Normal events wait until he is not: at most 30 seconds, and while they
+are fewer than 2,500. Their times are those at which they happened. Warnings never wait.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,8 +23,10 @@ from gpushare.core.turns import Turns
 from gpushare.kube import client, models, requests, resources
 from gpushare.kube.errors import ApiError, KubeError
 
-QUEUE = 1000
+QUEUE, NORMALS = 1000, 5000  # Warnings, and Normal events, that wait to be sent
 RATE, BURST = 20.0, 100.0  # events per second, and at once
+PATIENCE, MANY = 30.0, 2500  # seconds, and Normal events, that may wait although somebody is busy
+LOOK = 0.1  # seconds between two looks at whether he still is
 AGAIN = 300.0  # seconds before the same sentence is sent again
 REMEMBERED = 10_000  # sentences
 RETRY = 1.0  # seconds
@@ -28,6 +34,20 @@ MESSAGE = 200  # characters
 NAME = 253  # characters
 
 Key = tuple[str, str, str]
+
+
+class Said(NamedTuple):
+    """An event that is not made yet: to make it can wait as well."""
+
+    at: float  # seconds since 1970
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    type: str
+    reason: str
+    message: str
 
 
 class Recorder:
@@ -38,6 +58,7 @@ class Recorder:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self.sent = 0
         self.dropped = 0  # the queue was full
@@ -46,7 +67,11 @@ class Recorder:
         self._clock = clock
         self._sleep = sleep
         self._now = now
-        self._queue: Turns[Key, models.Event] = Turns()
+        self._busy = busy
+        self._warnings: Turns[Key, Said] = Turns()
+        self._normals: Turns[Key, Said] = Turns()
+        self._waiting_since = 0.0  # the first of those Normal events
+        self._normal_was_last = self._ending = False
         self._filled, self._all_sent = asyncio.Event(), asyncio.Event()
         self._all_sent.set()
         self._said: dict[Key, float] = {}  # oldest first
@@ -73,28 +98,47 @@ class Recorder:
         key = (uid, reason, message)
         if self._just_said(key) and not again:
             return
-        if len(self._queue) >= QUEUE:
-            self._said.pop(self._queue.crowded_out(), None)
+        queue, most = (self._normals, NORMALS) if type == "Normal" else (self._warnings, QUEUE)
+        if len(queue) >= most:
+            self._said.pop(queue.crowded_out(), None)
             self.dropped += 1
-        self._queue.put(namespace, key, self._event(api_version, kind, namespace, name, uid, type, reason, message))
+        if not self._normals:
+            self._waiting_since = self._clock()
+        queue.put(namespace, key, Said(self._now(), api_version, kind, namespace, name, uid, type, reason, message))
         self._filled.set()
         self._all_sent.clear()
 
     async def run(self) -> None:
         while True:
             await self._filled.wait()
-            while self._queue:
+            while self._warnings or self._normals:
+                if not (self._warnings or self._normals_may_go()):
+                    await self._sleep(LOOK)
+                    continue
                 await self._turn()
-                _, event = self._queue.take()
-                if await self._deliver(event):
+                if await self._deliver(_event(self._next())):
                     self.sent += 1
                 else:
                     self.failed += 1
             self._filled.clear()
             self._all_sent.set()
 
+    def _normals_may_go(self) -> bool:
+        if not self._normals:
+            return False
+        patient = self._clock() - self._waiting_since < PATIENCE and len(self._normals) < MANY
+        return self._ending or not (patient and self._busy())
+
+    def _next(self) -> Said:
+        """In turn, if there are both that may go: many of one type do not delay the other."""
+        normal = not self._warnings or (not self._normal_was_last and self._normals_may_go())
+        self._normal_was_last = normal
+        _, said = (self._normals if normal else self._warnings).take()
+        return said
+
     async def drain(self, seconds: float) -> None:
         """Before the process ends: queued events get so much time to leave. `run` must still be running."""
+        self._ending = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._all_sent.wait()
@@ -110,27 +154,6 @@ class Recorder:
             return True
         self._said[key] = now
         return False
-
-    def _event(
-        self, version: str, kind: str, namespace: str, name: str, uid: str, type: str, reason: str, message: str
-    ) -> models.Event:
-        suffix = "." + secrets.token_hex(8)
-        stamp = datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return models.Event(
-            metadata=models.ObjectMeta(
-                name=name[: NAME - len(suffix)].rstrip("-.") + suffix, namespace=namespace or "default"
-            ),
-            involved_object=models.ObjectReference(
-                kind=kind, name=name, api_version=version, namespace=namespace or msgspec.UNSET, uid=uid
-            ),
-            type=type,
-            reason=reason,
-            message=message,
-            first_timestamp=stamp,
-            last_timestamp=stamp,
-            source=models.EventSource(component=names.COMPONENT),
-            reporting_component=names.COMPONENT,
-        )
 
     async def _turn(self) -> None:
         """Waits so that no more than BURST, and RATE a second, are sent."""
@@ -154,3 +177,27 @@ class Recorder:
             if delay is not None:
                 await self._sleep(delay)
         return False
+
+
+def _event(said: Said) -> models.Event:
+    suffix = "." + secrets.token_hex(8)
+    stamp = datetime.fromtimestamp(said.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return models.Event(
+        metadata=models.ObjectMeta(
+            name=said.name[: NAME - len(suffix)].rstrip("-.") + suffix, namespace=said.namespace or "default"
+        ),
+        involved_object=models.ObjectReference(
+            kind=said.kind,
+            name=said.name,
+            api_version=said.api_version,
+            namespace=said.namespace or msgspec.UNSET,
+            uid=said.uid,
+        ),
+        type=said.type,
+        reason=said.reason,
+        message=said.message,
+        first_timestamp=stamp,
+        last_timestamp=stamp,
+        source=models.EventSource(component=names.COMPONENT),
+        reporting_component=names.COMPONENT,
+    )

@@ -41,15 +41,20 @@ async def serve(
     other_port: str = OTHER_PORT,
 ) -> web.AppRunner:
     """For callers that are programs of Kubernetes. `cleanup()` lets running requests finish."""
-    runner = web.AppRunner(
+    made = runner(app)
+    await listen(made, host, ports, tls=tls, other_port=other_port)
+    return made
+
+
+def runner(app: web.Application) -> web.AppRunner:
+    """For the same callers. It does not listen yet."""
+    return web.AppRunner(
         app,
         keepalive_timeout=KEEP_ALIVE,
         access_log=None,
         shutdown_timeout=4.5,
         auto_decompress=False,  # none of them compresses, and a small body may decompress to any size
     )
-    await listen(runner, host, ports, tls=tls, other_port=other_port)
-    return runner
 
 
 async def body(req: web.Request, largest: int, seconds: float) -> bytes:
@@ -86,8 +91,13 @@ async def listen(
                 await site.start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
-            # In a thread: a machine may have many processes to look at, and this one may have others to answer.
-            raise await asyncio.to_thread(_cannot_listen, host, port, error, other_port) from error
+            raise await cannot_listen(host, port, error, other_port) from error
+
+
+async def cannot_listen(host: str, port: int, error: OSError | UnicodeError, other_port: str) -> errors.UserError:
+    """Why, and who listens there instead."""
+    # In a thread: a machine may have many processes to look at, and this one may have others to answer.
+    return await asyncio.to_thread(_cannot_listen, host, port, error, other_port)
 
 
 async def _sites(

@@ -159,6 +159,21 @@ def test_nodes_whose_gpus_are_too_small_for_an_mps_share_do_not_hide_one_that_is
     assert (place.node, place.short) == ("z", 3)
 
 
+def test_nodes_that_are_kept_for_others_do_not_hide_one_where_less_is_missing() -> None:
+    """By what is free they look alike; on those that are kept the other GPU would have to come free."""
+    books = Ledger()
+    for number in range(kept_place.MOST_NODES + 1):
+        where = facts(8, 8, name=f"n{number:03}")
+        books.set_node(where)
+        for running in filled(where, 3, 6):
+            books.observe(running, 0.0)
+        if number < kept_place.MOST_NODES:
+            books.keep(Kept(waits(7, name=f"older-{number}"), where.name, ((where.gpus[0].key,),), NOW - LONG))
+    place = kept_place.closest(books, waits(7, name="next"), None, (), Budget(100_000))
+    assert place is not None
+    assert (place.node, place.short) == (f"n{kept_place.MOST_NODES:03}", 2)
+
+
 def test_a_pod_that_has_room_waits_for_something_else() -> None:
     room = Room(world(facts(8, 8), 6, 0), waits(7, name="for-cpu"))
     assert room.at() == []

@@ -241,16 +241,20 @@ class Cluster:
 
     @contextlib.asynccontextmanager
     async def scheduler(
-        self, *, name: str = "default-scheduler", log: str | None = None, verbosity: int = 2, **changes: Any
-    ) -> AsyncIterator[Process]:
-        """kube-scheduler with the configuration of deploy/, changed by `changes`."""
+        self, *, name: str = "default-scheduler", log: str | None = None, verbosity: int = 2, tuned: bool = False,
+        **changes: Any,
+    ) -> AsyncIterator[Process]:  # fmt: skip
+        """kube-scheduler with the configuration of deploy/, changed by `changes`. `tuned`: with the settings that
+        gpu-scheduler.yaml offers."""
         port, log, kind = next(self._ports), log or f"kube-scheduler-{name}", self.kind
+        flags, environment = shipped.scheduler_tuning() if tuned else ([], {})
         config = self.kubeconfig(SCHEDULER, self.tokens[SCHEDULER])
         file = self._write(f"{log}-{port}.json", kind.settings(config, name=name, **changes))
         process = self.processes.start(
             log, kind.program, *kind.arguments(file, config), f"-v={verbosity}",
             "--bind-address=127.0.0.1", f"--secure-port={port}",
-            f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}",
+            f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}", *flags,
+            environment={**os.environ, **environment},
         )  # fmt: skip
         try:
             await self._until_ok(f"https://127.0.0.1:{port}{kind.health}", process)

@@ -58,6 +58,14 @@ def metrics_word() -> str:
     return expanded(word)
 
 
+def scheduler_tuning() -> tuple[list[str], dict[str, str]]:
+    """Flags and environment that gpu-scheduler.yaml offers for kube-scheduler."""
+    offered = documents("gpu-scheduler.yaml", ("# args: [--feature-gates", "# env: [{name: GOGC"))
+    (deployment,) = (document for document in offered if document["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container["args"], {one["name"]: one["value"] for one in container["env"]}
+
+
 def scheduler_policy(file: str, *, extender: Object | None = None) -> Object:
     """For kube-scheduler ≤ 1.22. `extender`: changes to the extender's entry."""
     (policy,) = documents(f"scheduler/{file}")

@@ -69,12 +69,12 @@ def closest(
     for name in ledger.node_names() if nodes is None else nodes:
         state = ledger.node(name)
         room = state.room if state is not None else None
-        if room is not None and able(room) and question.off_limits(room.facts) is None:
+        if state is not None and room is not None and able(room) and question.off_limits(room.facts) is None:
             largest = room.rising[-1]
             least = max(need[room.facts.unit] - largest, 0)  # is missing, or more
-            near.append((name in tried, least, name))
+            near.append((name in tried, least, bool(state.promised), name))  # where GPUs are promised, more is missing
     best: Place | None = None
-    for was_tried, least, name in nsmallest(MOST_NODES, near):
+    for was_tried, least, _, name in nsmallest(MOST_NODES, near):
         if budget.left <= 0 or (best is not None and best[:2] <= (was_tried, least)):
             break
         state = ledger.node(name)
@@ -97,8 +97,9 @@ def _ability(request: Request, need: Mapping[Unit, int]) -> Callable[[Room], boo
     gpus, units = max(gpus, sum(s.gpus for s in stays if s.kind.exclusive)), sum(s.units for s in stays)
 
     def able(room: Room) -> bool:
-        facts = room.facts
-        return need[facts.unit] <= room.largest and gpus <= len(room.rising) and units <= facts.capacity
+        facts, largest = room.facts, room.largest
+        enough = units <= largest or units <= facts.capacity  # the latter is a sum over all GPUs
+        return enough and need[facts.unit] <= largest and gpus <= len(room.rising)
 
     return able
 

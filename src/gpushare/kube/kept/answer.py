@@ -1,0 +1,95 @@
+"""Reads the answer to a short write, from all bytes of it that have come.
+
+Strict: what an API server does not send is `Odd`, and whoever sent the request knows no more than that it was sent.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+LARGEST: Final = 1 << 20  # bytes of an answer
+END: Final = b"\r\n"
+ONCE: Final = (b"content-length", b"transfer-encoding", b"connection")  # fields that tell where an answer ends
+
+_STATUS = re.compile(rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: ([ -~]*))?")
+_FIELD = re.compile(rb"([!#-'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\x00]*?)[ \t]*")
+_LENGTH = re.compile(rb"[0-9]{1,7}")
+_SIZE = re.compile(rb"[0-9A-Fa-f]{1,6}")
+
+
+class Odd(Exception):
+    """Not an answer as an API server writes it."""
+
+
+class Answer(NamedTuple):
+    status: int
+    reason: str
+    fields: dict[bytes, bytes]  # by name in small letters
+    body: bytes
+
+    @property
+    def is_last(self) -> bool:
+        """The connection must not be used again."""
+        return b"close" in self.fields.get(b"connection", b"").lower()
+
+    def field(self, name: bytes) -> str:
+        """Empty if it is missing."""
+        return self.fields.get(name, b"").decode("latin-1")
+
+
+def read(data: bytes) -> Answer | None:
+    """None: more has to come. Raises Odd, also if there is more than one answer."""
+    if len(data) > LARGEST:
+        raise Odd
+    head, end, rest = data.partition(END + END)
+    if not end:
+        return None
+    line, *lines = head.split(END)
+    status, fields = _STATUS.fullmatch(line), _fields(lines)
+    if status is None:
+        raise Odd
+    body = _body(fields, rest)
+    return None if body is None else Answer(int(status[1]), (status[2] or b"").decode(), fields, body)
+
+
+def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
+    fields: dict[bytes, bytes] = {}
+    for line in lines:
+        match = _FIELD.fullmatch(line)
+        if match is None or (match[1].lower() in ONCE and match[1].lower() in fields):
+            raise Odd
+        fields[match[1].lower()] = match[2]
+    return fields
+
+
+def _body(fields: dict[bytes, bytes], data: bytes) -> bytes | None:
+    length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
+    if coding is not None:
+        if coding.lower() != b"chunked" or length is not None:
+            raise Odd
+        return _chunks(data)
+    if length is None or not _LENGTH.fullmatch(length) or len(data) > int(length):
+        raise Odd
+    return data if len(data) == int(length) else None
+
+
+def _chunks(data: bytes) -> bytes | None:
+    body, at = [], 0
+    while True:
+        line, end, _ = data[at : at + 8].partition(END)
+        if not end:
+            if len(data) >= at + 8:
+                raise Odd
+            return None
+        if not _SIZE.fullmatch(line):
+            raise Odd
+        begin, size = at + len(line) + len(END), int(line, 16)
+        at = begin + size + len(END)
+        if len(data) < at:
+            return None
+        if data[begin + size : at] != END:
+            raise Odd  # also fields after the last chunk
+        body.append(data[begin : begin + size])
+        if size == 0:
+            if len(data) > at:
+                raise Odd
+            return b"".join(body)

@@ -1,0 +1,103 @@
+"""The few connections that are kept, and what is sent over them.
+
+A connection is used only with the credentials it was made with, and not after it was idle for a while: the API server,
+or something in between, may be about to close it.
+"""
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Final
+
+import yarl
+
+from gpushare.kube.auth.login import Access
+from gpushare.kube.kept.answer import Answer
+from gpushare.kube.kept.connection import Connection
+
+IDLE_SECONDS: Final = 15.0  # as aiohttp's client
+CONNECT_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0  # after one could not be opened
+
+_TARGET = re.compile(r"/[!-~]*")
+_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+
+
+class Pool:
+    def __init__(self, access: Access, most: int, headers: Mapping[str, str], seconds: float) -> None:
+        """`most`: connections; 0: none, and none where there is a proxy. `headers`: of every request. `seconds`: for
+        each."""
+        self._access, self._headers, self._seconds = access, headers, seconds
+        self._url = _url(access.server)
+        self._most = most if self._url.host and access.proxy is None else 0
+        self._connections: list[Connection] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._not_before = 0.0  # the loop's time
+        self._odd = False  # what answers there is not an API server
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer | None:
+        """None: nothing was sent. Raises TimeoutError or ConnectionError: it may have been carried out."""
+        if not self._most or self._odd:
+            return None
+        target, fields = self._url.raw_path.rstrip("/") + path, {**self._headers, **headers}
+        if not (_TARGET.fullmatch(target) and all(map(_VALUE.fullmatch, fields.values()))):
+            return None
+        connection = self._free()
+        if connection is None:
+            self._open_another()
+            return None
+        lines = [f"POST {target} HTTP/1.1", f"Host: {self._url.host_port_subcomponent}"]
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
+        try:
+            return await connection.ask(head.encode() + body, self._seconds)
+        finally:
+            self._odd |= connection.odd
+
+    async def close(self) -> None:
+        self._most = 0
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        for connection in self._connections:
+            connection.close()
+
+    def _free(self) -> Connection | None:
+        now, context = asyncio.get_running_loop().time(), self._access.ssl
+        for connection in self._connections[:]:
+            if connection.is_free and (connection.context is not context or now - connection.used > IDLE_SECONDS):
+                connection.close()
+            if not connection.is_open:
+                self._connections.remove(connection)
+        return next((connection for connection in self._connections if connection.is_free), None)
+
+    def _open_another(self) -> None:
+        loop = asyncio.get_running_loop()
+        if len(self._connections) < self._most and self._opening is None and loop.time() >= self._not_before:
+            self._opening = loop.create_task(self._open(self._access.ssl))
+
+    async def _open(self, context: ssl.SSLContext | None) -> None:
+        """A failure is nobody's: aiohttp's client says why, if it fails as well."""
+        loop, host, port = asyncio.get_running_loop(), self._url.host, self._url.port
+        assert host is not None
+        self._not_before = loop.time() + AGAIN_SECONDS
+        name = (self._access.server_name or host) if context is not None else None
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(context), host, port or 0, ssl=context, server_hostname=name
+                    )  # fmt: skip
+                self._connections.append(connection)
+                self._not_before = 0.0
+        finally:
+            self._opening = None
+
+
+def _url(server: str) -> yarl.URL:
+    try:
+        return yarl.URL(server, encoded=True)
+    except ValueError:
+        return yarl.URL()  # aiohttp's client says what is wrong with it
