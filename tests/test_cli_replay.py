@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from gpushare import cli
-from gpushare.cli.traces.replaying import KNOWN
+from gpushare.cli.traces.replaying import KNOWN, Bar
 from gpushare.core.facts.policies import POLICIES
+from gpushare.ctl.screen import Screen
 from gpushare.sim.trace import Gpu, Node, Pod, Trace, written
 from tests.sim import small
 
@@ -140,6 +141,27 @@ def test_words_that_are_not_understood(
     said = error(capsys, files[0], "--nodes", files[1], *words)
     assert said[0] == what
     assert why in said[1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal_is_gone_at_the_end() -> None:
+    err = Terminal()
+    bar = Bar(Screen(io.StringIO(), err))
+    bar.show(500, 1000)
+    bar.wipe()
+    assert err.getvalue() == f"\r{'#' * 20}{'.' * 20} 500 of 1,000 pods\r\x1b[2K"
+
+
+def test_there_is_no_bar_without_a_terminal() -> None:
+    err = io.StringIO()
+    bar = Bar(Screen(io.StringIO(), err))
+    bar.show(500, 1000)
+    bar.wipe()
+    assert err.getvalue() == ""
 
 
 def test_every_policy_can_be_replayed_or_says_why_not() -> None:

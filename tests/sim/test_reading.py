@@ -68,7 +68,7 @@ def test_what_is_written_as_openb_reads_the_same(tmp_path: Path) -> None:
 
 
 def test_quotes_blank_lines_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
-    pods = '\ufeff"name",extra,cpu_milli,memory_mib,num_gpu,gpu_milli\n"p,1",x,1,1,1,500\n\n'
+    pods = '\ufeff"name",extra,cpu_milli,memory_mib,"num_gpu","gpu_milli"\r\n"p,1",x,1,1,1,500\r\n\n'
     assert read(tmp_path, pods, OPENB_NODES).pods[0].name == "p,1"
 
 

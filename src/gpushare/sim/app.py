@@ -5,6 +5,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -49,13 +51,28 @@ def run(trace: Trace, plan: Plan, progress: Progress) -> list[Run]:
     cores = min(len(jobs), os.cpu_count() or 1)
     if cores == 1:
         return [_Worker(trace, plan, _Reported(progress, pods)).run(job) for job in jobs]
+    return _in_processes(trace, plan, jobs, cores, lambda came: progress(came, pods))
+
+
+def _in_processes(
+    trace: Trace, plan: Plan, jobs: Sequence[_Job], cores: int, progress: Callable[[int], None]
+) -> list[Run]:
     came = multiprocessing.Value("q", 0)
-    with multiprocessing.Pool(cores, _begin, (trace, plan, came)) as pool:
-        runs = pool.map_async(_run, jobs, chunksize=1)
-        while not runs.ready():
-            progress(came.value, pods)
-            runs.wait(LOOK_SECONDS)
-        return runs.get()
+    with ProcessPoolExecutor(cores, initializer=_begin, initargs=(trace, plan, came)) as pool:
+        runs = [pool.submit(_run, job) for job in jobs]
+        try:
+            while wait(runs, LOOK_SECONDS).not_done:
+                progress(came.value)
+            return [run.result() for run in runs]
+        except BrokenProcessPool:
+            why = "its process was ended, perhaps because memory ran out"
+            raise UserError("a replay did not end", why, "replay fewer policies and seeds at once") from None
+        except BaseException:
+            for run in runs:
+                run.cancel()
+            for process in multiprocessing.active_children():  # on Ctrl-C nobody waits for what is under way
+                process.terminate()
+            raise
 
 
 def _check_times(trace: Trace) -> None:
@@ -114,7 +131,7 @@ _workers: list[_Worker] = []  # of this process: one
 
 
 def _begin(trace: Trace, plan: Plan, came: _Count) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits; it ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits: it ends the others
     _workers.append(_Worker(trace, plan, came))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -112,8 +113,12 @@ CASES: dict[str, bytes] = {
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+def quiet() -> Iterator[None]:
+    theirs = logging.getLogger("aiohttp.server")
+    level = theirs.level
+    theirs.setLevel(logging.CRITICAL)
+    yield
+    theirs.setLevel(level)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -57,7 +57,7 @@ def fault(file: str, place: str, why: str, way: str) -> UserError:
 
 def header(text: str) -> list[str]:
     """The names of the columns of a file."""
-    return [name.strip() for name in text.partition("\n")[0].strip().split(",")]
+    return [name.strip(' "\r') for name in text.partition("\n")[0].split(",")]
 
 
 def rows(file: str, text: str, needed: Collection[str]) -> Iterator[Row]:

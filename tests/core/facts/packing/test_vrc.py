@@ -93,7 +93,7 @@ def _gain(ask: Ask, node: View, free: list[int], gpu: int) -> float:
     part = 1 - free[gpu] / node.totals[gpu] - (1 - node.free[gpu] / node.totals[gpu])
     worth = outlook.worth(node.totals[gpu]).whole
     gain -= vrc.SOUGHT * part * worth * outlook.price(node.models[gpu], node.totals[gpu])
-    gain += vrc.FULLER * sum([1 - left / total for left, total in zip(free, node.totals, strict=True)])
+    gain -= vrc.EMPTIER * sum([left / total for left, total in zip(free, node.totals, strict=True)])
     tight = min(max(outlook.cpu_load - vrc.TIGHT, 0.0), vrc.TIGHTEST)
     return gain - tight * cpu / outlook.cpu_of_cluster if cpu < UNKNOWN / 2 else gain
 
@@ -149,6 +149,14 @@ def test_a_pod_leaves_cpu_where_idle_gpus_need_it() -> None:
     )
     without_gpus = Ask(4_000, 0, 0, 0)
     assert scorer.planned(without_gpus, has_more, has_more.free) < scorer.planned(without_gpus, needs_it, needs_it.free)
+
+
+def test_of_two_nodes_with_as_much_in_use_the_smaller_one_is_taken() -> None:
+    scorer, ask = Vrc(Mixture()), Ask(0, 0, 1, 0)
+    small, large = [scorer.one_gpu(ask, View([10] * idle, [10] * idle, ["A"] * idle)) for idle in (2, 8)]
+    assert small is not None
+    assert large is not None
+    assert small.key < large.key
 
 
 def test_what_is_kept_in_a_view_is_forgotten_with_another_mixture() -> None:

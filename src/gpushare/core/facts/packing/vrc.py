@@ -15,7 +15,7 @@ from gpushare.core.facts.packing.outlook import Outlook, Together, Worth
 SHORTAGE = 1.25  # what a GPU costs that CPU or memory will not suffice for, in GPUs
 NEEDED = 0.8  # of the CPU and memory that GPUs had so far: pods that need less come too
 UNCERTAIN = 0.3  # of the spread of the CPU that pods ask
-FULLER = 0.01 / 8  # for each GPU of a node that is in use
+EMPTIER = 0.03 / 8  # for each idle GPU that stays on a node: so nodes come free, and small ones fill first
 TIGHT, TIGHTEST = 0.9, 0.25  # if pods ask more than this part of all CPU, nodes with little CPU left are preferred
 SOUGHT = 0.5  # of the price of GPUs that only some pods may use
 TOGETHER = 0.03  # for free GPUs of one node that pods of several GPUs could use
@@ -39,7 +39,7 @@ class _Known(NamedTuple):
     scorer: "Vrc"
     idle: float  # GPUs, by worth
     value: float
-    used: float  # GPUs
+    unused: float  # GPUs
     free: int  # whole ones
     gpus: list[tuple[int, int, int, _Class]]  # that differ, the fullest first: free units, total, position
     together: list[Together]
@@ -57,7 +57,7 @@ class Vrc:
         self._tight = tight / outlook.cpu_of_cluster if tight else 0.0
 
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
-        _, all_idle, before, used, all_free, gpus, together = self._known(node)
+        _, all_idle, before, unused, all_free, gpus, together = self._known(node)
         cpu, memory, asked = node.cpu - ask.cpu, node.memory - ask.memory, ask.units
         best, where = None, -1
         for units, total, gpu, (worth, price, _) in gpus:
@@ -65,23 +65,23 @@ class Vrc:
             if units >= need:
                 free = all_free - 1 if units == total else all_free
                 idle = all_idle - worth[units] + worth[units - need]
-                value = self._value(idle, cpu, memory, together, free) - need / total * (price - FULLER)
+                value = self._value(idle, cpu, memory, together, free) - need / total * (price - EMPTIER)
                 if best is None or value > best:
                     best, where = value, gpu
         if best is None:
             return None
-        return Choice(self._key(best - before + FULLER * used, cpu), where)
+        return Choice(self._key(best - before - EMPTIER * unused, cpu), where)
 
     def planned(self, ask: Ask, node: View, free: Sequence[int]) -> int:
         known = self._known(node)
-        idle, whole, price = known.idle, known.free, -FULLER * known.used
+        idle, whole, price = known.idle, known.free, EMPTIER * known.unused
         for gpu, units in enumerate(free):
             before, total = node.free[gpu], node.totals[gpu]
             if units != before:
                 kind = self._class(node.models[gpu], total)
                 idle += kind.worth[units] - kind.worth[before]
                 whole -= before == total
-                price += (before - units) / total * (kind.price - FULLER)
+                price += (before - units) / total * (kind.price - EMPTIER)
         cpu = node.cpu - ask.cpu
         value = self._value(idle, cpu, node.memory - ask.memory, known.together, whole)
         return self._key(value - known.value - price, cpu)
@@ -111,19 +111,19 @@ class Vrc:
         known = node.kept.get(_KEPT)
         if isinstance(known, _Known) and known.scorer is self:
             return known
-        idle, used, free = 0.0, 0.0, 0
+        idle, unused, free = 0.0, 0.0, 0
         differ: dict[tuple[int, int, str], tuple[int, int, int, _Class]] = {}
         for gpu, (units, total, model) in enumerate(zip(node.free, node.totals, node.models, strict=True)):
             kind = self._class(model, total)
             idle += kind.worth[units]
-            used += 1 - units / total
+            unused += units / total
             free += units == total
             if units:
                 differ.setdefault((units, total, model), (units, total, gpu, kind))
         gpus = [differ[key] for key in sorted(differ)]
         together = self._together(node, free)
         value = self._value(idle, node.cpu, node.memory, together, free)
-        node.kept[_KEPT] = known = _Known(self, idle, value, used, free, gpus, together)
+        node.kept[_KEPT] = known = _Known(self, idle, value, unused, free, gpus, together)
         return known
 
     def _class(self, model: str, total: int) -> _Class:
