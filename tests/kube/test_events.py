@@ -296,3 +296,15 @@ async def test_many_warnings_do_not_delay_normal_events() -> None:
         await eventually(lambda: on.recorder.sent == 100)
         assert {message.partition(" ")[0] for message in on.messages()[:2]} == {"placed", "no"}
         assert sum(message.startswith("placed") for message in on.messages()[:50]) == 25
+
+
+async def test_an_event_says_who_says_it() -> None:
+    async with serve() as server, client.connect(server.access()) as api:
+        server.on(EVENTS, CREATED)
+        recorder = Recorder(api, component="my-scheduler")
+        running = asyncio.create_task(recorder.run())
+        Stage(server, FakeTime(), recorder).record()
+        await eventually(lambda: recorder.sent == 1)
+        running.cancel()
+        body = server.asked[0].body
+        assert (body["source"], body["reportingComponent"]) == ({"component": "my-scheduler"}, "my-scheduler")

@@ -59,7 +59,9 @@ class Recorder:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,
         busy: Callable[[], bool] = lambda: False,
+        component: str = names.COMPONENT,
     ) -> None:
+        """`busy`: whether Normal events have to wait. `component`: who says it."""
         self.sent = 0
         self.dropped = 0  # the queue was full
         self.failed = 0
@@ -68,6 +70,7 @@ class Recorder:
         self._sleep = sleep
         self._now = now
         self._busy = busy
+        self._component = component
         self._warnings: Turns[Key, Said] = Turns()
         self._normals: Turns[Key, Said] = Turns()
         self._waiting_since = 0.0  # the first of those Normal events
@@ -116,7 +119,7 @@ class Recorder:
                     await self._sleep(LOOK)
                     continue
                 await self._turn()
-                if await self._deliver(_event(self._next())):
+                if await self._deliver(_event(self._next(), self._component)):
                     self.sent += 1
                 else:
                     self.failed += 1
@@ -179,7 +182,7 @@ class Recorder:
         return False
 
 
-def _event(said: Said) -> models.Event:
+def _event(said: Said, component: str) -> models.Event:
     suffix = "." + secrets.token_hex(8)
     stamp = datetime.fromtimestamp(said.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return models.Event(
@@ -198,6 +201,6 @@ def _event(said: Said) -> models.Event:
         message=said.message,
         first_timestamp=stamp,
         last_timestamp=stamp,
-        source=models.EventSource(component=names.COMPONENT),
-        reporting_component=names.COMPONENT,
+        source=models.EventSource(component=component),
+        reporting_component=component,
     )

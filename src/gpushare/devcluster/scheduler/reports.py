@@ -6,10 +6,8 @@ kube-scheduler does, by a strategic merge patch of the status.
 
 from datetime import UTC, datetime
 
-import msgspec
-
 from gpushare.core.facts.intree import Pod
-from gpushare.kube import client, models, requests, resources
+from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError, KubeError
 from gpushare.kube.events import Recorder
 from gpushare.obs import log
@@ -24,7 +22,7 @@ class Reports:
 
     def __init__(self, api: client.Api, name: str) -> None:
         self._api = api
-        self._events = _Events(api, name)
+        self._events = Recorder(api, component=name)
 
     async def run(self) -> None:
         await self._events.run()
@@ -61,16 +59,3 @@ class Reports:
             kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid, type=type, reason=reason,
             message=message,
         )  # fmt: skip
-
-
-class _Events(Recorder):
-    """Events in the name of a scheduler instead of gpushare."""
-
-    def __init__(self, api: client.Api, name: str) -> None:
-        super().__init__(api)
-        self._source = models.EventSource(component=name)
-
-    def _event(self, *about: str) -> models.Event:
-        return msgspec.structs.replace(
-            super()._event(*about), source=self._source, reporting_component=self._source.component
-        )

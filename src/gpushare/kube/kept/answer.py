@@ -55,9 +55,12 @@ def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
     fields: dict[bytes, bytes] = {}
     for line in lines:
         match = _FIELD.fullmatch(line)
-        if match is None or (match[1].lower() in ONCE and match[1].lower() in fields):
+        if match is None:
             raise Odd
-        fields[match[1].lower()] = match[2]
+        name = match[1].lower()
+        if name in fields and name in ONCE:
+            raise Odd
+        fields[name] = match[2]
     return fields
 
 

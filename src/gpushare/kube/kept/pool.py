@@ -31,6 +31,8 @@ class Pool:
         each."""
         self._access, self._headers, self._seconds = access, headers, seconds
         self._url = _url(access.server)
+        self._prefix = self._url.raw_path.rstrip("/")
+        self._last: tuple[Mapping[str, str], str] = {}, ""  # headers, and how they are written
         self._most = most if self._url.host and access.proxy is None else 0
         self._connections: list[Connection] = []
         self._opening: asyncio.Task[None] | None = None
@@ -41,20 +43,27 @@ class Pool:
         """None: nothing was sent. Raises TimeoutError or ConnectionError: it may have been carried out."""
         if not self._most or self._odd:
             return None
-        target, fields = self._url.raw_path.rstrip("/") + path, {**self._headers, **headers}
-        if not (_TARGET.fullmatch(target) and all(map(_VALUE.fullmatch, fields.values()))):
+        target, fields = self._prefix + path, self._written(headers)
+        if not (fields and _TARGET.fullmatch(target)):
             return None
         connection = self._free()
         if connection is None:
             self._open_another()
             return None
-        lines = [f"POST {target} HTTP/1.1", f"Host: {self._url.host_port_subcomponent}"]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
-        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
+        head = f"POST {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         try:
             return await connection.ask(head.encode() + body, self._seconds)
         finally:
             self._odd |= connection.odd
+
+    def _written(self, headers: Mapping[str, str]) -> str:
+        """As lines; empty if that cannot be. They are the same for most requests, so the last ones are kept."""
+        if headers != self._last[0]:
+            fields = {"Host": self._url.host_port_subcomponent or "", **self._headers, **headers}
+            valid = all(map(_VALUE.fullmatch, fields.values()))
+            lines = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]) if valid else ""
+            self._last = dict(headers), lines
+        return self._last[1]
 
     async def close(self) -> None:
         self._most = 0
