@@ -7,8 +7,13 @@ from statistics import median
 from bench import world
 from bench.inside import Inside, cpu_ms, decoded_pod
 from bench.result import Result
+from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
+from gpushare.core.scheduling import ranking
 
 SHAPES = 20
+ORDERS = 30
+FIRST_BUDGET, EVENT_BUDGET = 0.01, 0.2
 FILTER_BUDGET = {500: 0.2, 1_000: 0.3, 5_000: 1.5}
 
 
@@ -20,6 +25,10 @@ def run() -> Iterator[Result]:
         note = f"{nodes:,} nodes"
         yield Result(f"filter, {note}, half fit", _filter(inside, world.BIG), "ms", budget)
         yield Result(f"choose, {note}, half fit", _choose(inside), "ms")
+        yield Result(f"choose, {note}, half fit: out of the kept order alone", _first(inside), "ms", FIRST_BUDGET)
+        event, after = _event(inside)
+        yield Result(f"a pod comes or goes, {note}, {ORDERS} kept orders", event, "ms", EVENT_BUDGET)
+        yield Result(f"choose, {note}, after {ORDERS} such events: the order alone", after, "ms")
         yield Result(f"filter, {note}, all fit", _filter(inside, world.SMALL), "ms")
         yield Result(f"filter, {note}, none fit", _filter(inside, world.HUGE), "ms")
         yield Result(f"filter, {note}, half fit, 60 KB pod", _filter(inside, world.BIG, size=60_000), "ms")
@@ -49,6 +58,32 @@ def _filter(inside: Inside, amount: int, size: int = 6_000) -> float:
 def _choose(inside: Inside) -> float:
     bodies = [world.question(world.pod(f"choose-{i}", world.BIG + i), inside.size) for i in range(SHAPES)]
     return cpu_ms([(lambda body=body: inside.verbs.choose(body)) for body in bodies], 15)  # type: ignore[misc]
+
+
+def _first(inside: Inside) -> float:
+    """The best of all nodes, of which one changed; without reading the body, and without assuming the pod."""
+    everywhere = [world.node_name(number) for number in range(inside.size)]
+    pods = [inside.life.facts(decoded_pod(world.pod(f"first-{i}", world.BIG + i)), None) for i in range(SHAPES)]
+    return cpu_ms([_best(inside, pod, everywhere) for pod in pods], 15)
+
+
+def _event(inside: Inside) -> tuple[float, float]:
+    """Of pods of two containers, each sort with an order of its own: what a change costs, and one order after all."""
+    everywhere = [world.node_name(number) for number in range(inside.size)]
+    asked = [decoded_pod(world.pod(f"order-{i}", world.BIG + i, 500)) for i in range(ORDERS)]
+    calls = [_best(inside, inside.life.facts(pod, None), everywhere) for pod in asked]
+    for _ in range(20):  # a call does not look at all nodes at once
+        for call in calls:
+            call()
+    changes = [_change(inside, number) for number in range(ORDERS)]
+    event = cpu_ms(changes, 15)
+    return event, cpu_ms(calls, 1)
+
+
+def _best(inside: Inside, pod: PodFacts, everywhere: list[str]) -> Callable[[], object]:
+    assert isinstance(pod.request, Request)
+    request = pod.request
+    return lambda: ranking.first(inside.ledger, request, pod, everywhere, "binpack", Budget(CALL_LOOKS))
 
 
 def _prioritize(inside: Inside) -> float:

@@ -41,7 +41,7 @@ def answer(read: Any, body: bytes) -> object:
 
 
 def sent(body: bytes) -> tuple[object, list[str]]:
-    pod, offer = wire.read_args(body)
+    pod, offer = wire.read_few(body)
     return pod, list(offer.names)
 
 
@@ -122,7 +122,7 @@ NAMES = st.lists(st.text('ab-.," \\x', max_size=3))
 @given(NAMES, NAMES)
 def test_an_unread_name_is_found_if_and_only_if_it_is_offered(offered: list[str], asked: list[str]) -> None:
     question = extender_process.question(embedded_objects.pod("train", 3000), offered)
-    _, offer = wire.read_args(msgspec.json.encode(question))
+    _, offer = wire.read_few(msgspec.json.encode(question))
     for name in [*asked, *offered, ",", '","', ""]:
         assert (name in offer) is (name in offered)
     assert list(offer.names) == offered
@@ -131,7 +131,7 @@ def test_an_unread_name_is_found_if_and_only_if_it_is_offered(offered: list[str]
 
 def test_the_usual_body_is_not_read_further_than_needed() -> None:
     question = extender_process.question(embedded_objects.pod("train", 3000), [f"node-{i}" for i in range(500)])
-    _, offer = wire.read_args(msgspec.json.encode(question))
+    _, offer = wire.read_few(msgspec.json.encode(question))
     assert "node-77" in offer
     assert "node-500" not in offer
     assert offer._names is None

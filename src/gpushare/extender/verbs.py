@@ -12,6 +12,7 @@ from gpushare.core.explain import inspected, report, verdict
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Refusal, Unit
+from gpushare.core.facts.objects import Pod
 from gpushare.core.facts.vitals import Status
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.cost import CALL_LOOKS
@@ -26,6 +27,7 @@ NO_SUCH_NODE = 'no node "{name}"'
 NO_SUCH_POD = 'no pod "{name}" in namespace "{namespace}" waits for GPU memory or has some'
 
 Answer = tuple[int, bytes]  # HTTP's status, and the body
+Read = Callable[[bytes], tuple[Pod, wire.Offer]]
 Ask = Callable[[PodFacts, wire.Offer, float], life.Answer]
 
 
@@ -47,14 +49,14 @@ class Verbs:
         self._doing = doing  # what the GPUs of a node do, by its name; only fresh figures
 
     def filter(self, body: bytes) -> bytes:
-        return self._ask(body, self._life.filter)
+        return self._ask(body, wire.read_args, self._life.filter)
 
     def choose(self, body: bytes) -> bytes:
-        return self._ask(body, self._life.choose)
+        return self._ask(body, wire.read_few, self._life.choose)
 
-    def _ask(self, body: bytes, ask: Ask) -> bytes:
+    def _ask(self, body: bytes, read: Read, ask: Ask) -> bytes:
         try:
-            sent, offer = wire.read_args(body)
+            sent, offer = read(body)
         except BadRequest as error:
             return _error(str(error))
         pod = self._life.facts(sent, self._unit)

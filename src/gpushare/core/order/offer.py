@@ -7,10 +7,10 @@ looks into the bytes that came, a simulator at what a node has left.
 
 from collections.abc import Collection, Iterable, Sequence
 
-LOOK_UPS = 8  # so many are answered from the list; a set costs as much as about ten
-
 
 class Offer:
+    look_ups = 1  # so many are answered without a set, which costs as much
+
     def __init__(self, names: Sequence[str]) -> None:
         self._names: Sequence[str] | None = names
         self._set: frozenset[str] | None = None
@@ -27,7 +27,7 @@ class Offer:
         if self._set is not None:
             return node in self._set
         self._look_ups += 1
-        if self._look_ups > LOOK_UPS:
+        if self._look_ups > self.look_ups:
             self._set = frozenset(self.names)
             return node in self._set
         return self._has(node)
