@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpushare.core.facts.model import Charge, Data, Gpu, NodeFacts, Pin
+from gpushare.core.facts.model import Charge, Data, NodeFacts, Pin
 
 
 class Taken:
@@ -50,21 +50,19 @@ class Room(Data, frozen=True):
         slots = (facts.slots,) * len(facts.gpus)
         if used_slots and facts.slots:
             slots = tuple([max(facts.slots - taken, 0) for taken in used_slots])
-        free, rising, picture, largest = [], [], [], 0
-        for gpu, taken, left in zip(facts.gpus, used, slots, strict=True):  # one loop: this is done at each change
+        free, rising, largest = [], [], 0
+        for gpu, taken in zip(facts.gpus, used, strict=True):  # one loop: this is done at each change
             total = gpu.total
             units = total - taken if taken < total else 0
             free.append(units)
             if gpu.healthy:
                 rising.append(units)
-            picture.append(_pictured(left, units, gpu, not taken))
             if total > largest:
                 largest = total
         rising.sort()
-        picture.sort()
         empty = tuple([not taken for taken in used])
-        pictured = _sort(facts), *picture
-        return Room(facts, tuple(free), slots, empty, tuple(rising), sum(rising), largest, pictured)
+        picture = _picture(facts, free, slots, empty)
+        return Room(facts, tuple(free), slots, empty, tuple(rising), sum(rising), largest, picture)
 
     def healed(self) -> "Room":
         """The same node if all its GPUs were healthy."""
@@ -87,12 +85,10 @@ class Room(Data, frozen=True):
 def _picture(facts: NodeFacts, free: Sequence[int], slots: Sequence[int], empty: Sequence[bool]) -> tuple[int, ...]:
     """One number for the sort of node, then one per GPU in rising order."""
     rows = zip(facts.gpus, free, slots, empty, strict=True)
-    return (_sort(facts), *sorted([_pictured(left, units, gpu, unused) for gpu, units, left, unused in rows]))
-
-
-def _sort(facts: NodeFacts) -> int:
-    return (facts.limit << 8) + (facts.slots << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB")
-
-
-def _pictured(slots: int, units: int, gpu: Gpu, unused: bool) -> int:
-    return (slots << 48) + (units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy
+    gpus = [
+        (left << 48) + (units << 24) + (gpu.total << 2) + (unused << 1) + gpu.healthy
+        for gpu, units, left, unused in rows
+    ]
+    gpus.sort()
+    sort = (facts.limit << 8) + (facts.slots << 2) + 2 * (facts.pin is Pin.DIRECT) + (facts.unit == "GiB")
+    return (sort, *gpus)
