@@ -8,8 +8,10 @@ import asyncio
 import math
 import selectors
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 START = 1000.0
 MOST_TURNS = 100_000  # of the loop at one moment
 
@@ -44,6 +46,14 @@ class Loop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.virtual.now
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        """There are no threads here, whose time would be another one: what they do is done at once."""
+        done = self.create_future()
+        done.set_result(func(*args))
+        return done
 
     @property
     def longest(self) -> float:

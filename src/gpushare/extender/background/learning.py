@@ -8,7 +8,7 @@ all is done the policies go by what they learned before.
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 from gpushare.core.facts.packing.model import Mixture, Scorer
@@ -21,6 +21,8 @@ from gpushare.extender.slices import in_slices
 SECONDS: Final = 1.0  # between two looks at whether to learn
 NODES_SECONDS: Final = 60.0  # between two looks at whether the nodes have changed
 SWITCH_SECONDS: Final = 0.0005  # so long a scheduler may wait for the thread that learns
+
+Make = Callable[[Mixture], Scorer]
 
 
 class Learning:
@@ -50,12 +52,16 @@ class Learning:
         mixture = await in_slices(self.mix.mixing(self._ledger, self._life.reach))
         if due or not mixture.same_cluster(self._ledger.mixture):
             # A policy that no pod asked for yet is made when one does.
-            asked_for = self._ledger.packs_by | {self._life.policy}
-            scorers = await asyncio.to_thread(_scorers, mixture, asked_for)
+            makers = _makers(self._ledger.packs_by | {self._life.policy})
+            scorers = await asyncio.to_thread(_scorers, makers, mixture) if makers else {}
             self._ledger.learn(mixture, scorers, await in_slices(ranking.relearning(self._ledger, scorers)))
 
 
-def _scorers(mixture: Mixture, policies: Set[str]) -> dict[str, Scorer]:
-    """In a thread: it reads what never changes, and writes nothing that others see."""
+def _makers(policies: Set[str]) -> dict[str, Make]:
     makers = {policy: POLICIES[policy].packing for policy in policies}
-    return {policy: make(mixture) for policy, make in makers.items() if make is not None}
+    return {policy: make for policy, make in makers.items() if make is not None}
+
+
+def _scorers(makers: Mapping[str, Make], mixture: Mixture) -> dict[str, Scorer]:
+    """In a thread: it reads what never changes, and writes nothing that others see."""
+    return {policy: make(mixture) for policy, make in makers.items()}
