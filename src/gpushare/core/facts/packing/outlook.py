@@ -13,7 +13,7 @@ from gpushare.core.facts.packing import cutting_stock
 from gpushare.core.facts.packing.model import GpuClass, Mixture, PodType
 
 SIZES = 14  # of shares that are looked at: those with most demand
-SMALLEST = 10  # as a part of a GPU: smaller shares fit everywhere
+SMALLEST = 30  # as a part of a GPU: smaller shares fit everywhere
 PLAIN = 0.5  # of the value of what is left is its amount, the rest is what the best shares in it are worth
 EVENLY = 50  # pods that may not use every GPU are taken to have come before, each model asked for as often
 FEW = 100  # pods: after so many, half of the CPU that they ask is believed
