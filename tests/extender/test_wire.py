@@ -15,7 +15,7 @@ from tests.extender import mutants
 from tests.support import embedded_objects, extender_process
 
 POD = json.dumps(embedded_objects.pod("train", 3000), separators=(",", ":"))
-BODIES = 3_000
+BODIES = 1_000
 
 
 def read_all(body: bytes) -> tuple[object, list[str]]:

@@ -30,7 +30,7 @@ def cases(draw: st.DrawFn) -> tuple[Request, Room]:
 
 
 @given(cases(), strategies.POLICIES)
-@settings(max_examples=1000)
+@settings(max_examples=500)
 def test_a_plan_keeps_all_rules_and_exists_whenever_one_is_possible(case: tuple[Request, Room], policy: str) -> None:
     request, found = case
     spots, pin = oracle.spots(found), found.facts.pin
@@ -71,7 +71,7 @@ def test_two_gpus_with_as_much_left_differ_if_a_sidecar_is_on_one_of_them() -> N
 
 
 @given(cases())
-@settings(max_examples=500)
+@settings(max_examples=300)
 def test_whether_there_is_a_plan_is_known_without_making_one(case: tuple[Request, Room]) -> None:
     request, found = case
     task = gpu_choice.task_of(request, found.facts.pin, found.facts.unit)

@@ -290,7 +290,7 @@ def _sizes(request: Request) -> set[tuple[bool, int]]:
 
 TestWhateverHappens = Machine.TestCase
 TestWhateverHappens.settings = hypothesis.settings(
-    max_examples=250,
+    max_examples=150,
     stateful_step_count=20,
     deadline=None,
     derandomize=True,
