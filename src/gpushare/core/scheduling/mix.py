@@ -72,14 +72,17 @@ class Mix:
         """Whether so many pods came since policies learned that they should learn anew."""
         return self._came >= self._refresh_at
 
+    def learned(self) -> None:
+        """Policies know the mixture. Only then: to work one out and not to use it puts off nothing."""
+        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum) if self._came else 1
+
     def mixture(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Mixture:
-        """What policies learn. Pods that no node takes are left out. From then on the next refresh is due later."""
+        """What policies learn. Pods that no node takes are left out."""
         return finish(self.mixing(ledger, reach))
 
     def mixing(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Steps[Mixture]:
         """The same in short steps."""
         yield from self._add_without_gpus(ledger)
-        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum) if self._came else 1
         gpus, nodes = yield from _gpus(ledger)
         counts = _commonest(self._counts)
         offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]
