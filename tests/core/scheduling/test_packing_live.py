@@ -150,6 +150,7 @@ def test_a_node_that_goes_while_policies_learn_is_not_chosen() -> None:
     assert make is not None
     scorers = {"vrc": make(ledger.mixture)}
     steps = ranking.relearning(ledger, scorers)
+    next(steps)
     ledger.forget(pod.uid)
     ledger.remove_node(chosen)
     ledger.learn(ledger.mixture, scorers, finish(steps))
