@@ -50,6 +50,13 @@ def test_a_node_has_its_cpu_its_memory_and_its_gpus_in_mib() -> None:
     assert [n.gpus for n in found] == [(Gpu(16276, "T4"), Gpu(8000, "T4")), (Gpu(81920, "A100"),)]
 
 
+def test_a_pod_asks_what_the_extender_counts_with_the_overhead_of_its_runtime() -> None:
+    made = pod("train", 1000)
+    made["spec"]["overhead"] = {"cpu": "250m", "memory": "120Mi"}
+    asked = one([node("a", 16276)], made)
+    assert (asked.cpu_milli, asked.memory_mib) == (1250, 2168)
+
+
 def test_nodes_without_gpus_and_their_pods_are_not_recorded() -> None:
     found = recorded([node("a", 16276), node("cpu-only")], [pod("web", on="cpu-only"), pod("db", on="a")])
     assert [n.name for n in found.nodes] == ["a"]
