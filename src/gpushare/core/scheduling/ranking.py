@@ -46,7 +46,7 @@ Row = tuple[int, str]  # the key of a node, the smaller the better, and its name
 
 
 class Example(NamedTuple):
-    """One who asked for a kept order."""
+    """A request that has a kept order: to work the order out again without waiting for the next one."""
 
     request: Request | None
     pod: PodFacts
