@@ -213,6 +213,16 @@ async def test_policies_learn_of_new_nodes_after_a_minute() -> None:
     assert len(world.ledger.mixture.gpus) == 2
 
 
+async def test_policies_learn_of_pods_that_come_slowly() -> None:
+    world = World()
+    world.node("a", 8)
+    for number in range(60):
+        world.pods.upsert(with_gpu(str(number), 4, "1", 100))
+        await world.pods.learning.look(number * learning.NODES_SECONDS)
+    (kind,) = world.ledger.mixture.pods
+    assert kind.count > 40
+
+
 async def test_what_was_learned_is_ready_before_a_scheduler_asks() -> None:
     world = World("vrc")
     world.node("a", 8)

@@ -130,6 +130,7 @@ class World:
         """What the extender does beside: policies learn when they should."""
         if self.pods.learning.mix.due():
             self.ledger.learn(self.pods.learning.mix.mixture(self.ledger, self.life.reach))
+            self.pods.learning.mix.learned()
 
     # Time
 

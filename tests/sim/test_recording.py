@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.obs.errors import UserError
 from gpushare.sim.reading import load
 from gpushare.sim.recording import recording, tables
 from gpushare.sim.recording.recording import Recording
-from gpushare.sim.trace import Gpu, Pod, written
+from gpushare.sim.trace import Gpu, Pod, Trace, written
 from tests.ctl import worlds
 from tests.ctl.worlds import Cluster, Json
 
@@ -49,6 +48,13 @@ def test_a_node_has_its_cpu_its_memory_and_its_gpus_in_mib() -> None:
     found = recorded([node("a", 16276, 8000), node("b", 80, unit="GiB", model="A100", cpu="7500m")], []).nodes
     assert [(n.name, n.cpu_milli, n.memory_mib) for n in found] == [("a", 64000, 262144), ("b", 7500, 262144)]
     assert [n.gpus for n in found] == [(Gpu(16276, "T4"), Gpu(8000, "T4")), (Gpu(81920, "A100"),)]
+
+
+def test_a_pod_asks_what_the_extender_counts_with_the_overhead_of_its_runtime() -> None:
+    made = pod("train", 1000)
+    made["spec"]["overhead"] = {"cpu": "250m", "memory": "120Mi"}
+    asked = one([node("a", 16276)], made)
+    assert (asked.cpu_milli, asked.memory_mib) == (1250, 2168)
 
 
 def test_nodes_without_gpus_and_their_pods_are_not_recorded() -> None:
@@ -208,17 +214,24 @@ def test_a_replay_reads_what_was_written(tmp_path: Path) -> None:
 
 def test_a_replay_reads_the_tables_too(tmp_path: Path) -> None:
     found = documented()
-    (tmp_path / "nodes.csv").write_text(tables.of_nodes(found.nodes))
-    (tmp_path / "pods.csv").write_text(tables.of_pods(found.pods))
-    again = load.trace(str(tmp_path / "pods.csv"), str(tmp_path / "nodes.csv"))
+    again = through_tables(found, tmp_path)
     assert (again.nodes, again.pods) == (found.nodes, found.pods)
 
 
-def test_a_table_cannot_have_a_node_of_two_models() -> None:
-    mixed = node("a", 16276, 16276)
+def through_tables(found: Recording, folder: Path) -> Trace:
+    (folder / "nodes.csv").write_text(tables.of_nodes(found.nodes))
+    (folder / "pods.csv").write_text(tables.of_pods(found.pods))
+    return load.trace(str(folder / "pods.csv"), str(folder / "nodes.csv"))
+
+
+def test_a_replay_reads_a_table_with_a_node_of_two_models(tmp_path: Path) -> None:
+    mixed = node("a", 16276, 16276, 16276)
     worlds.publish(
         mixed,
-        gpus=[{"i": i, "uuid": f"GPU-{i}", "total": 16276, "model": model} for i, model in enumerate(("T4", "A10"))],
+        gpus=[
+            {"i": i, "uuid": f"GPU-{i}", "total": 16276, "model": model} for i, model in enumerate(("T4", "", "A10"))
+        ],
     )
-    with pytest.raises(UserError, match="a has GPUs of different models: A10, T4"):
-        tables.of_nodes(recorded([mixed], []).nodes)
+    found = recorded([mixed], [pod("train", 1000)])
+    assert [gpu.model for gpu in found.nodes[0].gpus] == ["T4", "", "A10"]
+    assert through_tables(found, tmp_path).nodes == found.nodes

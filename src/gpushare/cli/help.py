@@ -113,9 +113,9 @@ usage: gpushare extender --policy NAME            all other options: --help
 Of all GPUs with room the policy chooses one, for pods that name none in their
 annotation gpushare.io/policy. Default: {policies.DEFAULT}.
 {_POLICIES}
-binpack and spread look at GPUs alone, keti and metric also at what GPUs do, the
-others also at CPU and memory of nodes. fgd and vrc learn which pods come. More
-in docs/policies.md; gpushare replay compares them on pods of yours.
+The first three look at GPUs alone, keti and metric also at what GPUs do, others
+also at CPU and memory of nodes. fgd and vrc learn which pods come. More in
+docs/policies.md; gpushare replay compares them on pods of yours.
 Examples
   gpushare extender --policy vrc
   gpushare why -f pod.yaml --policy fgd

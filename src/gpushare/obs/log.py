@@ -99,7 +99,7 @@ class Lines(logging.Formatter):
             "msg": record.getMessage(),
             "logger": record.name,
         }
-        line: dict[str, object] = head | getattr(record, "fields", {}) | head  # as above
+        line: dict[str, object] = head | getattr(record, "fields", {}) | head  # no field may replace the head
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
             if logging.root.isEnabledFor(logging.DEBUG):

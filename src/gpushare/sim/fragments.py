@@ -3,10 +3,9 @@
 In thousandths of a GPU. Pure.
 """
 
-from gpushare.core.facts.packing import fgd
+from gpushare.core.facts.packing import fgd, gpus
 from gpushare.core.facts.packing.fgd import Fgd
-from gpushare.core.facts.packing.gpus import WHOLE
-from gpushare.core.facts.packing.model import Mixture, View
+from gpushare.core.facts.packing.model import Mixture
 from gpushare.sim.cluster import Cluster
 
 
@@ -22,14 +21,10 @@ class Fragments:
     def changed(self, node: str) -> None:
         view = self._view(node)
         fragments, idle = self._known.get(node, (0, 0))
-        now = self._known[node] = self._measure.fragment(view), _idle(view)
+        now = self._known[node] = self._measure.fragment(view), gpus.idle(view.free, view)
         self._fragments += now[0] - fragments
         self.idle += now[1] - idle
 
     @property
     def amount(self) -> float:
         return self._fragments / self._measure.count
-
-
-def _idle(view: View) -> int:
-    return sum([WHOLE * free // total for free, total in zip(view.free, view.totals, strict=True)])

@@ -20,6 +20,7 @@ class Learner:
         self._mix.add(pod.uid, Ask.of(pod), pod.rules)
         if self._mix.due():
             self._cluster.ledger.learn(self._mix.mixture(self._cluster.ledger, self._cluster.reach))
+            self._mix.learned()
 
     def gone(self, pod: PodFacts) -> None:
         self._mix.gone(pod.uid)

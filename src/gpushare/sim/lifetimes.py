@@ -18,8 +18,6 @@ from gpushare.sim.learning import Learner, true_mix
 from gpushare.sim.results import OverTime, Points, Run, class_of
 from gpushare.sim.trace import Pod, Trace
 
-SAMPLES = 100  # of the whole time
-
 
 class Waiting:
     """A pod that came."""

@@ -18,7 +18,7 @@ The same in two CSV files, where lists are written with bars:
 
 `gpu_memory_mib` of a pod is what it takes on each of its GPUs; 0 (or nothing): the whole GPUs. Without `models` it may
 use any node, else those that have a GPU of such a model. `arrival` and `duration` are seconds; a pod without a duration
-never ends. In CSV one model stands for all GPUs of a node. Other columns are ignored.
+never ends. In CSV one model stands for all GPUs of a node, and `T4|A10` for one of each. Other columns are ignored.
 """
 
 from collections.abc import Callable

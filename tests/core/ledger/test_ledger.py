@@ -657,7 +657,7 @@ def test_nothing_is_left_to_look_after_once_a_node_and_its_pods_are_gone() -> No
     books = ledger(node)
     refuse(books, node, 0.0)
     books.remove_node("n")
-    assert (list(books.nodes()), books.has_special_nodes(), books._timed) == ([], False, set())
+    assert (list(books.nodes()), books.special(), books._timed) == ([], set(), set())
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -678,9 +678,9 @@ def test_a_node_whose_cool_down_is_over_costs_a_look_up_again() -> None:
     node = facts(8, pin="plugin")
     books = ledger(node)
     refuse(books, node, 0.0)
-    assert books.has_special_nodes()
+    assert books.special()
     books.expire(10.0)
-    assert not books.has_special_nodes()
+    assert not books.special()
 
 
 def test_a_failure_that_was_not_kubelets_or_not_ours_starts_no_cool_down() -> None:

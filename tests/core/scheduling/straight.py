@@ -3,11 +3,12 @@
 What `ranking` answers out of its kept orders must be equal to this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from gpushare.core.facts.model import PodFacts, Request, Role
+from gpushare.core.facts.model import Gpu, PodFacts, Request, Role
 from gpushare.core.facts.packing.model import Ask, View
 from gpushare.core.facts.policies import DEFAULT, IMPOSSIBLE, POLICIES
+from gpushare.core.ledger.holding import Holding
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.placement import cost, gpu_choice
 from gpushare.core.placement.cost import Budget
@@ -76,12 +77,11 @@ def _packed(ledger: Ledger, request: Request, pod: PodFacts, node: str, policy: 
     assert state is not None
     assert scorer is not None
     assert room is not None
-    old = ledger.view(node, pod)
-    assert old is not None
     gpus = room.facts.gpus
     free = [units if gpu.healthy else 0 for gpu, units in zip(gpus, room.free, strict=True)]
     cpu, memory = ledger.supplies.left(node)
-    view = View(free, [gpu.total for gpu in gpus], [gpu.model for gpu in gpus], cpu, memory, room.empty, old.held)
+    held = frozenset([_held(holding, gpus) for holding in ledger.holdings() if holding.node == node])
+    view = View(free, [gpu.total for gpu in gpus], [gpu.model for gpu in gpus], cpu, memory, room.empty, held)
     if request.one_gpu and not request.shares[0].kind.slots:
         choice = scorer.one_gpu(ask, view)
         key = None if choice is None else choice.key
@@ -93,3 +93,10 @@ def _packed(ledger: Ledger, request: Request, pod: PodFacts, node: str, policy: 
             free[charge.gpu] -= charge.units
         key = scorer.planned(ask, view, free)
     return ranking.LACKS if key is not None and (cpu < ask.cpu or memory < ask.memory) else key
+
+
+def _held(holding: Holding, gpus: Sequence[Gpu]) -> int:
+    """GPUs that a pod has; 0: a part of one, or nobody knows which."""
+    charges = holding.charges or ()
+    wholly = [charge.units >= gpus[charge.gpu].total for charge in charges]
+    return 0 if wholly == [False] else len(charges)

@@ -38,7 +38,7 @@ def test_policies_learn_at_the_first_pod_and_then_more_and_more_rarely() -> None
         pods.add(str(count), SMALL, None)
         if pods.due():
             points.append(count)
-            pods.mixture(Ledger())
+            pods.learned()
     assert points == [1, 11, 24, 42, 66, 99, 143, 203, 284, 393, 540, 739]
 
 
@@ -46,8 +46,15 @@ def test_many_pods_at_once_are_one_refresh() -> None:
     pods = Mix()
     for count in range(1000):
         pods.add(str(count), SMALL, None)
-    pods.mixture(Ledger())
+    pods.learned()
     assert not pods.due()
+
+
+def test_a_mixture_that_nobody_learns_puts_off_nothing() -> None:
+    pods = Mix()
+    pods.add("a", SMALL, None)
+    pods.mixture(Ledger())
+    assert pods.due()
 
 
 def test_a_selector_or_an_affinity_becomes_the_models_of_the_nodes_that_it_allows() -> None:

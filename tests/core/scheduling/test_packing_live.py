@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpushare.core.facts.model import Gpu, NodeFacts, Pin, PodFacts, Refusal, Request
-from gpushare.core.facts.packing.model import Ask
+from gpushare.core.facts.packing.model import Ask, Mixture, Scorer
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.order.ranked import Ranked
@@ -106,10 +106,8 @@ def test_what_is_worked_out_before_policies_learn_is_what_would_be_found_after()
     mix = Mix()
     for number in range(30):
         mix.add(str(number), Ask.of(asks(4 + 10 * (number % 3))), None)
-    make = POLICIES["vrc"].packing
-    assert make is not None
     mixture = mix.mixture(ledger)
-    scorers = {"vrc": make(mixture)}
+    scorers = made_for(mixture)
     before = {what: dict(order.keys) for _, what, order in ledger.orders(list(ledger.scorers.values()))}
     ready = finish(ranking.relearning(ledger, scorers))
     assert before == {what: dict(order.keys) for _, what, order in ledger.orders(list(ledger.scorers.values()))}
@@ -124,6 +122,12 @@ def test_what_is_worked_out_before_policies_learn_is_what_would_be_found_after()
         assert one == ranking.best(ledger, pod.request, pod, list(CLASSES), "vrc")
 
 
+def made_for(mixture: Mixture) -> dict[str, Scorer]:
+    make = POLICIES["vrc"].packing
+    assert make is not None
+    return {"vrc": make(mixture)}
+
+
 def _what(ledger: Ledger, pod: PodFacts) -> Hashable:
     kept = [cast(tuple[object, ...], what) for _, what, _ in ledger.orders(list(ledger.scorers.values()))]
     return next(what for what in kept if what[2:] == (pod.cpu, pod.memory))
@@ -133,9 +137,7 @@ def test_a_node_that_changes_while_policies_learn_is_looked_at_again() -> None:
     ledger, pod = cluster(asks(4)), asks(4)
     chosen = place(ledger, "vrc", pod)
     assert chosen is not None
-    make = POLICIES["vrc"].packing
-    assert make is not None
-    scorers = {"vrc": make(ledger.mixture)}
+    scorers = made_for(ledger.mixture)
     ready = finish(ranking.relearning(ledger, scorers))
     ledger.use("web", chosen, 64_000, 0)
     ledger.learn(ledger.mixture, scorers, ready)
@@ -146,10 +148,9 @@ def test_a_node_that_goes_while_policies_learn_is_not_chosen() -> None:
     ledger, pod = cluster(asks(4)), asks(4)
     chosen = place(ledger, "vrc", pod)
     assert chosen is not None
-    make = POLICIES["vrc"].packing
-    assert make is not None
-    scorers = {"vrc": make(ledger.mixture)}
+    scorers = made_for(ledger.mixture)
     steps = ranking.relearning(ledger, scorers)
+    next(steps)
     ledger.forget(pod.uid)
     ledger.remove_node(chosen)
     ledger.learn(ledger.mixture, scorers, finish(steps))

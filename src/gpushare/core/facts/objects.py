@@ -43,6 +43,11 @@ class Metadata(Struct):
         owners = self.owner_references or ()
         return next((owner.uid for owner in owners if owner.controller and owner.kind != "Node"), "")
 
+    @property
+    def comes_with_node(self) -> bool:
+        """Of a DaemonSet, or a static pod: it is there because its node is."""
+        return any(owner.controller and owner.kind in ("DaemonSet", "Node") for owner in self.owner_references or ())
+
 
 class ResourceNeeds(Struct):
     limits: dict[str, Quantity] | None = None

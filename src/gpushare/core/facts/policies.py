@@ -59,13 +59,11 @@ METRIC = Policy(
 )  # fmt: skip
 RANDOM = Policy("random", "any node and GPU that have room", False, by_chance=True)
 BEST_FIT = _packing("best-fit", "the node that keeps the least GPU and CPU", _always(best_fit.BestFit()))
-DOT_PRODUCT = _packing(
-    "dotprod", "the node whose free GPU and CPU suit the pod least", _always(dot_product.DotProduct())
-)
+DOT_PRODUCT = _packing("dotprod", "the smallest product of free and asked", _always(dot_product.DotProduct()))
 GPU_PACKING = _packing("gpu-packing", "GPUs in use before unused ones, then nodes", _always(gpu_packing.GpuPacking()))
 GPU_CLUSTERING = _packing("gpu-clustering", "nodes with pods of as many GPUs", _always(gpu_clustering.GpuClustering()))
-FGD = _packing(fgd.NAME, "where the fewest fragments come up for the pods that come", fgd.Fgd)
-VRC = _packing("vrc", "where what is left is worth most for the pods that come", vrc.Vrc)
+FGD = _packing(fgd.NAME, "the fewest free parts that the pods to come could not use", fgd.Fgd)
+VRC = _packing("vrc", "what is left is worth most for the pods to come", vrc.Vrc)
 
 DEFAULT = BINPACK.name
 POLICIES = {

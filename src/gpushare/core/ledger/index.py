@@ -4,7 +4,7 @@ A call of a scheduler names thousands of nodes, so it reads these dictionaries a
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpushare.core.facts.model import NodeFacts, Pin, Request, Unit
 from gpushare.core.facts.policies import IMPOSSIBLE
@@ -13,8 +13,6 @@ from gpushare.core.order.gpu_order import GpuOrder
 
 SUM_BITS = 32  # the free units of a whole node fit below that
 NO_LIMIT = 1 << 50  # units; more than any container asks
-
-T = TypeVar("T")
 
 Lane = tuple[Pin | None, Unit | None, bool]
 """Requests with the same lane may use the same nodes."""
@@ -49,7 +47,10 @@ class Index:
 
     def largest(self, request: Request) -> Mapping[str, int]:
         """The largest free GPU of each node that may serve such a request of one share."""
-        return self._within_limit(request, self._largest.get((request.pin, request.unit, request.by_mps), {}))
+        nodes, need = self._largest.get((request.pin, request.unit, request.by_mps), {}), request.shares[0].units
+        if need <= self._lowest_limit:
+            return nodes
+        return {name: free for name, free in nodes.items() if self._limits.get(name, NO_LIMIT) >= need}
 
     def has_room(self, request: Request, node: str) -> bool:
         """Whether a GPU of a node has room for such a request of one share."""
@@ -57,7 +58,7 @@ class Index:
         largest = self._largest.get((request.pin, request.unit, request.by_mps), {}).get(node, -1)
         return largest >= need and (need <= self._lowest_limit or self._limits.get(node, NO_LIMIT) >= need)
 
-    def order(self, request: Request, *, emptiest_first: bool) -> "Order":
+    def order(self, request: Request, *, emptiest_first: bool) -> Order:
         """For a request of one share."""
         lane = request.pin, request.unit, request.by_mps
         nodes, least = self._spots.get(lane, {}), request.shares[0].units << SUM_BITS
@@ -72,12 +73,6 @@ class Index:
             return order.key(nodes[node], least) if node in nodes and self.has_room(request, node) else None
 
         return Order(rows, key, len(nodes))
-
-    def _within_limit(self, request: Request, nodes: dict[str, T]) -> Mapping[str, T]:
-        need = request.shares[0].units
-        if need <= self._lowest_limit:
-            return nodes
-        return {name: entry for name, entry in nodes.items() if self._limits.get(name, NO_LIMIT) >= need}
 
     def update(self, state: NodeState) -> None:
         """A node has changed."""
@@ -97,7 +92,7 @@ class Index:
         (self.special.add if state.depends_on_pod else self.special.discard)(name)
         (self.promised.add if state.promised else self.promised.discard)(name)
 
-    def _set_lanes(self, name: str, facts: NodeFacts | None) -> "Lanes | None":
+    def _set_lanes(self, name: str, facts: NodeFacts | None) -> Lanes | None:
         """Requests in which lanes may use the node."""
         for largest in self._largest.values():
             largest.pop(name, None)

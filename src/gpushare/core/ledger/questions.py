@@ -23,10 +23,6 @@ class Questions(Entries):
         super().__init__()
         self._studied = 0  # how often `study` was called: whose turn it is
 
-    def has_special_nodes(self) -> bool:
-        """Whether the answer of some node depends on more than what is free."""
-        return bool(self._index.special)
-
     def special(self) -> Set[str]:
         """The nodes whose answer depends on more than what is free."""
         return self._index.special

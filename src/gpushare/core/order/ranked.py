@@ -13,8 +13,8 @@ MANY = 64  # to put so many at once, sorting anew is faster
 
 
 class Ranked:
-    """`by` is what all keys depend on besides the node. If that is another, all are worked out again. `example`: one
-    who asked for this order, for who works it out before somebody asks."""
+    """`by` is what all keys depend on besides the node. If that is another, all are worked out again. `example`: a
+    request that has this order, so that it can be worked out before the next one asks."""
 
     __slots__ = ("_rows", "by", "example", "keys", "open", "seen")
 

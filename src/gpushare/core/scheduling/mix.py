@@ -20,7 +20,6 @@ REFRESH_AFTER, REFRESH_GROWTH = 10, 0.35  # policies learn anew when so many mor
 FADES_AT, FEWEST = 4, 1_000  # the counts are halved at so many times the pods that are there, or at least as many
 MOST_SORTS = 2_000  # of pods that policies learn of: those with most demand
 STEP_LOOKS = 200  # nodes or pods looked at in one step
-COME_WITH_NODE = ("DaemonSet", "Node")  # the owners of pods that do not come by themselves
 
 Sort = tuple[Ask, Rules | None]  # pods that ask the same and may go to the same nodes
 
@@ -43,7 +42,7 @@ class Mix:
                 return  # what an MPS share takes depends on the GPU
             # Not the rules of the facts: a bound pod has none, and counts like one that waits.
             self.add(pod.uid, Ask.of(pod), node_rules.read(item))
-        elif pod.request is None and pod.node and (pod.cpu or pod.memory) and not _comes_with_node(item):
+        elif pod.request is None and pod.node and (pod.cpu or pod.memory) and not item.metadata.comes_with_node:
             self._without_gpus[pod.uid] = pod.node, Ask.of(pod)
 
     def add(self, uid: str, ask: Ask, rules: Rules | None) -> None:
@@ -72,14 +71,17 @@ class Mix:
         """Whether so many pods came since policies learned that they should learn anew."""
         return self._came >= self._refresh_at
 
+    def learned(self) -> None:
+        """Policies know the mixture. Only then: to work one out and not to use it puts off nothing."""
+        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum) if self._came else 1
+
     def mixture(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Mixture:
-        """What policies learn. Pods that no node takes are left out. From then on the next refresh is due later."""
+        """What policies learn. Pods that no node takes are left out."""
         return finish(self.mixing(ledger, reach))
 
     def mixing(self, ledger: Ledger, reach: Reach = ANYWHERE) -> Steps[Mixture]:
         """The same in short steps."""
         yield from self._add_without_gpus(ledger)
-        self._refresh_at = self._came + REFRESH_AFTER + int(REFRESH_GROWTH * self._sum) if self._came else 1
         gpus, nodes = yield from _gpus(ledger)
         counts = _commonest(self._counts)
         offered = [ledger.supplies.offered(name) for names in nodes.values() for name in names]
@@ -111,10 +113,6 @@ class Mix:
     def _fade(self) -> None:
         self._counts = {key: count // 2 for key, count in self._counts.items() if count > 1}
         self._sum = sum(self._counts.values())
-
-
-def _comes_with_node(pod: objects.Pod) -> bool:
-    return any(owner.controller and owner.kind in COME_WITH_NODE for owner in pod.metadata.owner_references or ())
 
 
 def _commonest(counts: Mapping[Sort, int]) -> list[tuple[Sort, int]]:

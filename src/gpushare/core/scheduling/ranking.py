@@ -5,8 +5,9 @@ node with the least free: small requests go where they fit tightly, and whole GP
 Policies that give points are ranked by `scored`, others by what a pod leaves behind. Of equal nodes the first by name
 is the best.
 
-No call looks at every node. For each sort of request the nodes are kept in the order of the policy (`core/order`). A
-call looks at those that changed since, then walks from the best until a node is offered.
+For each sort of request the nodes are kept in the order of the policy (`core/order`). A call looks at those that have
+changed since, then walks from the best until a node is offered. Two sorts of call still look at every node: `random`,
+which has no order, and points of nodes, which each pod has of its own.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ Row = tuple[int, str]  # the key of a node, the smaller the better, and its name
 
 
 class Example(NamedTuple):
-    """One who asked for a kept order."""
+    """A request that has a kept order: to work the order out again without waiting for the next one."""
 
     request: Request | None
     pod: PodFacts

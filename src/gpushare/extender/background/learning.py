@@ -45,12 +45,12 @@ class Learning:
 
     async def look(self, now: float) -> None:
         """Learns, if there is something to learn."""
-        due = self.mix.due()
-        if not due and now < self._nodes_due:
+        if not self.mix.due() and now < self._nodes_due:
             return
         self._nodes_due = now + NODES_SECONDS
         mixture = await in_slices(self.mix.mixing(self._ledger, self._life.reach))
-        if due or not mixture.same_cluster(self._ledger.mixture):
+        if self.mix.due() or not mixture.same_cluster(self._ledger.mixture):
+            self.mix.learned()
             # A policy that no pod asked for yet is made when one does.
             makers = _makers(self._ledger.packs_by | {self._life.policy})
             scorers = await asyncio.to_thread(_scorers, makers, mixture) if makers else {}

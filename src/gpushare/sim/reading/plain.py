@@ -10,7 +10,7 @@ from gpushare.sim.trace import VERSION, Document, Gpu, Node, Pod
 
 NODE_COLUMNS = ("name", "cpu_milli", "memory_mib", "gpu_memory_mib", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "gpus", "gpu_memory_mib")
-TIME_COLUMNS = ("arrival", "duration")
+MODELS, TIME_COLUMNS = "models", ("arrival", "duration")  # may be missing
 _PLACE = re.compile(r"(.*) - at `\$\.?(.*)`")
 
 
@@ -38,15 +38,15 @@ def pods(file: str, text: str) -> list[tuple[str, Pod]]:
 
 
 def _node(row: Row) -> Node:
-    sizes, models = row.listed("gpu_memory_mib"), row.listed("model")
+    sizes, models = row.listed("gpu_memory_mib"), [part.strip() for part in row.cells["model"].split("|")]
     if not all(size.isascii() and size.isdecimal() and len(size) < 10 for size in sizes):
         why = f'gpu_memory_mib is "{row.cells["gpu_memory_mib"]:.40}"'
         raise row.fault(why, "write the MiB of each GPU with bars between: 16276|16276")
-    if len(models) not in (0, 1, len(sizes)):
+    if len(models) not in (1, len(sizes)):
         why = f"it has {len(sizes)} GPUs and {len(models)} models"
         raise row.fault(why, "write one model for all GPUs, or one for each")
-    if len(models) != len(sizes):
-        models = (models or ("",)) * len(sizes)
+    if len(models) == 1:
+        models *= len(sizes)
     gpus = tuple([Gpu(int(size), model) for size, model in zip(sizes, models, strict=True)])
     return Node(row.name("name"), row.needed("cpu_milli"), row.needed("memory_mib"), gpus)
 
@@ -58,7 +58,7 @@ def _pod(row: Row) -> Pod:
         row.needed("memory_mib"),
         row.needed("gpus"),
         row.whole("gpu_memory_mib"),
-        row.listed("models"),
+        row.listed(MODELS),
         row.seconds("arrival") or 0.0,
         row.seconds("duration"),
     )

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpushare.core.facts import intree, names, objects, units
+from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import NodeFacts
 from gpushare.sim.trace import Gpu, Node
 from gpushare.view.snapshot import Snapshot
 
-OF_THE_NODE = ("DaemonSet", "Node")  # kinds of owners
 UNKNOWN_MEMORY_MIB = 16384  # of a GPU whose node does not say it: whole GPUs need no size, but a trace does
 _MIB = 1 << 20
 _COUNT, _REPLICAS, _PRODUCT, _MEMORY = (
@@ -35,15 +34,11 @@ class Machine(msgspec.Struct):
         return min(gpu.memory_mib for gpu in self.node.gpus) // self.replicas if self.replicas > 1 else 0
 
 
-def belongs_to_node(pod: objects.Pod) -> bool:
-    return any(owner.kind in OF_THE_NODE for owner in pod.metadata.owner_references or ())
-
-
 def read(cluster: Snapshot) -> dict[str, Machine]:
     """By name of the node."""
     taken: dict[str, list[intree.Pod]] = {}
     for pod in cluster.pods:
-        if belongs_to_node(pod) and pod.spec.node_name:
+        if pod.metadata.comes_with_node and pod.spec.node_name:
             taken.setdefault(pod.spec.node_name, []).append(pod)
     found = (
         _machine(node, cluster.ledger.facts(node.metadata.name), taken.get(node.metadata.name, ()))

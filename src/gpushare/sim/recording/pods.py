@@ -11,11 +11,10 @@ import msgspec
 
 from gpushare.core.facts import intree, names, objects, request, units
 from gpushare.core.facts.model import NodeFacts, Request, Role, Share, Unit
+from gpushare.core.facts.packing.asked import cpu_and_memory
 from gpushare.sim.recording.machines import Machine
 from gpushare.sim.trace import Pod
 from gpushare.view import sold
-
-_MIB = 1 << 20
 
 
 class Terminated(objects.Struct):
@@ -58,16 +57,8 @@ class Reading:
         gpus = self._gpus(pod)
         if gpus is None:
             return None
-        needs = intree.needs(pod)
-        count, each = gpus
-        return Pod(
-            f"{pod.metadata.namespace}/{pod.metadata.name}",
-            needs.get(intree.CPU, 0),
-            -(-needs.get(intree.MEMORY, 0) // _MIB),
-            count,
-            each,
-            models,
-        )
+        cpu, memory = cpu_and_memory(pod.spec)
+        return Pod(f"{pod.metadata.namespace}/{pod.metadata.name}", cpu, memory, *gpus, models)
 
     def _gpus(self, pod: LivePod) -> tuple[int, int] | None:
         """How many GPUs, and MiB on each; 0: wholly."""

@@ -40,7 +40,7 @@ def record(cluster: Snapshot, live: Iterable[LivePod]) -> Recording:
     kept: list[tuple[float, Pod]] = []
     left_out: list[str] = []
     for pod in live:
-        if machines.belongs_to_node(pod):
+        if pod.metadata.comes_with_node:
             continue
         allowed = models.allowed(pod)
         asked = reading.asked(pod, allowed or ())

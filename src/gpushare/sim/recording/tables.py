@@ -1,32 +1,26 @@
-"""A recording as two CSV tables, in the shape of `sim.trace`."""
+"""A recording as two CSV tables, with the columns that `sim.reading.plain` reads."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from gpushare.obs.errors import UserError
+from gpushare.sim.reading import plain
 from gpushare.sim.trace import Node, Pod
-
-NODES = ("name", "cpu_milli", "memory_mib", "gpu_memory_mib", "model")
-PODS = ("name", "cpu_milli", "memory_mib", "gpus", "gpu_memory_mib", "models", "arrival", "duration")
 
 
 def of_nodes(nodes: Iterable[Node]) -> str:
-    """A UserError if a node has GPUs of different models: the table has one model for each node."""
     rows: list[Sequence[object]] = []
     for node in nodes:
-        models = sorted({gpu.model for gpu in node.gpus})
-        if len(models) > 1:
-            what = f"{node.name} has GPUs of different models: {', '.join(models)}"
-            raise UserError(what, "a row of the table has one model", "gpushare snapshot -o json")
-        sizes = "|".join([str(gpu.memory_mib) for gpu in node.gpus])
-        rows.append((node.name, node.cpu_milli, node.memory_mib, sizes, *models))
-    return _written(NODES, rows)
+        sizes, models = [str(gpu.memory_mib) for gpu in node.gpus], [gpu.model for gpu in node.gpus]
+        if len(set(models)) == 1:
+            models = models[:1]
+        rows.append((node.name, node.cpu_milli, node.memory_mib, "|".join(sizes), "|".join(models)))
+    return _written(plain.NODE_COLUMNS, rows)
 
 
 def of_pods(pods: Iterable[Pod]) -> str:
     return _written(
-        PODS,
+        (*plain.POD_COLUMNS, plain.MODELS, *plain.TIME_COLUMNS),
         [
             (
                 pod.name,

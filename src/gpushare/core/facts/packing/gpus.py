@@ -8,7 +8,7 @@ WHOLE = 1000  # a GPU, whatever its memory
 
 
 def tightest(ask: Ask, node: View) -> int | None:
-    """The GPU that keeps the least of its memory, of equal ones the first; None: no GPU has room."""
+    """The GPU with the fewest free units that are enough, of equal ones the first; None: no GPU has room."""
     best, least = None, 0
     for gpu, (free, total) in enumerate(zip(node.free, node.totals, strict=True)):
         if free >= (ask.units or total) and (best is None or free < least):

@@ -45,6 +45,7 @@ class View:
         self.totals = tuple(totals)
         self.models = tuple(models)
         self.cpu, self.memory = cpu, memory  # thousandths and MiB that pods may still ask; never negative
+        # GPUs that nobody uses. No scorer asks; plans for whole GPUs do, so nodes that differ in it are not alike.
         self.empty = tuple(empty) if empty is not None else tuple([a == b for a, b in zip(free, totals, strict=True)])
         self.held = held  # how many GPUs the pods here have: 0 stands for a part of one
         self.kept: dict[int, object] = {}

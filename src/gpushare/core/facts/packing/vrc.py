@@ -21,7 +21,7 @@ SOUGHT = 0.5  # of the price of GPUs that only some pods may use
 TOGETHER = 0.03  # for free GPUs of one node that pods of several GPUs could use
 
 _KEPT = 0  # the place of ours in `View.kept`
-_PEAK = 1 / sqrt(2 * pi)
+_PEAK, _ROOT = 1 / sqrt(2 * pi), 1 / sqrt(2)  # of the normal distribution
 _STEPS = 1e9  # of keys: values that differ by less are equal
 
 
@@ -142,6 +142,3 @@ class Vrc:
         while len(tables) <= free:
             tables.append(self._outlook.together(node.models[0], node.totals[0], len(tables)))
         return tables
-
-
-_ROOT = 1 / sqrt(2)
