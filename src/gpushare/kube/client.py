@@ -152,6 +152,8 @@ class Api:
 
     async def _post(self, request: Request) -> bytes | None:
         """Over a connection that is kept for it. None: nothing was carried out, and the ordinary way is open."""
+        if not self._kept.is_on:
+            return None
         headers = await self.access.headers()
         headers["Content-Type"] = request.content_type
         try:

@@ -39,9 +39,14 @@ class Pool:
         self._not_before = 0.0  # the loop's time
         self._odd = False  # what answers there is not an API server
 
+    @property
+    def is_on(self) -> bool:
+        """Whether connections are kept at all."""
+        return self._most > 0 and not self._odd
+
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer | None:
         """None: nothing was sent. Raises TimeoutError or ConnectionError: it may have been carried out."""
-        if not self._most or self._odd:
+        if not self.is_on:
             return None
         target, fields = self._prefix + path, self._written(headers)
         if not (fields and _TARGET.fullmatch(target)):
