@@ -81,9 +81,9 @@ class Discovered:
 @pytest.fixture
 async def machine(cluster: Cluster, api: Api, tmp_path: Path) -> AsyncIterator[Discovered]:
     """A node with two GPUs, in a cluster with NFD's kind, and nothing that runs."""
-    for file in (*FILES, CRD):
+    for file in FILES:
         await cluster.kubectl("apply", "-f", file)
-    await cluster.kubectl("wait", "--for=condition=Established", f"-f{CRD}", "--timeout=20s")
+    await cluster.define(CRD)
     await api.create("/api/v1/nodes", world.node(NAME))
     mock = state.Mock(tmp_path / "gpus")
     mock.show(state.card(0), state.card(1))

@@ -155,9 +155,8 @@ async def test_labels_move_to_nfd_and_back(cluster: Cluster, api: Api, uid: str,
         "metadata": {"name": NAME, "namespace": api.namespace, "labels": {NODE_LABEL: NAME}},
         "spec": {"features": {}, "labels": {}},
     }  # fmt: skip
-    await cluster.kubectl("apply", "-f", CRD)
+    await cluster.define(CRD)
     try:
-        await cluster.kubectl("wait", "--for=condition=Established", f"-f{CRD}", "--timeout=20s")
         async with running(cluster, uid, sysfs):
             await until_labelled(cluster, FOUND)
             await cluster.apply(worker)

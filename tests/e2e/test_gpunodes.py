@@ -13,7 +13,7 @@ import pytest
 from gpushare.core.admission import guard
 from gpushare.kube import client, requests, resources
 from gpushare.kube.errors import ApiError
-from tests.e2e.harness import shipped, users
+from tests.e2e.harness import gpunodes, shipped, users
 from tests.e2e.harness.cluster import Cluster
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
@@ -28,7 +28,6 @@ from tests.support.objects import Object
 
 OWN, OTHER, TENANT = "guarded-a", "guarded-b", "tenant"
 PATH = "/apis/gpushare.io/v1alpha1/gpunodes"
-CRD = shipped.DEPLOY / "crds"
 FILES = [shipped.DEPLOY / name for name in ("node-ds.yaml", "node-guard.yaml", "guard.yaml", "view-rbac.yaml")]
 COLUMNS = ["NAME", "GPUS", "MODEL", "GRANTED", "USED", "UTIL", "TEMP", "POWER", "HEALTH", "SAMPLED", "AGE"]
 PATIENCE = 30.0
@@ -39,7 +38,7 @@ MIB = 1 << 20
 @pytest.fixture
 async def uids(cluster: Cluster, api: Api) -> AsyncIterator[dict[str, str]]:
     """Of two nodes, in a cluster with GPUNodes and all that guards them."""
-    async with defined(cluster):
+    async with gpunodes.installed(cluster):
         for file in FILES:
             await cluster.kubectl("apply", "-f", file)
         nodes = [await api.create("/api/v1/nodes", node_world.node(name)) for name in (OWN, OTHER)]
@@ -50,17 +49,6 @@ async def uids(cluster: Cluster, api: Api) -> AsyncIterator[dict[str, str]]:
                 await api.call("DELETE", f"/api/v1/nodes/{name}")
             for file in FILES:
                 await cluster.kubectl("delete", "-f", file)
-
-
-@contextlib.asynccontextmanager
-async def defined(cluster: Cluster) -> AsyncIterator[None]:
-    """The cluster has GPUNodes."""
-    await cluster.kubectl("apply", "-f", CRD)
-    await cluster.kubectl("wait", "--for=condition=Established", "crd/gpunodes.gpushare.io", "--timeout=20s")
-    try:
-        yield
-    finally:
-        await cluster.kubectl("delete", "-f", CRD)
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,7 @@ from tests.support.nvml import state
 from tests.support.objects import Object
 
 GPUS, SLOTS = [16000, 16000], 10
+COLUMNS = 6  # of a whole row: time, three figures, node, GPUs
 BUSY: Object = {"util": "96 70", "temp": 84, "power": 68_000, "used": 9000 * state.MIB}
 IDLE_PERCENT, BUSY_PERCENT = 0, 96
 FIGURE = "utilization"
@@ -131,14 +132,15 @@ def _mounted(text: str) -> list[str]:
 
 async def test_ketis_queries_find_the_figures_in_influxdb(installed: Keti) -> None:
     async def found() -> list[object] | None:
-        """The last row, as the collector has written it."""
+        """The last row, as the collector has written it. Its first samples lack what takes two of them."""
         asked = {"q": "SELECT last(*) FROM multimetric WHERE NodeName='real'", "db": "metric"}
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://{keti.INFLUX}/query", params=asked) as response,
         ):
             (result,) = (await response.json())["results"]
-        return result["series"][0]["values"][0] if "series" in result else None
+        row = result["series"][0]["values"][0] if "series" in result else []
+        return row if len(row) == COLUMNS else None
 
     row = await wait.eventually_asked(found, "figures in InfluxDB", keti.PATIENCE)
     assert row[1] == len(GPUS)

@@ -49,9 +49,9 @@ ACCOUNT = {
 
 @pytest.fixture
 async def uid(cluster: Cluster, api: Api) -> AsyncIterator[str]:
-    for file in (*FILES, CRD):
+    for file in FILES:
         await cluster.kubectl("apply", "-f", file)
-    await cluster.kubectl("wait", "--for=condition=Established", f"-f{CRD}", "--timeout=20s")
+    await cluster.define(CRD)
     await cluster.apply(RIGHTS, ACCOUNT)
     made = [await api.create("/api/v1/nodes", world.node(name)) for name in (OWN, OTHER)]
     try:

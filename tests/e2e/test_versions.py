@@ -23,8 +23,10 @@ Proof = Callable[[World, Figures], Coroutine[Any, Any, None]]
 
 _three_hundred = test_placing.test_three_hundred_pods_are_placed_once_each_and_nothing_is_given_twice
 PROOFS: dict[str, Proof] = {
-    "300 pods by choose": functools.partial(_three_hundred, pin="direct", verb="choose"),
-    "300 pods by filter and prioritize": functools.partial(_three_hundred, pin="plugin", verb="filter"),
+    "300 pods by choose": functools.partial(_three_hundred, pin="direct", verb="choose", policy="binpack"),
+    "300 pods by filter and prioritize": functools.partial(
+        _three_hundred, pin="plugin", verb="filter", policy="binpack"
+    ),
     **{
         proof.__name__.removeprefix("test_"): proof
         for proof in (

@@ -290,6 +290,17 @@ class Cluster:
         command = [str(binaries.program("kubectl")), f"--kubeconfig={config}", *map(str, arguments)]
         return await run(command, given, with_stderr=with_stderr)
 
+    async def define(self, file: Path) -> None:
+        """Its kinds of objects are served when this returns. kubectl cannot wait for a kind that has no status yet."""
+        await self.kubectl("apply", "-f", file)
+
+        async def served() -> bool:
+            with contextlib.suppress(Failed):
+                return bool(await self.kubectl("wait", "--for=condition=Established", f"-f{file}", "--timeout=5s"))
+            return False
+
+        await wait.eventually_asked(served, f"{file.name} is served", 30)
+
     async def apply(self, *objects: dict[str, Any]) -> None:
         await self.kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
