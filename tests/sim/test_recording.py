@@ -51,6 +51,22 @@ def test_a_node_has_its_cpu_its_memory_and_its_gpus_in_mib() -> None:
     assert [n.gpus for n in found] == [(Gpu(16276, "T4"), Gpu(8000, "T4")), (Gpu(81920, "A100"),)]
 
 
+def test_what_a_node_says_of_itself_has_bounds() -> None:
+    made = node("a")
+    made["status"]["capacity"] |= {"nvidia.com/gpu": "100000000"}
+    made["metadata"]["labels"] |= {"nvidia.com/gpu.memory": "99999999999", "nvidia.com/gpu.replicas": "1000000"}
+    asks = pod("p", on="a")
+    asks["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": 1}
+    found = recorded([made], [asks])
+    assert found.nodes[0].gpus == (Gpu(16384, "T4"),) * 1024
+    assert (found.pods[0].gpus, found.pods[0].gpu_memory_mib) == (1, 1)
+
+
+def test_a_table_has_no_models_with_bars() -> None:
+    with pytest.raises(UserError, match="bars are between models"):
+        tables.of_nodes(recorded([node("a", 8000, 8000, model="A|B")], []).nodes)
+
+
 def test_nodes_without_gpus_and_their_pods_are_not_recorded() -> None:
     found = recorded([node("a", 16276), node("cpu-only")], [pod("web", on="cpu-only"), pod("db", on="a")])
     assert [n.name for n in found.nodes] == ["a"]

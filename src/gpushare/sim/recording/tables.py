@@ -12,13 +12,17 @@ PODS = ("name", "cpu_milli", "memory_mib", "gpus", "gpu_memory_mib", "models", "
 
 
 def of_nodes(nodes: Iterable[Node]) -> str:
-    """A UserError if a node has GPUs of different models: the table has one model for each node."""
+    """A UserError if a node has GPUs of different models: the table has one model for each node. Nor can it say one
+    with a bar in its name."""
     rows: list[Sequence[object]] = []
     for node in nodes:
         models = sorted({gpu.model for gpu in node.gpus})
         if len(models) > 1:
             what = f"{node.name} has GPUs of different models: {', '.join(models)}"
             raise UserError(what, "a row of the table has one model", "gpushare snapshot -o json")
+        if "|" in "".join(models):
+            what = f"{node.name} has GPUs of the model {models[0]:.80}"
+            raise UserError(what, "in the table bars are between models", "gpushare snapshot -o json")
         sizes = "|".join([str(gpu.memory_mib) for gpu in node.gpus])
         rows.append((node.name, node.cpu_milli, node.memory_mib, sizes, *models))
     return _written(NODES, rows)
