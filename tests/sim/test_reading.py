@@ -298,6 +298,11 @@ def test_a_bad_file_of_arrivals_is_told(tmp_path: Path, lists: dict[str, bytes],
     assert why in raised.value.why
 
 
+def test_a_file_of_arrivals_without_an_end_is_not_read_for_ever() -> None:
+    with pytest.raises(UserError, match="is too large"):
+        Lists("/dev/zero")
+
+
 def test_what_is_no_zip_or_cut_off_is_told(tmp_path: Path) -> None:
     whole = Path(npz(tmp_path, order_7=npy(list(range(2000))))).read_bytes()
     for content in (b"", b"nothing", whole[: len(whole) // 2], bytes(1 << 20)):

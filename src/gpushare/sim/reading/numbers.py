@@ -3,17 +3,19 @@
 Only this much of the format is needed, so nothing has to be installed for it.
 """
 
+import io
 import lzma
 import re
 import struct
 import zipfile
 import zlib
+from pathlib import Path
 from typing import Final
 
 from gpushare.obs.errors import UserError
 from gpushare.sim.reading.files import unreadable
 
-MOST_BYTES: Final = 64 << 20  # of one list
+MOST_BYTES: Final = 64 << 20  # of the file, and of one list
 MAGIC: Final = b"\x93NUMPY"
 ENDIANS: Final = {"<": "<", ">": ">", "|": "<", "=": "<"}
 HEADER: Final = re.compile(
@@ -29,16 +31,22 @@ class Lists:
     def __init__(self, file: str) -> None:
         self._file = file
         try:
-            with zipfile.ZipFile(file) as archive:
-                self.names = frozenset([name.removesuffix(".npy") for name in archive.namelist()])
+            with Path(file).open("rb") as opened:
+                data = opened.read(MOST_BYTES + 1)  # zipfile would read a device without an end for ever
         except OSError as error:
             raise unreadable(file, error) from None
-        except (ValueError, NotImplementedError, zipfile.BadZipFile):
+        if len(data) > MOST_BYTES:
+            raise UserError(f"{file} is too large", f"it is larger than {MOST_BYTES >> 20} MiB", WAY)
+        self._data = io.BytesIO(data)
+        try:
+            with zipfile.ZipFile(self._data) as archive:
+                self.names = frozenset([name.removesuffix(".npy") for name in archive.namelist()])
+        except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
             raise UserError(f"{file} is not an .npz file", "it is not a zip of lists, or cut off", WAY) from None
 
     def read(self, name: str) -> tuple[int, ...]:
         try:
-            with zipfile.ZipFile(self._file) as archive, archive.open(f"{name}.npy") as member:
+            with zipfile.ZipFile(self._data) as archive, archive.open(f"{name}.npy") as member:
                 data = member.read(MOST_BYTES + 1)
         except (OSError, KeyError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError):
             raise self._fault(name, "it cannot be unpacked; is the file cut off?") from None
