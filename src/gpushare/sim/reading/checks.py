@@ -75,6 +75,8 @@ def one_of_each(nodes: Sequence[Node]) -> list[Node]:
 
 def too_large(pod: Pod, able: Sequence[Node]) -> str:
     """Why no node could take the pod if it were empty, models aside; empty: one could."""
+    if any(_fits(pod, node) for node in able):  # nearly always the first: there may be thousands of sorts
+        return ""
     sized = f"GPUs of {pod.gpu_memory_mib} MiB"
     for what, asked, has in (
         ("GPUs", pod.gpus, lambda node: len(node.gpus)),
@@ -87,6 +89,12 @@ def too_large(pod: Pod, able: Sequence[Node]) -> str:
         if not able:
             return f"asks {asked} {what}; the most that a node has is {most}"
     return ""
+
+
+def _fits(pod: Pod, node: Node) -> bool:
+    if pod.cpu_milli > node.cpu_milli or pod.memory_mib > node.memory_mib:
+        return False
+    return sum([gpu.memory_mib >= pod.gpu_memory_mib for gpu in node.gpus]) >= pod.gpus
 
 
 def _twice(file: str, what: str, found: Placed) -> None:
