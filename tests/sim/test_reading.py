@@ -72,6 +72,14 @@ def test_quotes_blank_lines_other_columns_and_a_byte_order_mark_do_no_harm(tmp_p
     assert read(tmp_path, pods, OPENB_NODES).pods[0].name == "p,1"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_as_on_any_machine(tmp_path: Path, end: str) -> None:
+    (tmp_path / "nodes").write_text(OPENB_NODES)
+    (tmp_path / "pods").write_bytes(OPENB_PODS.replace("\n", end).encode())
+    trace = load.trace(str(tmp_path / "pods"), str(tmp_path / "nodes"))
+    assert trace == read(tmp_path, OPENB_PODS, OPENB_NODES)
+
+
 @pytest.mark.parametrize(
     ("pods", "what", "why"),
     [
