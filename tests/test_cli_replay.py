@@ -143,6 +143,13 @@ def test_words_that_are_not_understood(
     assert why in said[1]
 
 
+def test_a_load_that_the_first_pod_exceeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(written((Node("n", 1, 1, (Gpu(10),) * 3),), (Pod("p", 1, 1, 2),)))
+    for load in ("0.5", "0.00000001"):
+        what, why, _ = error(capsys, str(tmp_path / "t.json"), "--policy", "binpack", "--load", load)
+        assert (what, "the first pod asks for more than" in why) == ("no pod came", True)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

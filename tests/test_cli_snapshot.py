@@ -102,11 +102,15 @@ async def test_a_cluster_without_gpus_is_said(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err.startswith("error: this cluster has no GPUs\n")
 
 
-async def test_a_table_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["snapshot", "-o", "csv", "--nodes", str(tmp_path / "missing" / "nodes.csv")]
+@pytest.mark.parametrize(("nodes", "why"), [("missing/nodes.csv", "no such file or directory"), (".", "busy")])
+async def test_a_table_that_cannot_be_written_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, nodes: str, why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["snapshot", "-o", "csv", "--nodes", nodes]
     async with embedded_cluster.cluster(tmp_path) as (dev, api):
         await _fill(api)
         assert await asyncio.to_thread(cli.main, [*words, f"--kubeconfig={dev.kubeconfig}"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no such file or directory" in err
+    assert why in err

@@ -5,10 +5,12 @@ Pure: the same seed gives the same story, on every machine. Names are few and re
 
 import random
 
+from gpushare.core.facts.policies import POLICIES
 from tests.adversary.server import Object
 from tests.adversary.world import Deed, Story
 
 SIZES = (8000, 8192, 12288, 16276, 24576)  # MiB; never so small that MiB and GiB look alike
+PACKING = sorted([name for name, policy in POLICIES.items() if policy.packing is not None])
 POOLS = ("red", "blue")
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 USER_NOTES: tuple[Object, ...] = (
@@ -55,6 +57,9 @@ class Adversary:
             "patient": dice.random() < 0.5,
             "guard": dice.random() < 0.85,
         }
+        self.packing = random.Random(f"packing {seed}")  # of its own: so the rest of a story does not depend on it
+        if self.packing.random() < 0.4:
+            self.cluster["policy"] = self.packing.choice(PACKING)
         self.direct = dice.choice([0.0, 0.5, 0.5, 1.0])  # how many of the nodes, and of the pods, are pinned directly
         self.large = dice.random() < 0.04  # more nodes with more GPUs, no two alike: what is hard to pack is dear there
 
@@ -85,6 +90,8 @@ class Adversary:
             pod["unit"] = dice.choice(["MiB", "MiB", "GiB", "KiB"])
         if dice.random() < 0.1:
             pod["policy"] = dice.choice(["spread", "binpack", "metric", "keti", "random"])
+        if self.packing.random() < 0.05:
+            pod["policy"] = self.packing.choice(PACKING)
         return pod | self._rules()
 
     def _shape(self) -> Object:

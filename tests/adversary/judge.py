@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from gpushare.core.facts import names
+from gpushare.core.facts.policies import POLICIES
 from tests.adversary import intree
 from tests.adversary.accountant import MIB_IN, Accountant, Published, Wrong, gpu_containers, is_ours, visible_key
 from tests.adversary.scheduler import Scheduler, is_waiting
@@ -16,6 +17,7 @@ from tests.adversary.server import Object
 
 WAKE_SECONDS = 3.0  # promised is about one; half of that passes between two looks of a life
 EVENT_SECONDS = 10.0
+PLAIN = {name for name, policy in POLICIES.items() if policy.score is None and not policy.by_chance}
 MOST_SHARES = 3  # of more containers no promise is made: a search may be given up
 
 
@@ -56,7 +58,7 @@ def request_of(pod: Object, default_unit: str | None) -> Request | None:
     """What a pod asks, or None if anything about it is odd: then nothing is promised."""
     notes, labels = pod["metadata"].get("annotations", {}), pod["metadata"].get("labels", {})
     split, unit = notes.get(names.GPU_COUNT, labels.get(names.GPU_COUNT, "1")), notes.get(names.MEMORY_UNIT)
-    odd = notes.get(names.POLICY, "spread") not in ("binpack", "spread") or unit not in (None, "MiB", "GiB")
+    odd = notes.get(names.POLICY, "spread") not in PLAIN or unit not in (None, "MiB", "GiB")
     if odd or not split.isdigit() or not 1 <= int(split) <= 8:
         return None
     if any(not is_ours(c) for c in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", []))):

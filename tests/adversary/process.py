@@ -15,6 +15,7 @@ from unittest import mock
 
 from gpushare.core.facts.model import Unit
 from gpushare.extender import app, housekeeping, wire
+from gpushare.extender.background import learning
 from gpushare.extender.binder import Binder
 from gpushare.kube.events import Recorder
 from gpushare.kube.reflector import Reflector
@@ -37,6 +38,7 @@ def virtual_time(clock: Callable[[], float]) -> Iterator[None]:
         mock.patch.object(app, "LOOK_SECONDS", TICK),
         mock.patch.object(housekeeping, "time", SimpleNamespace(monotonic=clock, time=clock)),
         mock.patch.object(housekeeping, "TICK", TICK),
+        mock.patch.object(learning, "time", SimpleNamespace(monotonic=clock)),
         mock.patch.object(app, "START_SECONDS", float("inf")),  # else it ends, and kubelet starts another
         # `start` freezes what stays for the life of a process; here thousands of extenders come and go.
         mock.patch.object(app, "gc", mock.Mock()),

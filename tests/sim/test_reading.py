@@ -72,6 +72,14 @@ def test_quotes_blank_lines_other_columns_and_a_byte_order_mark_do_no_harm(tmp_p
     assert read(tmp_path, pods, OPENB_NODES).pods[0].name == "p,1"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_as_on_any_machine(tmp_path: Path, end: str) -> None:
+    (tmp_path / "nodes").write_text(OPENB_NODES)
+    (tmp_path / "pods").write_bytes(OPENB_PODS.replace("\n", end).encode())
+    trace = load.trace(str(tmp_path / "pods"), str(tmp_path / "nodes"))
+    assert trace == read(tmp_path, OPENB_PODS, OPENB_NODES)
+
+
 @pytest.mark.parametrize(
     ("pods", "what", "why"),
     [
@@ -105,6 +113,7 @@ def test_quotes_blank_lines_other_columns_and_a_byte_order_mark_do_no_harm(tmp_p
         (PLAIN_PODS + "p-2,1,1,2,20000,,,\n", "row 3", "p-2 asks 2 GPUs of 20000 MiB; the most that a node has is 1"),
         (PLAIN_PODS + "p-2,1,1,1,5,,-3,\n", "row 3", 'arrival is "-3"'),
         (PLAIN_PODS + "p-2,1,1,1,5,,nan,\n", "row 3", 'arrival is "nan"'),
+        (OPENB_PODS + "a\u2028b\x0cc\x85d,1,1,1,1,\np-4,1,1,1,-1,\n", "row 5", 'gpu_milli is "-1"'),
     ],
 )
 def test_a_bad_pod_is_told_with_its_row(tmp_path: Path, pods: str, what: str, why: str) -> None:
@@ -149,6 +158,7 @@ HALF_GPU = '{"name": "p", "cpu_milli": 1, "memory_mib": 1, "gpus": 0.5}'
         ('{"version": 2, "nodes": [], "pods": []}', "its version is 2"),
         ('{"version": 1, "nodes": [], "pods": [{"name": "p", "cpu_milli": "x"}]}', "pods[0].cpu_milli: Expected `int`"),
         (f'{{"version": 1, "nodes": [], "pods": [{HALF_GPU}]}}', "pods[0].gpus"),
+        ('{"version": 1, "more": ' + "[" * 100_000, "recursion"),
     ],
 )
 def test_json_that_is_no_trace_is_told_with_the_place(tmp_path: Path, text: str, why: str) -> None:
@@ -167,6 +177,35 @@ def test_json_is_checked_like_csv(tmp_path: Path) -> None:
     error = refused(tmp_path, json.dumps(document))
     assert "pods[1]" in error.what
     assert error.why == "it asks -1 GPUs and 0 MiB of each"
+
+
+ONE_NODE = (Node("n", 1, 1, (Gpu(10),)),)
+
+
+@pytest.mark.parametrize("field", ["arrival", "duration"])
+def test_no_time_is_so_long_that_it_cannot_be_counted(tmp_path: Path, field: str) -> None:
+    pod = {"name": "p", "cpu_milli": 1, "memory_mib": 1, "gpus": 1, field: 1e308}
+    document = json.loads(written(ONE_NODE, ())) | {"pods": [pod]}
+    assert "its arrival or duration is negative, or more than" in refused(tmp_path, json.dumps(document)).why
+
+
+def test_long_names_and_numbers_and_characters_of_control_leave_the_sentence_readable(tmp_path: Path) -> None:
+    for pods in (
+        [Pod("\x1b[2J" + "x" * 100_000, 2, 1, 1)],
+        [Pod("\x1b[2J" + "x" * 100_000, 1, 1, 1)] * 2,
+        [Pod("p", 10**4000, 1, 1)],
+        [Pod("p", 1, 1, 10**4000)],
+    ):
+        error = refused(tmp_path, written(ONE_NODE, ()).replace('"pods": [\n  ]', f'"pods": {many(pods)}'))
+        assert len(error.render()) < 600
+        assert error.render().replace("\n", "").isprintable()
+    assert len(refused(tmp_path, written((), ()).replace("1,", f"{10**4000},", 1)).why) < 100
+
+
+def many(pods: list[Pod]) -> str:
+    return json.dumps(
+        [{name: getattr(pod, name) for name in ("name", "cpu_milli", "memory_mib", "gpus")} for pod in pods]
+    )
 
 
 def test_pods_alone_need_nodes(tmp_path: Path) -> None:
@@ -253,6 +292,10 @@ def test_arrivals_count_pods_and_nodes_by_name(tmp_path: Path) -> None:
         ({"order_7": npy([0])[:-2], "rank_7": npy([0, 1])}, "order_7 cannot be read", "not a list"),
         ({"order_7": npy([0], shape="1, 1"), "rank_7": npy([0, 1])}, "order_7 cannot be read", "not a list"),
         ({"order_7": npy([0], shape="10**9,"), "rank_7": npy([0, 1])}, "order_7 cannot be read", "not a list"),
+        ({"order_7": npy([0], shape="'0f1',"), "rank_7": npy([0, 1])}, "order_7 cannot be read", "not a list"),
+        ({"order_7": npy([0], shape="-" * 60_000), "rank_7": npy([0, 1])}, "order_7 cannot be read", "not a list"),
+        ({"order_7": npy([0], kind="|O"), "rank_7": npy([0, 1])}, "order_7 cannot be read", "not a list"),
+        ({"order_" + "9" * 60_000: npy([0])}, "has no seed 7", "its seeds: 99"),
     ],
 )
 def test_a_bad_file_of_arrivals_is_told(tmp_path: Path, lists: dict[str, bytes], what: str, why: str) -> None:
@@ -263,12 +306,31 @@ def test_a_bad_file_of_arrivals_is_told(tmp_path: Path, lists: dict[str, bytes],
     assert why in raised.value.why
 
 
+def test_a_file_of_arrivals_without_an_end_is_not_read_for_ever() -> None:
+    with pytest.raises(UserError, match="is too large"):
+        Lists("/dev/zero")
+
+
 def test_what_is_no_zip_or_cut_off_is_told(tmp_path: Path) -> None:
     whole = Path(npz(tmp_path, order_7=npy(list(range(2000))))).read_bytes()
     for content in (b"", b"nothing", whole[: len(whole) // 2], bytes(1 << 20)):
         (tmp_path / "bad.npz").write_bytes(content)
         with pytest.raises(UserError, match=r"not an \.npz file"):
             Lists(str(tmp_path / "bad.npz"))
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_any_zip_gives_lists_or_a_sentence(tmp_path: Path, packed: int) -> None:
+    held, chance = io.BytesIO(), random.Random(packed)
+    with zipfile.ZipFile(held, "w", packed) as archive:
+        archive.writestr("order_7.npy", npy(list(range(100))))
+    for _ in range(300):
+        data = bytearray(held.getvalue())
+        for _ in range(chance.randrange(1, 5)):
+            data[chance.randrange(len(data))] = chance.choice([0, 255, chance.randrange(256)])
+        (tmp_path / "a.npz").write_bytes(data)
+        with contextlib.suppress(UserError):
+            Lists(str(tmp_path / "a.npz")).read("order_7")
 
 
 def test_any_bytes_give_a_trace_or_a_sentence(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts import names
+from gpushare.obs.errors import UserError
 from gpushare.sim.reading import load
 from gpushare.sim.recording import recording, tables
 from gpushare.sim.recording.recording import Recording
@@ -55,6 +56,22 @@ def test_a_pod_asks_what_the_extender_counts_with_the_overhead_of_its_runtime() 
     made["spec"]["overhead"] = {"cpu": "250m", "memory": "120Mi"}
     asked = one([node("a", 16276)], made)
     assert (asked.cpu_milli, asked.memory_mib) == (1250, 2168)
+
+
+def test_what_a_node_says_of_itself_has_bounds() -> None:
+    made = node("a")
+    made["status"]["capacity"] |= {"nvidia.com/gpu": "100000000"}
+    made["metadata"]["labels"] |= {"nvidia.com/gpu.memory": "99999999999", "nvidia.com/gpu.replicas": "1000000"}
+    asks = pod("p", on="a")
+    asks["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": 1}
+    found = recorded([made], [asks])
+    assert found.nodes[0].gpus == (Gpu(16384, "T4"),) * 1024
+    assert (found.pods[0].gpus, found.pods[0].gpu_memory_mib) == (1, 1)
+
+
+def test_a_table_has_no_models_with_bars() -> None:
+    with pytest.raises(UserError, match="bars are between models"):
+        tables.of_nodes(recorded([node("a", 8000, 8000, model="A|B")], []).nodes)
 
 
 def test_nodes_without_gpus_and_their_pods_are_not_recorded() -> None:

@@ -38,5 +38,6 @@ def not_asked(what: str, why: str, way: str) -> UserError:
 
 
 def _one_line(text: str) -> str:
-    # Causes are often other programs' words: a line break in them must not look like a line of ours.
-    return " ".join(text.split())
+    # Causes are often other programs' words, or names out of a file: a line break in them must not look like a line of
+    # ours, and no other character of control may move the reader's cursor.
+    return "".join([character if character.isprintable() else "?" for character in " ".join(text.split())])

@@ -50,8 +50,14 @@ def run(trace: Trace, plan: Plan, progress: Progress) -> list[Run]:
     pods = sum([len(job.arrivals.order) for job in jobs])
     cores = min(len(jobs), os.cpu_count() or 1)
     if cores == 1:
-        return [_Worker(trace, plan, _Reported(progress, pods)).run(job) for job in jobs]
-    return _in_processes(trace, plan, jobs, cores, lambda came: progress(came, pods))
+        runs = [_Worker(trace, plan, _Reported(progress, pods)).run(job) for job in jobs]
+    else:
+        runs = _in_processes(trace, plan, jobs, cores, lambda came: progress(came, pods))
+    for run in runs:
+        if not run.pods:
+            why = f"with seed {run.seed} the first pod asks for more than {plan.load} of all GPUs"
+            raise UserError("no pod came", why, "a larger --load")
+    return runs
 
 
 def _in_processes(

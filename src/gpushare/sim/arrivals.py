@@ -28,7 +28,7 @@ def drawn(trace: Trace, seed: int, load: float) -> Arrivals:
     asked = sum(map(amount, trace.pods))
     if not asked:
         raise UserError("no pod asks for a GPU", "load is what pods ask of GPUs", "name a trace of GPU pods")
-    while asked > limit:
+    while order and asked > limit:
         asked -= amount(trace.pods[order.pop(chance.randrange(len(order)))])
     while True:
         position = chance.choice(by_name)
@@ -57,8 +57,8 @@ def read(trace: Trace, file: str, seed: int) -> Arrivals:
     wanted = [f"{what}_{seed}" for what in ("order", "rank")]
     if not lists.names >= set(wanted):
         seeds = sorted([name.removeprefix("order_") for name in lists.names if name.startswith("order_")])
-        known = ", ".join(seeds[:20]) or "none"
-        raise UserError(f"{file} has no seed {seed}", f"its seeds: {known}", f"--seed {seeds[0] if seeds else 'N'}")
+        known = ", ".join(seeds[:20])[:200] or "none"
+        raise UserError(f"{file} has no seed {seed}", f"its seeds: {known}", f"--seed {seeds[0][:9] if seeds else 'N'}")
     pods, nodes = _by_name(trace.pods), _by_name(trace.nodes)
     order, rank = [lists.read(name) for name in wanted]
     ranks = [0] * len(nodes)
@@ -67,6 +67,9 @@ def read(trace: Trace, file: str, seed: int) -> Arrivals:
         raise UserError(f"{file} does not belong to these nodes", why, "name the --nodes that it was made for")
     for position, place in zip(nodes, rank, strict=True):
         ranks[position] = place
+    if len(order) > MOST_ARRIVALS:
+        why = f"order_{seed} has {len(order):,} pods; {MOST_ARRIVALS:,} can come"
+        raise UserError(f"{file} is too long", why, "name a file with fewer arrivals")
     if not order or min(order) < 0 or max(order) >= len(pods):
         why = f"order_{seed} is empty, or names other rows than 0 to {len(pods) - 1}"
         raise UserError(f"{file} does not belong to these pods", why, "name the trace that it was made for")

@@ -94,6 +94,22 @@ def test_several_containers_whole_gpus_and_mps_shares_are_placed_too(policy: str
         assert not isinstance(ledger.assume(pod, node, policy, 0.0), Refusal)
 
 
+@pytest.mark.parametrize("policy", PACKING)
+@pytest.mark.parametrize("pod", [builders.pod(4), builders.pod(whole=1), builders.pod(4, 3), builders.pod(6, split=2)])
+def test_a_gpu_that_does_not_say_its_size_does_no_harm(policy: str, pod: PodFacts) -> None:
+    ledger, mix = Ledger(), Mix()
+    for name, sizes in (("a", (8, 0, 8)), ("b", (0, 0)), ("c", ())):
+        gpus = tuple([Gpu(i, f"GPU-{name}-{i}", total, total > 0) for i, total in enumerate(sizes)])
+        ledger.set_node(NodeFacts(name, "MiB", Pin.DIRECT, gpus))
+    mix.add("1", Ask.of(pod), None)
+    for _ in range(2):
+        assert isinstance(pod.request, Request)
+        assert ranking.first(ledger, pod.request, pod, ["a", "b", "c"], policy) == "a"
+        assert ranking.first(ledger, None, msgspec.structs.replace(pod, request=None), ["b"], policy) == "b"
+        ledger.learn(mix.mixture(ledger))
+    assert not isinstance(ledger.assume(pod, "a", policy, 0.0), Refusal)
+
+
 # When policies learn
 
 

@@ -97,6 +97,16 @@ async def test_who_does_not_read_answers_is_not_read_and_closed_in_the_end() -> 
     assert wire.closed
 
 
+async def test_who_reads_again_while_a_binding_is_written_is_read_again_too() -> None:
+    """With TLS a request may still come after reading was paused."""
+    wire = Wire(Front(Both().handlers.plain(), no_ordinary, keep_alive=front.TICK)())
+    wire.protocol.data_received(plain("filter", b"{}"))
+    wire.protocol.pause_writing()
+    wire.protocol.data_received(plain("bind", BIND.replace(b'"a"', b'"' + b"a" * 200 + b'"')))
+    wire.protocol.resume_writing()
+    assert not wire.paused
+
+
 async def test_at_the_end_a_binding_is_answered_and_idle_connections_are_closed() -> None:
     async with listening() as ours:
         port = ours.addresses[0][1]

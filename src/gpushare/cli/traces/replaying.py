@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gpushare.cli.commands import screen_of
 from gpushare.cli.words import Parser, unknown
 from gpushare.core.facts.policies import POLICIES
-from gpushare.ctl import streams
+from gpushare.ctl import streams, wording
 from gpushare.obs.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def replay(words: list[str], program: str, plugin: bool) -> int:
     trace = load.trace(args.trace, args.nodes)
     kept_off = checks.kept_off(trace.pods, trace.nodes)
     if kept_off:
-        names = ", ".join(kept_off[:MOST_NAMED]) + (", ..." if len(kept_off) > MOST_NAMED else "")
+        some = [wording.printable(f"{name:.80}") for name in kept_off[:MOST_NAMED]]
+        names = ", ".join(some) + (", ..." if len(kept_off) > MOST_NAMED else "")
         screen.note(f"{len(kept_off):,} pods fit no node of the models that they may use: {names}")
     bar = Bar(screen)
     try:

@@ -84,7 +84,7 @@ def _check(found: "Recording") -> None:
 
 def _write(path: Path, text: str) -> None:
     """All of it, or nothing."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.parent / f".{path.name}.{os.getpid()}"
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)

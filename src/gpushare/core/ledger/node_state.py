@@ -149,7 +149,8 @@ class NodeState:
         if room is None:
             return None
         free = [units if gpu.healthy else 0 for gpu, units in zip(room.facts.gpus, room.free, strict=True)]
-        totals, models = [gpu.total for gpu in room.facts.gpus], [gpu.model for gpu in room.facts.gpus]
+        # A GPU that does not say its size has nothing free. Policies divide by what it has.
+        totals, models = [gpu.total or 1 for gpu in room.facts.gpus], [gpu.model for gpu in room.facts.gpus]
         held = frozenset([_gpus_held(holding.charges or (), totals) for holding in self._holdings.values()])
         return View(free, totals, models, *left(self.name), empty=room.empty, held=held)
 

@@ -134,7 +134,7 @@ def _gpus(ledger: Ledger) -> Steps[tuple[tuple[GpuClass, ...], dict[frozenset[st
             yield
         if state.facts is None or state.facts.pin is Pin.NVIDIA:
             continue
-        for gpu in state.facts.gpus:
+        for gpu in [gpu for gpu in state.facts.gpus if gpu.total]:
             classes[gpu.model, gpu.total] = classes.get((gpu.model, gpu.total), 0) + 1
         nodes.setdefault(frozenset([gpu.model for gpu in state.facts.gpus]), []).append(state.name)
     return tuple([GpuClass(*key, count) for key, count in sorted(classes.items())]), nodes

@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._jammed = False
-        if self._transport is not None and not self.busy:
+        if self._transport is not None and not (self.busy and self._pieces):  # those wait for the reply
             self._transport.resume_reading()
 
     def give_up_partial(self) -> None:

@@ -9,6 +9,7 @@ from gpushare.sim.trace import Node, Pod
 MOST_AMOUNT = 10**12  # of CPU or memory: more than any machine has
 MOST_GPU_MEMORY = 1 << 20  # MiB
 MOST_GPUS = 1024  # of one node
+MOST_SECONDS = 10**15  # of an arrival or a duration: a file may count thousandths
 
 Placed = Sequence[tuple[str, Node]] | Sequence[tuple[str, Pod]]
 
@@ -45,20 +46,26 @@ def pods(file: str, found: Sequence[tuple[str, Pod]], among: Sequence[Node]) -> 
         if pod.gpu_memory_mib and not pod.gpus:
             why = f"it asks {pod.gpu_memory_mib} of no GPU"
             raise fault(file, place, why, "write how many GPUs it uses, or 0 for the memory too")
-        if pod.arrival < 0 or (pod.duration is not None and pod.duration < 0):
-            raise fault(file, place, "its arrival or duration is negative", "write seconds, 0 or more")
+        if not (0 <= pod.arrival <= MOST_SECONDS and 0 <= (pod.duration or 0) <= MOST_SECONDS):
+            why = f"its arrival or duration is negative, or more than {MOST_SECONDS:,} seconds"
+            raise fault(file, place, why, "write seconds, 0 or more")
         shape = pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_memory_mib
         if shape not in known:
             known[shape] = too_large(pod, sorts)
         if known[shape]:
-            raise fault(file, place, f"{pod.name} {known[shape]}", "leave the pod out, or add a node that it fits")
+            raise fault(file, place, f"{pod.name:.80} {known[shape]}", "leave the pod out, or add a node that it fits")
 
 
 def kept_off(pods: Sequence[Pod], nodes: Sequence[Node]) -> list[str]:
     """The names of pods that are kept off every node that is large enough by the models that they may use."""
-    sorts = one_of_each(nodes)
-    picky = [pod for pod in pods if pod.models]
-    return [pod.name for pod in picky if too_large(pod, [node for node in sorts if pod.may_use(node)])]
+    sorts, known, found = one_of_each(nodes), dict[object, bool](), list[str]()
+    for pod in pods:
+        kind = pod.models, pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_memory_mib
+        if pod.models and kind not in known:
+            known[kind] = bool(too_large(pod, [node for node in sorts if pod.may_use(node)]))
+        if pod.models and known[kind]:
+            found.append(pod.name)
+    return found
 
 
 def one_of_each(nodes: Sequence[Node]) -> list[Node]:
@@ -68,6 +75,8 @@ def one_of_each(nodes: Sequence[Node]) -> list[Node]:
 
 def too_large(pod: Pod, able: Sequence[Node]) -> str:
     """Why no node could take the pod if it were empty, models aside; empty: one could."""
+    if any(_fits(pod, node) for node in able):  # nearly always the first: there may be thousands of sorts
+        return ""
     sized = f"GPUs of {pod.gpu_memory_mib} MiB"
     for what, asked, has in (
         ("GPUs", pod.gpus, lambda node: len(node.gpus)),
@@ -80,6 +89,12 @@ def too_large(pod: Pod, able: Sequence[Node]) -> str:
         if not able:
             return f"asks {asked} {what}; the most that a node has is {most}"
     return ""
+
+
+def _fits(pod: Pod, node: Node) -> bool:
+    if pod.cpu_milli > node.cpu_milli or pod.memory_mib > node.memory_mib:
+        return False
+    return sum([gpu.memory_mib >= pod.gpu_memory_mib for gpu in node.gpus]) >= pod.gpus
 
 
 def _twice(file: str, what: str, found: Placed) -> None:

@@ -17,13 +17,13 @@ _PLACE = re.compile(r"(.*) - at `\$\.?(.*)`")
 def document(file: str, text: str) -> Document:
     try:
         found = msgspec.json.decode(text, type=Document)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
         match = _PLACE.fullmatch(str(error))
         why = f"{match[2] or 'the document'}: {match[1]}" if match else str(error)
         way = "see the shape that gpushare snapshot writes"
         raise UserError(f"{file} is not a trace in JSON", why, way) from None
     if found.version != VERSION:
-        why = f"its version is {found.version}; this gpushare knows {VERSION}"
+        why = f"its version is {str(found.version)[:20]}; this gpushare knows {VERSION}"
         raise UserError(f"{file} cannot be replayed", why, "use the gpushare that wrote it, or write it again")
     return found
 

@@ -1,12 +1,16 @@
 """Rows of a CSV file with a header: the columns that are needed, and numbers out of their text. Pure."""
 
 import csv
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from gpushare.obs.errors import UserError
 
 MOST_DIGITS = 15
+MOST_WORDS = 300  # characters of a reason: names and numbers of a file may be of any length
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # other separators, as Unicode has them, may be in a name
 
 
 class Row(NamedTuple):
@@ -52,7 +56,7 @@ class Row(NamedTuple):
 
 def fault(file: str, place: str, why: str, way: str) -> UserError:
     """What is wrong with one row or entry."""
-    return UserError(f"{file}, {place}: it cannot be replayed", why, way)
+    return UserError(f"{file}, {place}: it cannot be replayed", why[:MOST_WORDS], way)
 
 
 def header(text: str) -> list[str]:
@@ -61,7 +65,7 @@ def header(text: str) -> list[str]:
 
 
 def rows(file: str, text: str, needed: Collection[str]) -> Iterator[Row]:
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    reader = csv.reader((line[0] for line in _LINE.finditer(text)), strict=True)
     columns: Sequence[str] = ()
     while True:
         try:

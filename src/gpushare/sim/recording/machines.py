@@ -11,6 +11,7 @@ import msgspec
 
 from gpushare.core.facts import intree, names, units
 from gpushare.core.facts.model import NodeFacts
+from gpushare.sim.reading import checks
 from gpushare.sim.trace import Gpu, Node
 from gpushare.view.snapshot import Snapshot
 
@@ -31,7 +32,8 @@ class Machine(msgspec.Struct):
 
     def share(self) -> int:
         """MiB of a GPU that one replica stands for; 0: the whole GPU."""
-        return min(gpu.memory_mib for gpu in self.node.gpus) // self.replicas if self.replicas > 1 else 0
+        smallest = min(gpu.memory_mib for gpu in self.node.gpus)
+        return max(smallest // self.replicas, 1) if self.replicas > 1 else 0
 
 
 def read(cluster: Snapshot) -> dict[str, Machine]:
@@ -71,8 +73,10 @@ def _published(facts: NodeFacts) -> tuple[Gpu, ...]:
 def _labelled(node: intree.Node, labels: Mapping[str, str]) -> tuple[Gpu, ...]:
     """What NVIDIA's plugin sells is replicas, if it shares GPUs: then the label says how many there are."""
     sold = max(units.number(node.status.capacity, name) for name in names.NVIDIA_GPUS)
-    count = min(_number(labels, _COUNT) or sold, sold)
-    return (Gpu(_number(labels, _MEMORY) or UNKNOWN_MEMORY_MIB, labels.get(_PRODUCT, "")),) * count
+    count = min(_number(labels, _COUNT) or sold, sold, checks.MOST_GPUS)
+    memory = _number(labels, _MEMORY)
+    known = 0 < memory <= checks.MOST_GPU_MEMORY
+    return (Gpu(memory if known else UNKNOWN_MEMORY_MIB, labels.get(_PRODUCT, "")),) * count
 
 
 def _number(labels: Mapping[str, str], name: str) -> int:

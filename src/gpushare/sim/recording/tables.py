@@ -4,14 +4,20 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from gpushare.obs.errors import UserError
 from gpushare.sim.reading import plain
 from gpushare.sim.trace import Node, Pod
 
 
 def of_nodes(nodes: Iterable[Node]) -> str:
+    """A UserError if a model has a bar in its name: the table cannot say it."""
     rows: list[Sequence[object]] = []
     for node in nodes:
         sizes, models = [str(gpu.memory_mib) for gpu in node.gpus], [gpu.model for gpu in node.gpus]
+        for model in models:
+            if "|" in model:
+                what = f"{node.name} has GPUs of the model {model:.80}"
+                raise UserError(what, "in the table bars are between models", "gpushare snapshot -o json")
         if len(set(models)) == 1:
             models = models[:1]
         rows.append((node.name, node.cpu_milli, node.memory_mib, "|".join(sizes), "|".join(models)))
