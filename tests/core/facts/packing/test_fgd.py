@@ -95,3 +95,10 @@ def test_without_pods_all_nodes_are_equal() -> None:
     scorer = Fgd(Mixture())
     nodes = [View([500, 1000], [1000, 1000], ["A", "A"], 8000), View([1000], [1000], ["A"], 1000)]
     assert len({scorer.planned(Ask(500, 0, 0, 0), node, node.free) for node in nodes}) == 1
+
+
+def test_where_hardly_two_pods_ask_the_same_only_some_kinds_count() -> None:
+    alike = [PodType(Ask(1, 0, 1, 500), 2)]
+    made = Fgd(Mixture((*[PodType(Ask(cpu, 0, 1, 500), 1) for cpu in range(2, 2000)], *alike)))
+    assert len(made.pods) == fragments.MOST_KINDS
+    assert made.pods[0] == alike[0], "the commonest first"
