@@ -26,7 +26,7 @@ def typical(pods: Sequence[PodType]) -> list[PodType]:
         kind = ask.cpu, ask.gpus > 0 and not ask.units, ask.units, ask.gpus, models
         count = pod.count + (kinds[kind].count if kind in kinds else 0)
         kinds[kind] = PodType(Ask(ask.cpu, 0, ask.gpus, ask.units), count, pod.models)
-    enough, came, chosen = TYPICAL * sum([pod.count for pod in pods]), 0, []
+    enough, came, chosen = TYPICAL * sum([pod.count for pod in pods]), 0, list[PodType]()
     for _, pod in sorted(kinds.items(), key=lambda item: (item[1].count, item[0]), reverse=True):
         if 100 * came >= enough or len(chosen) == MOST_KINDS:
             break
