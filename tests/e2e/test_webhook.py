@@ -14,7 +14,7 @@ from gpushare.core.facts import names
 from tests.contracts.api import admission_table, test_admission_table
 from tests.contracts.api.admission_table import MODES, REFUSED, TABLE, Mode
 from tests.e2e import test_admission, test_gpunodes
-from tests.e2e.harness import objects, shipped, users, webhooks
+from tests.e2e.harness import gpunodes, objects, shipped, users, webhooks
 from tests.e2e.harness.cluster import Failed
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.webhooks import Webhooks
@@ -197,7 +197,7 @@ async def test_nobody_but_gpushare_writes_what_a_node_has(world: World, installe
     await installed.registered()
     await test_admission.until("the guard", world, test_admission.guards, True)
     await test_admission.check_node_guard(world, node)
-    async with test_gpunodes.defined(world.cluster), users.acting_as(world, guard.BY_DEFAULT.all[1]) as node_part:
+    async with gpunodes.installed(world.cluster), users.acting_as(world, guard.BY_DEFAULT.all[1]) as node_part:
         made = await node_part.create(test_gpunodes.PATH, test_gpunodes.gpu_node(test_gpunodes.OWN))
         path = f"{test_gpunodes.PATH}/{test_gpunodes.OWN}/status"
         assert (await node_part.call("PUT", path, {**made, "status": {"driver": "true"}})).code == 200
