@@ -9,7 +9,7 @@ from tests.adversary import adversary, life
 from tests.adversary.accountant import Accountant, Published, Wrong
 from tests.adversary.world import Counts, Deed, Story
 
-LIVES, PART = 400, 50  # clusters in all, and in one test
+LIVES, PART = 240, 30  # clusters in all, and in one test
 
 
 @pytest.mark.parametrize("first", range(0, LIVES, PART))

@@ -16,7 +16,7 @@ from tests.extender import mutants
 from tests.support import embedded_objects, extender_in_process, extender_process, wait
 from tests.support.extender_in_process import ExtenderInProcess
 
-BODIES = 3_000
+BODIES = 2_000
 CONNECTIONS = 8
 FILTER_KEYS = ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
 CONTENT_TYPES = (

@@ -166,7 +166,7 @@ class ByMixture:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_a_kept_order_names_the_nodes_that_are_found_by_asking_all(data: Draw) -> None:
     with pytest.MonkeyPatch.context() as patch:
         toy = Policy("toy", "a toy", False, packing=ByMixture)
