@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.ctl import wording
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
+from gpushare.view import wording
 
 
 class Stream(io.StringIO):

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpushare.core.facts import names
-from gpushare.ctl import wording
 from gpushare.ctl.inspect import command
 from gpushare.ctl.inspect.command import Options
 from gpushare.ctl.inspect.watch import Clock
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
+from gpushare.view import wording
 from gpushare.view.source import Forbidden
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, World, node, pod

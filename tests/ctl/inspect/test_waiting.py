@@ -9,10 +9,11 @@ from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.inspect import command, waiting
-from gpushare.ctl.inspect.waiting import Waiting
+from gpushare.ctl.inspect import command
+from gpushare.ctl.inspect.waiting import lines as waiting_lines
 from gpushare.ctl.screen import Screen
-from gpushare.view import snapshot
+from gpushare.view import snapshot, waiting
+from gpushare.view.waiting import Waiting
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, Json, node, pod
 
@@ -129,11 +130,11 @@ def test_what_a_tenant_wrote_cannot_move_the_cursor() -> None:
 
 def test_a_long_list_says_how_many_it_leaves_out() -> None:
     many = waits([node("a", 16276)], [pod(f"p-{i}", 20000) for i in range(5)])
-    lines = waiting.lines(many[:3], NOW.timestamp(), count=5)
+    lines = waiting_lines(many[:3], NOW.timestamp(), count=5)
     assert lines[0] == "Waiting for GPU memory: 5 pods"
     assert lines[-1] == "and 2 more pods: -o wide"
     assert len(lines) == 1 + 1 + 3 + 1
 
 
 def test_nobody_waits_and_nothing_is_said() -> None:
-    assert waiting.lines([], NOW.timestamp(), count=0) == []
+    assert waiting_lines([], NOW.timestamp(), count=0) == []

@@ -17,10 +17,10 @@ from gpushare.core.admission import containers, pinning, scheduler_name
 from gpushare.core.facts import names
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.why import command
-from gpushare.ctl.why.files import admission_policy
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
 from gpushare.view.source import Forbidden, NotFound
+from gpushare.view.why.files import admission_policy
 from tests.support import objects
 from tests.support.objects import Object
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpushare.core.facts.objects import Metadata, Pod
-from gpushare.ctl.why.files import admission_policy
-from gpushare.ctl.why.files.admission_policy import Policy
 from gpushare.view.source import Forbidden, NotFound
+from gpushare.view.why.files import admission_policy
+from gpushare.view.why.files.admission_policy import Policy
 from tests.ctl.why.cluster import SHIPPED
 
 Object = dict[str, Any]

@@ -3,8 +3,8 @@
 import pytest
 
 from gpushare.core.facts.objects import Metadata, Pod
-from gpushare.ctl.why.files import admission_policy
-from gpushare.ctl.why.files.admission_policy import Policy
+from gpushare.view.why.files import admission_policy
+from gpushare.view.why.files.admission_policy import Policy
 from tests.ctl.why.cluster import OF_SCHEDULERS, Cluster, ask
 from tests.ctl.why.test_admission_policy import Objects
 

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.why import command
-from gpushare.ctl.why.files import from_file, manifests
+from gpushare.ctl.why import command, from_file
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view.source import Forbidden
+from gpushare.view.why.files import manifests
 from tests.ctl.why.cluster import HERE, NOW, Cluster, ask, world
 
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "files.yaml").read_text())

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from gpushare.core.explain import verdict
-from gpushare.ctl.why.text import page
-from gpushare.ctl.why.text.page import Style
+from gpushare.view.why.text import page
+from gpushare.view.why.text.page import Style
 from tests.core import codes
 from tests.ctl.why.cluster import HERE, NOW, Cluster, ask
 from tests.support import builders

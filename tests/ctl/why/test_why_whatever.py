@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpushare.core.facts import request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.why.pod_details import Pod
 from gpushare.view import snapshot
+from gpushare.view.why.pod_details import Pod
 from tests.ctl.why.cluster import NOW, Cluster, ask
 from tests.support.builders import node_state
 

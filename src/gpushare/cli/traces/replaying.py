@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from gpushare.cli.commands import screen_of
 from gpushare.cli.words import Parser, unknown
 from gpushare.core.facts.policies import POLICIES
-from gpushare.ctl import streams, wording
+from gpushare.ctl import streams
 from gpushare.obs.errors import UserError
+from gpushare.view import wording
 
 if TYPE_CHECKING:
     from gpushare.ctl.screen import Screen

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from gpushare.cli.commands import screen_of
 from gpushare.cli.words import Parser, unknown
-from gpushare.ctl import wording
 from gpushare.obs import errors
+from gpushare.view import wording
 
 if TYPE_CHECKING:
     from gpushare.sim.recording.recording import Recording

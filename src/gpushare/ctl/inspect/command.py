@@ -12,12 +12,12 @@ from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Unit
 from gpushare.core.facts.vitals import is_fresh
-from gpushare.ctl import formats, wording
+from gpushare.ctl import formats
 from gpushare.ctl.inspect import doing, sold_table, table, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
-from gpushare.view import snapshot, sold, unhealthy, usage
+from gpushare.view import snapshot, sold, unhealthy, usage, wording
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.sold import SoldUse
 from gpushare.view.source import Source
@@ -109,13 +109,14 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
         drawn = table.summary(shown, unit, screen, wide=wide)
     if not listed:
         return Page(drawn, [], notes, "")
-    from gpushare.ctl.inspect import waiting  # explains refusals: piped, the command starts without it
+    from gpushare.ctl.inspect.waiting import MOST, lines
+    from gpushare.view import waiting  # explains refusals: piped, the command starts without it
 
     waits = waiting.who(cluster)
-    answered = waiting.pods(cluster, waits if wide else waits[: waiting.MOST])
+    answered = waiting.pods(cluster, waits if wide else waits[:MOST])
     most = None if wide else MOST_LINES
     sold_lines = sold_table.lines(selling, cluster.now, details=options.details, wide=wide)
-    rest = waiting.lines(answered, cluster.now, count=len(waits))
+    rest = lines(answered, cluster.now, count=len(waits))
     rest += [*_explained(cluster, shown, unit, most), *_at_most(sold_table.unhealthy(selling), most)]
     rest += _doing(shown, cluster.now, most, pods=options.details and wide)
     below = [line for part in (sold_lines, rest) if part for line in ("", *part)]
@@ -265,7 +266,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _for_programs(cluster: Snapshot, shown: set[str], selling: Sequence[SoldUse]) -> dict[str, object]:
     """The answer of the extender's `/inspect`, what is sold by count, and the pods that wait."""
-    from gpushare.ctl.inspect import waiting
+    from gpushare.view import waiting
 
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     fresh = {name: status for name, status in cluster.doing.items() if is_fresh(status, cluster.now)}

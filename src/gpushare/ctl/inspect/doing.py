@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gpushare.core.facts import vitals
 from gpushare.core.facts.model import Unit
 from gpushare.core.facts.vitals import FullStatus
-from gpushare.ctl import wording
+from gpushare.view import wording
 from gpushare.view.measured import Measured, Over
 from gpushare.view.usage import MIB_IN_GIB, NodeUse, PodUse
 

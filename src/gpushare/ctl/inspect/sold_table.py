@@ -6,8 +6,8 @@ No I/O. kube-scheduler gives these out, and not gpushare. With `-d` there is one
 from collections.abc import Sequence
 
 from gpushare.core.facts import intree
-from gpushare.ctl import wording
 from gpushare.ctl.inspect import table
+from gpushare.view import wording
 from gpushare.view.sold import Buyer, SoldUse
 
 TITLE = "Sold by count; kube-scheduler decides about these, not gpushare:"

@@ -11,9 +11,9 @@ import msgspec
 
 from gpushare.core.explain.inspected import gpus_of
 from gpushare.core.facts.model import Unit
-from gpushare.ctl import wording
 from gpushare.ctl.inspect import doing
 from gpushare.ctl.screen import Screen
+from gpushare.view import wording
 from gpushare.view.usage import GpuUse, NodeUse, PodUse
 
 PADDING = 2

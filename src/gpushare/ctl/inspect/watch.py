@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpushare.ctl import wording
 from gpushare.ctl.inspect.table import Drawn
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, INTERRUPTED, UserError
+from gpushare.view import wording
 from gpushare.view.snapshot import Snapshot
 
 SHORTEST = 0.5  # seconds between two reads

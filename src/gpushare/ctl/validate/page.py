@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpushare.ctl import wording
 from gpushare.ctl.screen import Screen
 from gpushare.ctl.validate.report import NodeReport, Policy, Report
+from gpushare.view import wording
 
 FEW: Final = 5  # nodes: each gets a table, also if it is good
 LEAST_WIDTH: Final = 30  # of the last column

@@ -1,5 +1,5 @@
 """`gpushare why`: why a pod is Pending, what would make it fit, or where it runs.
 
-`command` runs it. `evidence` gathers what gpushare, kube-scheduler and kubelet know about one pod, `explanation` makes
-one answer of it, and `text` says it to people. `files` does this for pods that exist only in a file.
+`command` runs it, `from_file` does so for pods that exist only in a file, `extender_client` asks a running extender.
+The answer itself is made in `view.why`.
 """

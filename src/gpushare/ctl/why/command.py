@@ -14,17 +14,17 @@ from gpushare.core.facts import objects, request
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.facts.vitals import FullStatus
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl import formats, wording
+from gpushare.ctl import formats
 from gpushare.ctl.screen import Screen
-from gpushare.ctl.why import by_count, evidence, explanation, limited_rights, placing, pod_details
-from gpushare.ctl.why.evidence import Evidence
-from gpushare.ctl.why.scheduler_checks import SchedulerChecks
-from gpushare.ctl.why.text import page
-from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
-from gpushare.view import snapshot, sold, unhealthy, vitals
+from gpushare.view import snapshot, sold, unhealthy, vitals, wording
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound, Source
+from gpushare.view.why import by_count, evidence, explanation, limited_rights, placing, pod_details
+from gpushare.view.why.evidence import Evidence
+from gpushare.view.why.scheduler_checks import SchedulerChecks
+from gpushare.view.why.text import page
+from gpushare.view.why.text.page import Style
 
 if TYPE_CHECKING:
     from gpushare.ctl.why.extender_client import Extender
@@ -56,7 +56,7 @@ def run(options: Options, source: Drafting, screen: Screen, *, now: float, stdin
     """Answers and returns the exit code. A UserError says what went wrong; stdout is empty then."""
     extender = _extender(options.extender, screen) if options.extender else None
     if options.filename:
-        from gpushare.ctl.why.files import from_file
+        from gpushare.ctl.why import from_file
 
         file = from_file.read(options.filename, options.namespace or options.default_namespace, stdin)
         for note in file.notes:

@@ -18,8 +18,8 @@ import msgspec
 
 import gpushare
 from gpushare.core.explain.report import VERSION, Explanation
-from gpushare.ctl.why import pod_details
 from gpushare.obs.errors import BAD_INPUT, CLUSTER_NOT_ASKED, UserError
+from gpushare.view.why import pod_details
 
 PATH: Final = "/gpushare-scheduler/explain"
 COMPUTE_HERE: Final = "leave out --extender to compute it here"

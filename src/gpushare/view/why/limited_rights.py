@@ -10,7 +10,7 @@ from gpushare.core.explain import condition, report, views
 from gpushare.core.explain.report import Explanation, Outcome, Quote, Spot, Way
 from gpushare.core.facts import names
 from gpushare.core.facts.model import PodFacts, Request
-from gpushare.ctl.why import pod_details
+from gpushare.view.why import pod_details
 
 NO_WORD = "no scheduler has looked at it yet"
 NO_NODE_FOR_IT = "kube-scheduler has no node for it"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from gpushare.core.explain.report import ROOM, Explanation, GpuView, NodeView, ShareView, one_share
 from gpushare.core.facts import names
-from gpushare.ctl import wording
-from gpushare.ctl.why.text import by_count, phrases
+from gpushare.view import wording
+from gpushare.view.why.text import by_count, phrases
 
 MOST_ROWS = 5
 HEADER = ("NODE", "GPU MEMORY (gpushare)", "THE REST (kube-scheduler)")

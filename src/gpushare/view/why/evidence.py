@@ -14,10 +14,10 @@ from gpushare.core.explain import verdict
 from gpushare.core.explain.report import Explanation, NodeView, Otherwise, Quote, Replicas, Way
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.facts.vitals import FullStatus
-from gpushare.ctl.why import pod_details, scheduler_checks
-from gpushare.ctl.why.placing import BY_DEFAULT, Placing
-from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
 from gpushare.view.snapshot import Snapshot
+from gpushare.view.why import pod_details, scheduler_checks
+from gpushare.view.why.placing import BY_DEFAULT, Placing
+from gpushare.view.why.scheduler_checks import Obstacles, SchedulerChecks
 
 
 class SchedulerPart(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import re
 from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import names, policies, units
-from gpushare.ctl.why.text import phrases, ways
+from gpushare.view.why.text import phrases, ways
 
 AGAIN = "A pod cannot be changed: delete it and create it again."
 ANNOTATE = "kubectl annotate pod {name} -n {namespace} --overwrite {key}"

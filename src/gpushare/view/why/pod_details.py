@@ -11,9 +11,9 @@ import msgspec
 
 from gpushare.core.explain.report import Quote
 from gpushare.core.facts import intree, names, objects
-from gpushare.ctl.wording import timestamp
 from gpushare.view import snapshot
 from gpushare.view.source import Forbidden, NotFound, Source
+from gpushare.view.wording import timestamp
 
 FAILED_SCHEDULING = "FailedScheduling"
 GATED = "SchedulingGated"  # the API server's own reason: no scheduler has looked yet

@@ -6,7 +6,7 @@ Pure. The checks come in a fixed order. The first that fails is the answer and e
 from gpushare.core.explain import condition
 from gpushare.core.explain.report import Check, Quote
 from gpushare.core.facts import intree
-from gpushare.ctl import wording
+from gpushare.view import wording
 
 BACK_OFF = 10.0  # seconds: the longest that kube-scheduler lets a pod wait between two tries
 DEFAULT_SCHEDULER = "default-scheduler"

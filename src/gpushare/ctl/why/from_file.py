@@ -8,28 +8,25 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from gpushare.core.explain import report, verdict, views
-from gpushare.core.explain.report import Explanation, Otherwise, Outcome
+from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import request
-from gpushare.core.facts.model import Request
-from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.why import by_count, evidence, explanation, placing, pod_details
-from gpushare.ctl.why.evidence import Evidence
-from gpushare.ctl.why.files import manifests
-from gpushare.ctl.why.files.admitted import Admission, Admitted
-from gpushare.ctl.why.files.manifests import Item
-from gpushare.ctl.why.files.trial import Trial
-from gpushare.ctl.why.scheduler_checks import SchedulerChecks
-from gpushare.ctl.why.text import page
-from gpushare.ctl.why.text.page import Style
 from gpushare.obs.errors import UserError
 from gpushare.view import snapshot, sold, unhealthy, vitals
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting
+from gpushare.view.why import by_count, evidence, placing, pod_details
+from gpushare.view.why.evidence import Evidence
+from gpushare.view.why.files import drafts, manifests
+from gpushare.view.why.files.admitted import Admission
+from gpushare.view.why.files.drafts import Trying
+from gpushare.view.why.files.manifests import Item
+from gpushare.view.why.files.trial import Trial
+from gpushare.view.why.scheduler_checks import SchedulerChecks
+from gpushare.view.why.text.page import Style
 
 if TYPE_CHECKING:
     from gpushare.ctl.why.extender_client import Extender
@@ -37,11 +34,6 @@ if TYPE_CHECKING:
 STDIN = "stdin"
 MOST_BYTES = 1 << 20  # of one file: manifests are much smaller
 TOO_LARGE = "gpushare why reads at most 1 MiB of a file or of stdin"
-TWO_ANSWERS = (
-    "it is not known whether gpushare's admission policy will change {name}. This answer is right {this}; "
-    "{that}: {other} For one answer: {way}"
-)
-IF_NOT, IF_SO = "if it does not", "if it does"
 
 
 class File(msgspec.Struct, frozen=True):
@@ -49,17 +41,6 @@ class File(msgspec.Struct, frozen=True):
     items: list[Item]
     notes: list[str]
     namespaces: dict[str, dict[str, str]]  # that the file itself makes, and their labels
-
-
-class Trying(Protocol):
-    """Gathers the evidence about an item whose pods are admitted so, and can forget the last item."""
-
-    def place(self, item: Item, admitted: pod_details.Pod) -> Evidence: ...
-
-    def take_back(self) -> None: ...
-
-
-TellBoth = Callable[[str, str, Explanation], None]
 
 
 def read(filename: str, namespace: str, stdin: BinaryIO) -> File:
@@ -100,8 +81,8 @@ def explain(
     policy: str = "",
 ) -> list[Explanation]:
     """The explanation of each item, in the order of the file."""
-    if not any(map(_asks, file.items)):
-        return [_explain_alone(item) for item in file.items]  # the same whatever the cluster is like
+    if not any(map(drafts.asks, file.items)):
+        return [drafts.explain_alone(item) for item in file.items]  # the same whatever the cluster is like
     if extender is not None and not _is_one_pod(file):
         raise extender.cannot_place(file.name)
     asked = [] if extender is not None else [request.facts(item.pod, None) for item in file.items]
@@ -113,72 +94,12 @@ def explain(
     if extender is None:
         unhealthy.mark(cluster, source)
     trial: Trying = Trial(cluster, by) if extender is None else _ByExtender(extender, cluster)
-
-    def tell_both(this: str, that: str, other: Explanation) -> None:
-        line = page.text(other, Style(now, file=file.name)).partition("\n")[0]
-        way = admission.way(other.pod.namespace)
-        note(TWO_ANSWERS.format(name=other.pod.name, this=this, that=that, other=line, way=way))
-
-    return [
-        _explain(item, admission.of(item), trial, tell_both) if _asks(item) else _explain_alone(item)
-        for item in file.items
-    ]
-
-
-def _asks(item: Item) -> bool:
-    parsed = request.parse(item.pod, None)
-    return isinstance(parsed, Request) or (parsed is None and bool(sold.asked(item.pod)))
+    return drafts.explain(file.items, admission, trial, note, Style(now, file=file.name))
 
 
 def _is_one_pod(file: File) -> bool:
     item = file.items[0]
     return len(file.items) == 1 and item.replicas == 1 and not item.every_node
-
-
-def _explain_alone(item: Item) -> Explanation:
-    part = verdict.explain(Ledger(), request.facts(item.pod, None))
-    return explanation.build(Evidence(item.pod, part, kind=item.shown_kind))
-
-
-def _explain(item: Item, admitted: Admitted, trial: Trying, tell_both: TellBoth) -> Explanation:
-    known = _not_created(item, admitted) if admitted.refused else trial.place(item, admitted.pod)
-    otherwise = None
-    if admitted.other is not None:
-        trial.take_back()
-        known, otherwise = _worse(item, admitted.pod, admitted.other, known, trial, tell_both)
-    return explanation.build(msgspec.structs.replace(known, admission=admitted.how, otherwise=otherwise))
-
-
-def _worse(
-    item: Item, pod: pod_details.Pod, other: pod_details.Pod, known: Evidence, trial: Trying, tell_both: TellBoth
-) -> tuple[Evidence, Otherwise]:
-    """Two pods are possible, and neither is more likely: the worse answer counts, because it promises nothing that may
-    not come true, and the user reads both. `known`: about the first, which is not placed any more."""
-    known_of_other = trial.place(item, other)
-    first, second = explanation.build(known), explanation.build(known_of_other)
-    if _badness(second) > _badness(first):
-        tell_both(IF_SO, IF_NOT, first)
-        return known_of_other, _otherwise(first)
-    tell_both(IF_NOT, IF_SO, second)
-    trial.take_back()
-    return trial.place(item, pod), _otherwise(second)
-
-
-def _otherwise(other: Explanation) -> Otherwise:
-    return Otherwise(other.verdict, other.code, other.message)
-
-
-def _badness(answer: Explanation) -> tuple[int, int]:
-    missing = answer.replicas.asked - answer.replicas.fit if answer.replicas is not None else 0
-    return report.VERDICTS.index(answer.verdict), missing
-
-
-def _not_created(item: Item, admitted: Admitted) -> Evidence:
-    """The API server would refuse the pod."""
-    outcome = Outcome(
-        "invalid" if admitted.invalid else "refused", report.API_SERVER, report.NOT_ADMITTED, admitted.refused
-    )
-    return Evidence(item.pod, views.gpushare_part(request.facts(item.pod, None), outcome), kind=item.shown_kind)
 
 
 class _ByExtender:

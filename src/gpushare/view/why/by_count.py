@@ -13,13 +13,12 @@ from gpushare.core.explain.report import AskView, Explanation, Holder, NodeView,
 from gpushare.core.facts import names, objects, request, units
 from gpushare.core.facts.intree import Obstacle
 from gpushare.core.placement import fit
-from gpushare.ctl import by_count
-from gpushare.ctl.by_count import Asks, Offer
-from gpushare.ctl.why import pod_details, scheduler_checks
-from gpushare.ctl.why.evidence import Evidence
-from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
-from gpushare.view import sold
+from gpushare.view import by_count, sold
+from gpushare.view.by_count import Asks, Offer
 from gpushare.view.snapshot import Snapshot
+from gpushare.view.why import pod_details, scheduler_checks
+from gpushare.view.why.evidence import Evidence
+from gpushare.view.why.scheduler_checks import Obstacles, SchedulerChecks
 
 Offers = Mapping[str, Offer]
 

@@ -16,13 +16,13 @@ from gpushare.core.explain import report
 from gpushare.core.facts import names, objects, request
 from gpushare.core.facts.model import Pin, Request
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.ctl.why import pod_details
-from gpushare.ctl.why.files.admission_policy import Policy
-from gpushare.ctl.why.files.manifests import Item
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view import snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound
+from gpushare.view.why import pod_details
+from gpushare.view.why.files.admission_policy import Policy
+from gpushare.view.why.files.manifests import Item
 
 NOT_TRIED = (
     "pods in namespace {namespace} are checked without a dry run ({why}): quotas, limit ranges and changes by other "

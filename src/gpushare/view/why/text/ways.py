@@ -9,8 +9,8 @@ from collections.abc import Callable
 from gpushare.core.explain import event_texts
 from gpushare.core.explain.report import ROOM, Explanation, Holder, NodeView, Way
 from gpushare.core.facts import names
-from gpushare.ctl import wording
-from gpushare.ctl.why.text.phrases import pod_name, unit_of
+from gpushare.view import wording
+from gpushare.view.why.text.phrases import pod_name, unit_of
 
 NOT_OURS = "That is kube-scheduler's rule, not GPU memory."
 MOST_NAMES = 3  # pods in one phrase

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from gpushare.core.explain import event_texts, report
 from gpushare.core.explain.report import ROOM, Explanation, ShareView, Spot, one_share
 from gpushare.core.facts import kinds, units
-from gpushare.ctl import wording
-from gpushare.ctl.why.text import by_count, node_table, runs, scores, short, uses, ways
-from gpushare.ctl.why.text.phrases import NODES, shares_of, unit_of
+from gpushare.view import wording
+from gpushare.view.why.text import by_count, node_table, runs, scores, short, uses, ways
+from gpushare.view.why.text.phrases import NODES, shares_of, unit_of
 
 DAEMON = "DaemonSet"  # its replicas have one node each
 MOST_PLACES = 5  # named for replicas that all fit

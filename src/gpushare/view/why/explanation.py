@@ -11,9 +11,9 @@ from gpushare.core.explain.report import Check, Explanation, NodeView, Outcome, 
 from gpushare.core.facts import names, vitals
 from gpushare.core.facts.objects import FINISHED
 from gpushare.core.placement import fit
-from gpushare.ctl.why import pod_details, scheduler_checks, stuck
-from gpushare.ctl.why.evidence import Evidence, SchedulerPart
 from gpushare.view.usage import UNASKED, UNUSABLE
+from gpushare.view.why import pod_details, scheduler_checks, stuck
+from gpushare.view.why.evidence import Evidence, SchedulerPart
 
 NOT_STARTED = "container {container} has not started: {reason}"
 NOT_RUNNING = "container {container} is not running: {reason}"

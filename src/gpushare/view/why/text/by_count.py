@@ -6,8 +6,8 @@ Pure. kube-scheduler gives these out, and not gpushare, so no sentence here spea
 from gpushare.core.explain import report
 from gpushare.core.explain.report import Explanation, NodeView, SoldView, Way
 from gpushare.core.facts import names
-from gpushare.ctl import wording
-from gpushare.ctl.why.text import phrases
+from gpushare.view import wording
+from gpushare.view.why.text import phrases
 
 COLUMN = "SELLS"
 NOT_OURS = "gpushare does not decide about such pods: kube-scheduler counts what nodes sell by itself."

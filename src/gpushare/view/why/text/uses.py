@@ -4,7 +4,7 @@ Pure.
 """
 
 from gpushare.core.explain.report import Explanation, UseView
-from gpushare.ctl import wording
+from gpushare.view import wording
 
 LINE = "  uses  {amounts}, sampled {ago} ago"
 OVER = "  over  {over} MiB more than it asked ({containers})"

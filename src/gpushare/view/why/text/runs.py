@@ -6,8 +6,8 @@ Pure.
 from gpushare.core.explain import report
 from gpushare.core.explain.event_texts import gpu_list, slots_in_words
 from gpushare.core.explain.report import Explanation, Spot
-from gpushare.ctl.why.text.phrases import pod_name, shares_of, unit_of
 from gpushare.view.usage import UNASKED, UNUSABLE
+from gpushare.view.why.text.phrases import pod_name, shares_of, unit_of
 
 MOST_NAMES = 5  # of pods on the same GPU
 KUBELETS_PART = "That is kubelet's part, not GPU memory."

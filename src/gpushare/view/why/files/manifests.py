@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gpushare.ctl.why import pod_details
 from gpushare.obs.errors import UserError
+from gpushare.view.why import pod_details
 
 MOST_REPLICAS = 10_000  # each is placed by itself
 MOST_VALUES = 1_000_000  # in one file; aliases of aliases make a small file very large

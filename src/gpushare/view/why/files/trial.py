@@ -14,13 +14,13 @@ from gpushare.core.facts import intree, request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.facts.objects import Toleration
 from gpushare.core.scheduling import ranking
-from gpushare.ctl.why import by_count, evidence, placing, pod_details
-from gpushare.ctl.why.evidence import Evidence
-from gpushare.ctl.why.files.manifests import Item
-from gpushare.ctl.why.placing import BY_DEFAULT, Placing
-from gpushare.ctl.why.scheduler_checks import Obstacles, SchedulerChecks
 from gpushare.view import sold
 from gpushare.view.snapshot import Snapshot
+from gpushare.view.why import by_count, evidence, placing, pod_details
+from gpushare.view.why.evidence import Evidence
+from gpushare.view.why.files.manifests import Item
+from gpushare.view.why.placing import BY_DEFAULT, Placing
+from gpushare.view.why.scheduler_checks import Obstacles, SchedulerChecks
 
 _OF_A_NODE = (intree.TAINT, intree.NODE_SELECTOR, intree.NODE_AFFINITY)  # what a DaemonSet means by "every node"
 # What the DaemonSet controller lets its pods tolerate.
