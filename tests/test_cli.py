@@ -361,7 +361,7 @@ def test_a_plugin_speaks_of_itself_by_the_name_it_was_called_by(capsys: pytest.C
 
 def test_a_plugin_looks_and_runs_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.gpushare_plugin(["extender"]) == 2
-    assert capsys.readouterr().err.splitlines()[1] == "  why: commands: inspect, why"
+    assert capsys.readouterr().err.splitlines()[1] == "  why: commands: inspect, why, top"
 
 
 def test_a_plugin_asks_through_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ READER_GONE = 128 + 13
 COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
+    "top": (help.TOP, commands.top),
     "validate": (validating.PAGE, validating.validate),
     "snapshot": (snapshotting.PAGE, snapshotting.snapshot),
     "replay": (replaying.PAGE, replaying.replay),
@@ -32,7 +33,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "operator": (operating.OPERATOR, operating.operator),
     "install-scheduler": (installing.PAGE, installing.install_scheduler),
 }
-OF_PLUGIN = ("inspect", "why")
+OF_PLUGIN = ("inspect", "why", "top")
 POLICIES = "--help-policies"
 OBSERVES = ("node", "device-plugin", "collector")  # what GPUs do
 

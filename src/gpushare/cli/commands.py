@@ -69,6 +69,23 @@ def why(words: list[str], program: str, plugin: bool) -> int:
     return command.run(options, source, screen, now=time.time(), stdin=sys.stdin.buffer)
 
 
+def top(words: list[str], program: str, plugin: bool) -> int:
+    parser = _parser(program, "options only")
+    parser.add_argument("--sort", default="used")
+    args = parser.parse(words)
+
+    from gpushare.ctl.formats import FOR_PROGRAMS
+    from gpushare.ctl.top import command, keys
+    from gpushare.ctl.top.rows import ORDERS
+
+    if args.sort not in ORDERS:
+        raise unknown("order", args.sort, tuple(ORDERS), "--sort {}")
+    if args.output not in ("", *FOR_PROGRAMS):
+        raise unknown("output format", args.output, FOR_PROGRAMS, "-o {}")
+    source, screen = connected_to(args, plugin)
+    return command.run(command.Options(args.sort, args.output), source, screen, keys.of_terminal())
+
+
 def demo(words: list[str], program: str, plugin: bool) -> int:
     parser = Parser(program)
     parser.add_argument("--once", action="store_true")

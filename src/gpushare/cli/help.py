@@ -12,6 +12,7 @@ usage: gpushare COMMAND [options]        share GPUs on Kubernetes by GPU memory
 Look and try
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs  (kubectl gpushare why)
+  top                 what each GPU does now          (kubectl gpushare top)
   validate [NODE...]  whether driver, toolkit, node part and a real pod work
   snapshot            nodes and pods of a cluster as a file
   replay FILE         which policy places the pods of a file best
@@ -35,6 +36,7 @@ PLUGIN: Final = """\
 usage: kubectl gpushare COMMAND [options]   share GPUs on Kubernetes by memory
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs
+  top                 what GPUs do now, and who uses more than it asked
 Options of every command, after it
   --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
   -h, --help, --version
@@ -70,6 +72,23 @@ Examples
   {program} llm -n prod
   {program} -f deploy.yaml && kubectl apply -f deploy.yaml
 Exit codes: 0 fits or runs, 1 does not fit, 2 bad input, 3 could not ask"""
+
+TOP: Final = """\
+usage: {program} [--sort ORDER] [-o json|yaml]
+Shows what each GPU does now, and the pods on them, those that use more than
+they asked for first. On a terminal it goes on until q or Ctrl-C, and keys
+change the order. Piped, it prints once. Unknown is "-", never 0.
+  --sort ORDER        used (default), busy, granted, free, idle (granted and not
+                      used), over, temperature, watts or name. The key of each
+                      is its first letter
+  -o, --output FORMAT json, yaml: for programs. Amounts are in MiB
+  --kubeconfig FILE, --context NAME, --color auto|always|never, --debug
+Examples
+  {program}
+  {program} --sort idle | head
+  {program} -o json | jq '.pods[] | select(.over > 0)'
+Nodes publish what their GPUs do with gpushare node: docs/metrics.md
+Exit codes: 0 done, 2 bad input, 3 the cluster could not be asked"""
 
 DEMO: Final = """\
 usage: gpushare demo [--once]
