@@ -249,21 +249,30 @@ def python_files(root: Path) -> Iterator[Path]:
 # --- tests
 
 
-COMPILER = "gcc", "libc6-dev"
+class Tool(NamedTuple):
+    """A program that tests need, and the Debian packages that bring it."""
+
+    called: str
+    program: str
+    packages: tuple[str, ...]
 
 
-def compiler(root: Path) -> None:
-    """Tests build a small stand-in for NVIDIA's library with it. Installed where it is missing and we may."""
-    if shutil.which("gcc"):
+COMPILER = Tool("C compiler", "gcc", ("gcc", "libc6-dev"))  # tests build a small stand-in for NVIDIA's library with it
+BROWSER = Tool("browser", "chromium", ("chromium", "fonts-noto-cjk"))  # the dashboard is looked at in it
+
+
+def ensure(root: Path, tool: Tool, target: str) -> None:
+    """Installed where it is missing and we may."""
+    if shutil.which(tool.program):
         return
-    with Step(root, "C compiler", "compiler") as step:
-        way = f"apt-get install {' '.join(COMPILER)}, or whatever brings gcc"
+    with Step(root, tool.called, tool.called.split()[-1]) as step:
+        way = f"apt-get install {' '.join(tool.packages)}, or whatever brings {tool.program}; then make {target}"
         if not shutil.which("apt-get") or os.geteuid() != 0:
-            raise StepFailed("gcc not found, and this user cannot install it", way)
+            raise StepFailed(f"{tool.program} not found, and this user cannot install it", way)
         step.run("apt-get", "update", "-q")
-        code, text = step.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *COMPILER)
+        code, text = step.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *tool.packages)
         if code:
-            raise StepFailed(last(r"^E: .*", text) or "apt-get could not install gcc", way)
+            raise StepFailed(last(r"^E: .*", text) or f"apt-get could not install {tool.program}", way)
 
 
 def tests(root: Path) -> None:
@@ -353,6 +362,8 @@ def become(root: Path, lock: IO[str], *command: str) -> NoReturn:
 
 def run_e2e(root: Path, lock: IO[str], target: str, args: list[str]) -> int:
     code = programs(root, target)
+    if code == 0 and target == "e2e":
+        ensure(root, BROWSER, target)
     if code == 0 and args:
         become(root, lock, program(root, "python"), "-m", "pytest", "-q", *E2E[target], *args)
     if code == 0:
@@ -385,7 +396,7 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
                 become(root, lock, program(root, "python"), "-m", "pytest", "-q", *args)
             lint(root)
             if target == "test":
-                compiler(root)
+                ensure(root, COMPILER, target)
                 tests(root)
     except StepFailed:
         return 1

@@ -300,11 +300,11 @@ def test_help_lists_every_target() -> None:
     assert [line.split()[1] for line in said.stdout.splitlines()] == targets
 
 
-# The C compiler that some tests need
+# Programs that tests need: a C compiler, a browser
 
 
 def test_a_compiler_that_is_there_is_not_looked_for_further(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make.compiler(root)
+    make.ensure(root, make.COMPILER, "test")
     assert capsys.readouterr().err == ""
 
 
@@ -313,7 +313,7 @@ def test_a_missing_compiler_that_may_not_be_installed_is_one_sentence(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(make.StepFailed):
-        make.compiler(root)
+        make.ensure(root, make.COMPILER, "test")
     said = capsys.readouterr().err
     assert "gcc not found, and this user cannot install it" in said
     assert "try: apt-get install gcc libc6-dev" in said
@@ -328,5 +328,5 @@ def test_a_missing_compiler_is_installed_where_it_may(
     monkeypatch.setattr("shutil.which", lambda name: None if name == "gcc" else str(apt))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    make.compiler(root)
+    make.ensure(root, make.COMPILER, "test")
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "install -q -y --no-install-recommends gcc libc6-dev"
