@@ -1,15 +1,15 @@
 // Where a pod would go that does not exist yet. The text goes to the dashboard's server and no further.
 import { html, Trouble, useEffect, useRef, useState } from '../ui.js';
-import { known, mib, n, t } from '../i18n.js';
+import { known, n, t } from '../i18n.js';
 import { get, post } from '../api.js';
 import { href } from '../router.js';
 import { store } from '../store.js';
-import { Gpu, Notes } from '../parts/basics.js';
-import { ChangeBar } from '../parts/bar.js';
+import { Gpu, Notes, wide } from '../parts/basics.js';
 import { Explained } from '../parts/explained.js';
-import { Table } from '../parts/table.js';
+import { amount, gpuColumn, Table } from '../parts/table.js';
 
 const MOST_BYTES = 256 * 1024;
+const COMMAND = 'gpushare why -f FILE';
 const EXAMPLE = `apiVersion: v1
 kind: Pod
 metadata:
@@ -24,59 +24,47 @@ spec:
 `;
 
 // Kept while other pages are looked at, and forgotten with the tab.
-const kept = { yaml: '', replicas: '', policy: '', result: null, error: null };
-let policies = [];
+const kept = { yaml: '', replicas: '', policy: '', result: null, error: null, policies: [] };
 
-function Places({ item }) {
-  const counts = item.places.map((place, at) => html`${at ? ' · ' : ' '}<${Gpu} node=${place.node} gpu=${place.gpu} /> (${n(place.count)})`);
-  return html`<p class=${`lead ${item.fit === item.asked ? 'yes' : 'no'}`}><strong>${String(item.namespace)}/${String(item.name)}</strong>: ${t('whatif.fit', { fit: item.fit, asked: item.asked })}${item.places.length > 0 && ':'}${counts}</p>`;
-}
+const Bar = ({ total, before, after }) => html`<div class="gpubar"><a class="share had" ref=${wide(before, total)}></a><a class="share new" ref=${wide(after - before, total)}></a></div>`;
 
-const COLUMNS = () => [
-  { key: 'gpu', label: t('node.gpu'), value: row => `${row.node} ${row.index}`, cell: row => html`<${Gpu} node=${row.node} gpu=${row.index} />` },
-  { key: 'bar', label: t('whatif.change'), value: row => row.after - row.before, cell: row => html`<${ChangeBar} ...${row} />` },
-  { key: 'before', label: t('whatif.before'), num: true, cell: row => mib(row.before) },
-  { key: 'after', label: t('whatif.after'), num: true, cell: row => mib(row.after) },
-  { key: 'total', label: t('table.total'), num: true, cell: row => mib(row.total) },
+const COLUMNS = [
+  gpuColumn('index'),
+  { key: 'bar', label: t('whatif.change'), value: row => row.after - row.before, cell: row => html`<${Bar} ...${row} />` },
+  ...['before', 'after'].map(key => amount(key, t(`whatif.${key}`))), amount('total', t('table.total')),
 ];
 
-const Result = ({ result }) => html`<section class="result" aria-label=${t('whatif.result')}>
-  ${result.items.map((item, at) => html`<div key=${at} class="panel"><${Places} item=${item} />
-    ${item.explanation && (item.fit < item.asked || item.asked === 0) && html`<${Explained} explanation=${item.explanation} ways=${item.ways} text=${item.text} />`}</div>`)}
-  ${result.gpus.length > 0 && html`<${Table} title=${t('whatif.gpus')} columns=${COLUMNS()} rows=${result.gpus} rowKey=${row => `${row.node} ${row.index}`} csvName="what-if" kubectl="gpushare why -f FILE" />
-    <p><a href=${href('overview')}>${t('whatif.map')}</a></p>`}
-  ${result.scheduler && html`<p class="muted">kube-scheduler: ${String(result.scheduler)}</p>`}
-  <${Notes} notes=${result.notes} />
-</section>`;
+const Item = ({ item, item: { namespace, name, fit, asked, places } }) => html`<div class="panel">
+  <p class="lead">${String(namespace)}/${String(name)}: <strong class=${fit === asked ? 'yes' : 'no'}>${t('whatif.fit', { fit, asked })}</strong>
+    ${places.map((place, at) => html`${at ? ' · ' : ': '}<${Gpu} ...${place} /> (${n(place.count)})`)}</p>
+  ${item.explanation && html`<${Explained} ...${item} kubectl=${COMMAND} />`}</div>`;
+
+const Result = ({ result: { items, gpus, scheduler, notes } }) => html`<section aria-label=${t('whatif.result')}>
+  ${items.map(item => html`<${Item} item=${item} />`)}
+  ${gpus.length > 0 && html`<${Table} title=${t('whatif.gpus')} columns=${COLUMNS} rows=${gpus} rowKey=${row => `${row.node} ${row.index}`} csvName="what-if" kubectl=${COMMAND} /><p><a href=${href('overview')}>${t('whatif.map')}</a></p>`}
+  ${scheduler && html`<p class="muted">kube-scheduler: ${String(scheduler)}</p>`}
+  <${Notes} notes=${notes} /></section>`;
 
 // Puts the cursor on the line that an error names.
 function toLine(area, number) {
-  const start = area.value.split('\n').slice(0, number - 1).join('\n').length + (number > 1 ? 1 : 0);
-  const end = area.value.indexOf('\n', start);
+  const lines = area.value.split('\n'), start = lines.slice(0, number - 1).join('\n').length + (number > 1);
   area.focus();
-  area.setSelectionRange(start, end < 0 ? area.value.length : end);
+  area.setSelectionRange(start, start + (lines[number - 1] || '').length);
 }
 
 export default function WhatIfPage() {
   const [, draw] = useState(0), [busy, setBusy] = useState(false), [over, setOver] = useState(false);
-  const area = useRef(null), here = useRef(true);
-  const set = changes => {
-    Object.assign(kept, changes);
-    if (here.current) draw(count => count + 1);
-  };
-  useEffect(() => {
-    here.current = true;
-    get('api/me').then(me => { policies = me.policies || []; set({}); }, () => {});
-    return () => { here.current = false; };
-  }, []);
+  const area = useRef(null);
+  const set = changes => draw(Object.assign(kept, changes) && Math.random());
+  const typed = key => event => set({ [key]: event.target.value });
+  useEffect(() => { get('api/me').then(me => set({ policies: me.policies || [] }), () => {}); }, []);
   const submit = async event => {
     event.preventDefault();
-    if (new Blob([kept.yaml]).size > MOST_BYTES) return set({ error: { error: t('whatif.tooLarge') }, result: null });
     setBusy(true);
+    const { yaml, replicas, policy } = kept;
     try {
-      const replicas = kept.replicas === '' ? null : Number(kept.replicas);
-      const result = await post('api/whatif', { yaml: kept.yaml, replicas, policy: kept.policy, namespace: 'default' });
-      store.highlight(result.items.flatMap(item => item.places).filter(place => known(place.gpu)).map(({ node, gpu }) => ({ node, index: gpu })));
+      const result = await post('api/whatif', { yaml, replicas: replicas === '' ? null : Number(replicas), policy, namespace: 'default' });
+      store.highlight(result.items.flatMap(item => item.places).filter(place => known(place.gpu)).map(({ node, gpu: index }) => ({ node, index })));
       set({ result, error: null });
     } catch (error) {
       store.highlight([]);
@@ -84,31 +72,28 @@ export default function WhatIfPage() {
     }
     setBusy(false);
   };
-  const take = async files => {
-    if (!files?.length) return;
-    if (files[0].size > MOST_BYTES) set({ error: { error: t('whatif.tooLarge') } });
-    else set({ yaml: await files[0].text(), error: null });
-  };
-  const drop = event => {
+  const take = async ([file]) => file && set(file.size > MOST_BYTES ? { error: { error: t('whatif.tooLarge') } } : { yaml: await file.text(), error: null });
+  const drag = (inside, then) => event => {
     event.preventDefault();
-    setOver(false);
-    take(event.dataTransfer.files);
+    setOver(inside);
+    then?.(event.dataTransfer.files);
   };
-  const line = /line (\d+)/.exec(kept.error?.error || '')?.[1];
+  const { yaml, replicas, policy, policies, error, result } = kept;
+  const line = /line (\d+)/.exec(error?.error)?.[1];
   return html`<article class="page"><h1>${t('whatif.title')}</h1><p class="muted">${t('whatif.what')}</p>
     <form class="whatif" onSubmit=${submit}>
-      <textarea ref=${area} class=${over ? 'over' : ''} rows="12" spellcheck="false" aria-label=${t('whatif.yaml')} placeholder=${t('whatif.paste')} value=${kept.yaml} aria-invalid=${kept.error ? 'true' : null}
-        onInput=${event => set({ yaml: event.target.value })} onDrop=${drop} onDragOver=${event => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)}></textarea>
+      <textarea ref=${area} class=${over ? 'over' : ''} rows="12" maxlength=${MOST_BYTES} spellcheck="false" aria-label=${t('whatif.yaml')} placeholder=${t('whatif.paste')} value=${yaml} aria-invalid=${String(Boolean(error))}
+        onInput=${typed('yaml')} onDrop=${drag(false, take)} onDragOver=${drag(true)} onDragLeave=${drag(false)}></textarea>
       <div class="row">
         <label class="file">${t('whatif.file')}<input type="file" accept=".yaml,.yml,.json" onChange=${event => take(event.target.files)} /></label>
         <button type="button" onClick=${() => set({ yaml: EXAMPLE, error: null })}>${t('whatif.example')}</button>
-        <label>${t('whatif.replicas')} <input type="number" min="1" max="10000" placeholder=${t('whatif.written')} value=${kept.replicas} onInput=${event => set({ replicas: event.target.value })} /></label>
-        <label>${t('whatif.policy')} <select value=${kept.policy} onChange=${event => set({ policy: event.target.value })}><option value="">${t('whatif.written')}</option>${policies.map(name => html`<option value=${String(name)}>${String(name)}</option>`)}</select></label>
-        <button class="main" disabled=${busy || !kept.yaml.trim()}>${t(busy ? 'whatif.busy' : 'whatif.ask')}</button>
+        <label>${t('whatif.replicas')} <input type="number" min="1" max="10000" placeholder=${t('whatif.written')} value=${replicas} onInput=${typed('replicas')} /></label>
+        <label>${t('whatif.policy')} <select value=${policy} onChange=${typed('policy')}><option value="">${t('whatif.written')}</option>${policies.map(name => html`<option>${String(name)}</option>`)}</select></label>
+        <button class="main" disabled=${busy || !yaml.trim()}>${t(busy ? 'whatif.busy' : 'whatif.ask')}</button>
       </div>
     </form>
     <div aria-live="polite">
-      ${kept.error && html`<div><${Trouble} failure=${kept.error} />${line && html`<button class="again" onClick=${() => toLine(area.current, Number(line))}>${t('whatif.line', { line })}</button>`}</div>`}
-      ${kept.result && html`<${Result} result=${kept.result} />`}
+      ${error && html`<${Trouble} failure=${error} />${line && html`<button onClick=${() => toLine(area.current, Number(line))}>${t('whatif.line', { line })}</button>`}`}
+      ${result && html`<${Result} result=${result} />`}
     </div></article>`;
 }
