@@ -12,7 +12,7 @@ ORDER = [
     "node-status-exporter", "mps", "scheduler", "admission", "monitoring", "dashboard", "mig-manager", "vgpu-manager",
     "vgpu-device-manager", "vfio-manager",
 ]  # fmt: skip
-UNSERVED = ("dashboard", "migManager", "vgpuManager", "vgpuDeviceManager", "vfioManager")
+UNSERVED = ("migManager", "vgpuManager", "vgpuDeviceManager", "vfioManager")
 WORKLOADS = ("DaemonSet", "Deployment")
 # By switch of the policy: component, and an object of it.
 SWITCHES = {
@@ -26,6 +26,7 @@ SWITCHES = {
     "scheduler": ("scheduler", "gpushare-schd-extender"),
     "admission": ("admission", "gpushare-pin"),
     "monitoring": ("monitoring", "gpushare-extender"),
+    "dashboard": ("dashboard", "gpushare-dashboard"),
 }
 FLAGS = {"dcgmExporter": "exporter", "nodeStatusExporter": "node-status-exporter"}
 

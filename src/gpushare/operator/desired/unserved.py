@@ -9,16 +9,11 @@ VIRTUAL: Final = (
     "{what}, and gpushare gives GPUs to containers, not to virtual machines: set {field}.enabled to false, and use "
     "NVIDIA's operator for nodes that run virtual machines"
 )
-NO_DASHBOARD: Final = (
-    "this version has no dashboard: set dashboard.enabled to false, and use gpushare inspect -w, or the Grafana boards "
-    "in deploy/monitoring/boards"
-)
 NO_MIG: Final = (
     "gpushare shares GPUs by memory and does not divide them with MIG: set migManager.enabled to false, and keep MIG "
     "off on the nodes (nvidia-smi -mig 0)"
 )
 WHY: Final = {  # by name in the status: its field, and the sentence
-    "dashboard": ("dashboard", NO_DASHBOARD),
     "mig-manager": ("mig_manager", NO_MIG),
     "vgpu-manager": (
         "vgpu_manager", VIRTUAL.format(what="it installs the vGPU driver of a hypervisor", field="vgpuManager"),

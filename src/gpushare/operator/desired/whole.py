@@ -5,7 +5,7 @@ Nobody waits for this order. All of it is applied at once, and pods wait on thei
 
 from typing import Final
 
-from gpushare.operator.desired import admission, gpunodes, monitoring, runtime_class, scheduler, unserved
+from gpushare.operator.desired import admission, dashboard, gpunodes, monitoring, runtime_class, scheduler, unserved
 from gpushare.operator.desired.component import Build, Cluster, Component, Manifests
 from gpushare.operator.desired.on_nodes import driver, finder, mps, node_part, toolkit, validator
 from gpushare.operator.desired.policy import Spec
@@ -23,6 +23,7 @@ BUILDS: Final[tuple[Build, ...]] = (
     scheduler.build,
     admission.build,
     monitoring.build,
+    dashboard.build,
     unserved.build,
 )
 

@@ -15,7 +15,7 @@ NODE_PART, VALIDATOR = "node-part", "validator"
 FOUND_BY: Final = {"driver": "driver", "toolkit": "toolkit", "mps": "mps", "workload": VALIDATOR}
 # Extras: that they cannot be served is said, and the rest is ready nevertheless.
 EXTRAS: Final = frozenset(
-    {"monitoring", "dashboard", "mig-manager", "vgpu-manager", "vgpu-device-manager", "vfio-manager"}
+    {"monitoring", "mig-manager", "vgpu-manager", "vgpu-device-manager", "vfio-manager"}
 )
 NOT_CHECKED: Final = "its checks have no result yet"
 NO_POD: Final = "no pod of it is there yet; if that lasts, the node has a taint that daemonsets.tolerations do not name"
