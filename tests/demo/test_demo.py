@@ -34,8 +34,8 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(folder: Path) -
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines if re.match(r"\d+ ", line)] == [str(step) for step in range(1, 11)]
-    assert sum(line.startswith("ok    ") for line in lines) == 6
-    assert re.fullmatch(r"demo: 10 steps, 6 checks ok, \d+ s", lines[-1])
+    assert sum(line.startswith("ok    ") for line in lines) == 7
+    assert re.fullmatch(r"demo: 10 steps, 7 checks ok, \d+ s", lines[-1])
     assert sum(line.startswith("NAME ") for line in lines) == 2
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in done.stdout
@@ -53,6 +53,7 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(folder: Path) -
         "pods placed: 89 of 89 ",
         "env names its GPU: 50 of 50    2 by the device plugin, 48 by the binding",
         "sold by count: 1 of 4          cuda: env names a GPU of its node",
+        "dashboard shows 9 GPUs         granted 152768 MiB, as the cluster says",
     ):
         assert promised in done.stdout
     assert list(folder.iterdir()) == []
@@ -71,11 +72,11 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path, 
     ) as process:
         os.close(theirs)
         shown = _read_until(ours, "(kubectl works too, once it is installed)")
-        answer = _type_elsewhere(re.findall(r"^  (export .*|.* why llm)\r$", shown, re.MULTILINE))
+        answer = _type_elsewhere(re.findall(r"^  (export .*|.* why llm-70b -n ml)\r$", shown, re.MULTILINE))
         process.send_signal(enough)
         assert process.wait(timeout=30) == 0
     os.close(ours)
-    assert answer.startswith("llm runs on gpu-c GPU 1: 7000 MiB")
+    assert answer.startswith("ml/llm-70b waits")
     assert "\x1b[" in shown
     assert "████" in shown
     assert list(folder.iterdir()) == []

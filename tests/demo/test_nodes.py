@@ -49,7 +49,7 @@ async def machines(folder: Path) -> AsyncIterator[tuple[DevCluster, Api, dict[st
 @contextlib.asynccontextmanager
 async def running(dev: DevCluster, kubelets: dict[str, Path]) -> AsyncIterator[dict[str, Part]]:
     """What runs on its nodes, once all GPUs are to be had."""
-    async with nodes.running(login.Access(server=dev.url), kubelets) as components:
+    async with nodes.running(login.Access(server=dev.url), kubelets, nodes.all_gpus()) as components:
         for name, machine in SHARING.items():
             await until(dev.server, has(dev, name, sum(machine.gpus), 2))
         await until(dev.server, lambda: _node(dev, SELLER)["status"]["allocatable"].get(names.NVIDIA_GPU) == "4")
@@ -211,7 +211,7 @@ async def test_a_component_that_fails_ends_the_block(folder: Path, monkeypatch: 
     monkeypatch.setattr(Node, "run", broken)
     async with machines(folder) as (dev, _, kubelets):
         with pytest.raises(ExceptionGroup) as failure:
-            async with nodes.running(login.Access(server=dev.url), kubelets):
+            async with nodes.running(login.Access(server=dev.url), kubelets, nodes.all_gpus()):
                 await until(dev.server, lambda: None)
     assert failure.group_contains(ZeroDivisionError)
 
@@ -219,7 +219,7 @@ async def test_a_component_that_fails_ends_the_block(folder: Path, monkeypatch: 
 async def test_an_error_of_the_block_itself_stays_as_it_is(folder: Path) -> None:
     async with machines(folder) as (dev, _, kubelets):
         with pytest.raises(TooLong):
-            async with nodes.running(login.Access(server=dev.url), kubelets):
+            async with nodes.running(login.Access(server=dev.url), kubelets, nodes.all_gpus()):
                 raise TooLong
 
 

@@ -4,7 +4,8 @@ Each check is one line, `ok` or `FAIL`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -75,6 +76,18 @@ def checks(
             not lost and not twice, f"bound twice: {twice}, lost: {lost}", f"across 1 kill -9, {conflicts} conflicts"
         ),
     ]
+
+
+def dashboard(shown: Mapping[str, Any], snapshot: Snapshot) -> Check:
+    """`shown`: the columns that a browser gets."""
+    gpus = shown["gpus"]
+    granted = sum(amount for amount in gpus["granted"] if amount >= 0)
+    sharing = [state for state in snapshot.ledger.nodes() if state.facts is not None and not state.facts.sold]
+    used = sum(sum(state.effective().units) for state in sharing)
+    count = sum(len(state.facts.gpus) for state in snapshot.ledger.nodes() if state.facts is not None)
+    same = (granted, len(gpus["id"])) == (used, count)
+    detail = f"granted {granted} MiB, {'as' if same else 'NOT as'} the cluster says"
+    return Check(same, f"dashboard shows {len(gpus['id'])} GPUs", detail)
 
 
 def _gpus(snapshot: Snapshot) -> tuple[int, int]:

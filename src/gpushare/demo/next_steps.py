@@ -11,24 +11,29 @@ from gpushare.demo import objects
 Which = Callable[[str], str | None]
 
 
-def lines(kubeconfig: Path, which: Which = shutil.which) -> list[str]:
+def lines(kubeconfig: Path, dashboard: str, which: Which = shutil.which) -> list[str]:
+    """`dashboard`: its address."""
     gpushare = _command("gpushare", which)
     first = [
-        "The cluster stays up until Ctrl-C. In another terminal:",
+        "The cluster stays up until Ctrl-C. In a browser on this machine:",
+        f"  {dashboard}",
+        "In another terminal:",
         f"  export KUBECONFIG={shlex.quote(str(kubeconfig))}",
     ]
     if not which("kubectl"):
         return [
             *first,
             f"  {gpushare} inspect -w",
-            f"  {gpushare} why llm",
+            f"  {gpushare} top",
+            f"  {gpushare} why llm-70b -n ml",
             "(kubectl works too, once it is installed)",
         ]
     has_plugin = _is_on_every_path("kubectl-inspect-gpushare", which)
     inspect = "kubectl inspect gpushare" if has_plugin else f"{gpushare} inspect"
     return [
         *first,
-        f"  kubectl get pods -o wide; {inspect} -w",
+        f"  kubectl get pods -A -o wide; {inspect} -w",
+        f"  {gpushare} top; {gpushare} why llm-70b -n ml",
         "  kubectl get gpunodes                         # what GPUs do: made up here",
         "  kubectl scale deployment web --replicas=5    # one more fits, one waits",
         f"  kubectl logs chat -c main -n {objects.BY_PLUGIN}       # env from the device plugin",

@@ -35,13 +35,16 @@ _node: contextvars.ContextVar[str] = contextvars.ContextVar("node", default="")
 
 
 @contextlib.asynccontextmanager
-async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator[dict[str, Part]]:
-    """Runs them; the result is by name. A bug in one ends the block. `kubelets`: kubelet's folders, by `folders`."""
+async def running(
+    access: Access, kubelets: Mapping[str, Path], gpus: Mapping[str, Simulated]
+) -> AsyncIterator[dict[str, Part]]:
+    """Runs them; the result is by name. A bug in one ends the block. `kubelets`: kubelet's folders, by `folders`.
+    `gpus`: those of each node, by `all_gpus`."""
     nodes: dict[str, Part] = {}
     async with contextlib.AsyncExitStack() as stack:
         for name, machine in objects.NODES.items():
             api = await stack.enter_async_context(client.connect(access, agent=AGENT))
-            nodes[name] = _made(name, machine, api, kubelets.get(name))
+            nodes[name] = _made(name, machine, api, kubelets.get(name), gpus[name])
         group = await asyncio.TaskGroup().__aenter__()
         tasks = [group.create_task(_run(name, node)) for name, node in nodes.items()]
         try:
@@ -52,8 +55,8 @@ async def running(access: Access, kubelets: Mapping[str, Path]) -> AsyncIterator
             await group.__aexit__(None, None, None)  # an error of the block itself is raised unchanged
 
 
-def _made(name: str, machine: Machine, api: client.Api, kubelet: Path | None) -> Part:
-    gpus, workload = _gpus(name, machine), DemoWorkload()
+def _made(name: str, machine: Machine, api: client.Api, kubelet: Path | None, gpus: Simulated) -> Part:
+    workload = DemoWorkload()
     gpus.workload, workload.part = workload.processes, _part(name, machine, api, kubelet, gpus, workload)
     return workload.part
 
@@ -75,6 +78,11 @@ def _selling(name: str, kubelet: Path) -> nvidia_app.Config:
     file.write_text(objects.TIME_SLICED)
     socket = f"/{paths.DEVICE_PLUGINS}/{paths.KUBELET_SOCKET}"
     return nvidia_app.Config(name, {"kubelet-socket": socket}, places=Places(file=str(file)), root=str(kubelet))
+
+
+def all_gpus() -> dict[str, Simulated]:
+    """By node."""
+    return {name: _gpus(name, machine) for name, machine in objects.NODES.items()}
 
 
 def _gpus(name: str, machine: Machine) -> Simulated:

@@ -14,7 +14,7 @@ from gpushare.core.explain.report import Explanation
 from gpushare.core.facts import names, request
 from gpushare.core.facts.model import Pin
 from gpushare.demo import env_check, objects
-from gpushare.demo.extender import Extender
+from gpushare.demo.programs import Extender
 from gpushare.demo.terminal import Terminal
 from gpushare.demo.world import World
 from gpushare.view import sold

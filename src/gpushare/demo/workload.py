@@ -1,8 +1,8 @@
 """What the demo's pods do on their simulated GPUs: made up, because their containers are simulated, too.
 
 Each running container that was given GPUs has one process on each of them. It uses a bit less than it asked for: how
-much less is decided by its name, so it is the same in every run. Where replicas of GPUs are sold, a container is taken
-to ask for an equal part of the GPU.
+much less is decided by its name, so it is the same in every run. One pod uses more, so that over-use can be seen. Where
+replicas of GPUs are sold, a container is taken to ask for an equal part of the GPU.
 """
 
 import hashlib
@@ -12,12 +12,14 @@ from typing import NamedTuple
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.facts import units
 from gpushare.core.facts.model import NodeFacts
+from gpushare.demo import objects
 from gpushare.gpu.simulated_use import MIB, SimulatedProcess
 from gpushare.node.part import Part
 from gpushare.node.pods import NamedContainer, NodePod
 from gpushare.node.usage.model import Owner
 
 LEAST_USED, MOST_USED = 0.60, 0.95  # of what a container asked for
+GREEDY_USED = 1.4  # by that of the pod that uses more
 LEAST_BUSY, MOST_BUSY = 15, 60  # percent of a GPU's time
 FIRST_PID, PIDS = 10_000, 4_000_000
 
@@ -82,7 +84,8 @@ def _of_buyer(container: NamedContainer, uid: str, facts: NodeFacts) -> Iterator
 
 def _running(name: str, owner: Owner, gpu: str, asked: int) -> _Running:
     """`name`: of the container. `asked`: bytes."""
-    used = LEAST_USED + (MOST_USED - LEAST_USED) * _share_of(name)
+    greedy = f"/{objects.GREEDY}/" in name
+    used = GREEDY_USED if greedy else LEAST_USED + (MOST_USED - LEAST_USED) * _share_of(name)
     busy = LEAST_BUSY + round((MOST_BUSY - LEAST_BUSY) * _share_of(f"{name} is busy"))
     pid = FIRST_PID + int(PIDS * _share_of(owner.container_id))
     return _Running(gpu, owner, SimulatedProcess(pid, int(asked * used) // MIB, busy))

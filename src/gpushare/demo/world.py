@@ -52,6 +52,10 @@ class World:
             if response.status != 201:
                 raise TooLong(f"{obj['kind']} {obj['metadata']['name']} was not created: {await response.text()}")
 
+    async def delete_pod(self, namespace: str, name: str) -> None:
+        async with self._session.delete(f"{self.cluster.server.url}/api/v1/namespaces/{namespace}/pods/{name}"):
+            pass  # gone already is as good
+
     def look(self) -> Snapshot:
         """The cluster now. Also notes how full its GPUs are."""
         store = self.cluster.server.store

@@ -1,15 +1,22 @@
-"""The real extender as a process: start it, wait until it is ready, kill it. Its log goes to a file."""
+"""The real extender and the real dashboard, each as a process: start it, wait until it is ready, end it.
+
+Their logs go to files.
+"""
 
 import asyncio
 import contextlib
+import re
 import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+from yarl import URL
 
 READY_SECONDS = 20.0
+LOOK_SECONDS = 0.02  # between two looks at whether it is ready
 # On Linux it ends with the demo even if the demo is killed, so that nothing is left behind.
 PROGRAM = """
 import ctypes, signal, sys
@@ -24,19 +31,18 @@ class NotReady(Exception):
     """It did not start. The text says where to look."""
 
 
-class Extender:
+class Program:
+    """`name`: the command of gpushare."""
+
+    name = ""
+
     def __init__(self, kubeconfig: Path, log: Path) -> None:
         self._kubeconfig, self.log = kubeconfig, log
-        self._port = _free_port()
         self._process: asyncio.subprocess.Process | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/gpushare-scheduler"
 
     async def start(self) -> None:
         """Returns when it is ready."""
-        words = ("extender", "--port", str(self._port), "--kubeconfig", str(self._kubeconfig))
+        words = (self.name, *self._words(), "--kubeconfig", str(self._kubeconfig))
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", PROGRAM, *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
@@ -47,11 +53,11 @@ class Extender:
                 while not await self._is_ready(session):
                     if self._process.returncode is not None:
                         raise NotReady(
-                            f"the extender ended with exit code {self._process.returncode}; its log: {self.log}"
+                            f"the {self.name} ended with exit code {self._process.returncode}; its log: {self.log}"
                         )
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            raise NotReady(f"the extender is not ready after {READY_SECONDS:.0f} s; its log: {self.log}") from None
+            raise NotReady(f"the {self.name} is not ready after {READY_SECONDS:.0f} s; its log: {self.log}") from None
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         process, self._process = self._process, None
@@ -65,11 +71,57 @@ class Extender:
                 process.kill()
                 await process.wait()
 
+    def _words(self) -> tuple[str, ...]:
+        """Its options."""
+        return ()
+
+    async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
+        raise NotImplementedError
+
+
+class Extender(Program):
+    name = "extender"
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        super().__init__(kubeconfig, log)
+        self._port = _free_port()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/gpushare-scheduler"
+
+    def _words(self) -> tuple[str, ...]:
+        return ("--port", str(self._port))
+
     async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
         with contextlib.suppress(aiohttp.ClientError):
             async with session.get(f"http://127.0.0.1:{self._port}/readyz") as response:
                 return response.status == 200
         return False
+
+
+class Dashboard(Program):
+    name = "dashboard"
+
+    @property
+    def url(self) -> str:
+        """Where a browser may log in, once; it tells a new one after each use. Empty: it has not read the cluster."""
+        return next(reversed(re.findall(r"^Dashboard: (\S+)$", self.log.read_text(), re.MULTILINE)), "")
+
+    async def shown(self) -> dict[str, Any]:
+        """What a browser gets to draw its map from."""
+        async with aiohttp.ClientSession() as browser:
+            async with browser.get(self.url) as page:
+                page.raise_for_status()
+            async with browser.get(page.url.join(URL("api/snapshot"))) as snapshot:
+                found: dict[str, Any] = await snapshot.json()
+                return found
+
+    def _words(self) -> tuple[str, ...]:
+        return ("--no-browser",)
+
+    async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
+        return bool(self.url)
 
 
 def _free_port() -> int:
