@@ -110,9 +110,10 @@ class Dashboard(Program):
 
     async def shown(self) -> dict[str, Any]:
         """What a browser gets to draw its map from."""
-        async with aiohttp.ClientSession() as browser:
+        cookies = aiohttp.CookieJar(unsafe=True)  # also of a host that has no name
+        async with aiohttp.ClientSession(cookie_jar=cookies, raise_for_status=True) as browser:
             async with browser.get(self.url) as page:
-                page.raise_for_status()
+                pass
             async with browser.get(page.url.join(URL("api/snapshot"))) as snapshot:
                 found: dict[str, Any] = await snapshot.json()
                 return found
