@@ -38,7 +38,7 @@ function History({ data, range }) {
 const SIZES = [
   { key: 'size', label: t('history.size'), value: row => row.mib, cell: row => mib(row.mib) },
   count('fits', t('history.fits')),
-  { key: 'unusable', label: t('history.unusable'), cell: ({ unusable }) => html`${known(unusable) && html`<span class="meter"><i ref=${wide(unusable, 1)}></i></span>`} ${pct(unusable)}` },
+  { key: 'unusable', label: t('history.unusable'), cell: ({ unusable }) => html`${known(unusable) && html`<span class="part"><i ref=${wide(unusable, 1)}></i></span>`} ${pct(unusable)}` },
 ];
 const GRANTED = amount('granted', t('table.granted')), IDLE = amount('idle', t('history.idle'));
 

@@ -21,7 +21,7 @@ function Why({ pod, follow }) {
 }
 
 const columns = (open, code) => [
-  { key: 'pod', label: t('table.pod'), value: keyOf, cell: pod => html`<a class="name opener" aria-expanded=${String(keyOf(pod) === open)} href=${href('waiting', { code, pod: keyOf(pod) === open ? '' : keyOf(pod) })}><span class="muted">${String(pod.namespace)}/</span>${String(pod.name)}</a>` },
+  { key: 'pod', label: t('table.pod'), value: keyOf, cell: pod => html`<a class="opener" aria-expanded=${String(keyOf(pod) === open)} href=${href('waiting', { code, pod: keyOf(pod) === open ? '' : keyOf(pod) })}><span class="muted">${String(pod.namespace)}/</span>${String(pod.name)}</a>` },
   { key: 'asks', label: t('waiting.asks') },
   { key: 'waits', label: t('waiting.waits'), num: true, value: pod => Math.floor(waits(pod)), cell: pod => age(waits(pod)) },
   { key: 'owner', label: t('waiting.whose'), cell: pod => html`<span class=${`owner v-${pod.verdict}`}>${String(pod.owner)}</span>` },
