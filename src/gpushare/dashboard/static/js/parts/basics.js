@@ -21,7 +21,7 @@ export function Pod(row) {
   return html`<a href=${podHref(row)}><span class="muted">${String(row.namespace)}/</span>${String(row.pod)}</a>`;
 }
 
-export const Node = ({ node }) => html`<a href=${href('node', node)}>${String(node)}</a>`;
+export const Node = ({ node }) => known(node) && html`<a href=${href('node', node)}>${String(node)}</a>`;
 
 export function Gpu({ node, gpu, alone }) {
   if (!known(gpu)) return html`<${Node} node=${node} />`;
@@ -46,8 +46,8 @@ export const Notes = ({ notes }) => notes?.length > 0 && html`<ul class="notes">
 
 // The colour of a pod among those of one GPU; the same in bar, chart and table.
 export function colours(shares) {
-  const numbers = [...new Set(shares.filter(share => known(share.pod)).map(share => share.number))];
-  return share => (known(share.pod) ? `c${numbers.indexOf(share.number) % COLOURS}` : 'other');
+  const name = share => `${share.namespace}/${share.pod}`, names = [...new Set(shares.filter(share => known(share.pod)).map(name))];
+  return share => (known(share.pod) ? `c${names.indexOf(name(share)) % COLOURS}` : 'other');
 }
 
 export const over = shares => shares.reduce((all, share) => all + (share.over > 0 ? share.over : 0), 0);

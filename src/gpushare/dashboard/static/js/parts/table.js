@@ -59,9 +59,9 @@ export function sorted(rows, column, direction) {
   });
 }
 
-function Block({ rows, draw, alone, near: begin }) {
+function Block({ rows, draw, always }) {
   const body = useRef(null), height = useRef(rows.length * ROW_PIXELS);
-  const [near, setNear] = useState(begin);
+  const [near, setNear] = useState(false);
   useEffect(() => {
     const watch = new IntersectionObserver(seen => {
       const inside = seen.at(-1).isIntersecting;
@@ -73,7 +73,7 @@ function Block({ rows, draw, alone, near: begin }) {
     return () => watch.disconnect();
   }, []);
   const gap = html`<tr aria-hidden="true"><td class="gap" colspan="99" ref=${styled('height', `${height.current}px`)}></td></tr>`;
-  return html`<tbody ref=${body} role="rowgroup">${near || alone ? rows.map(draw) : gap}</tbody>`;
+  return html`<tbody ref=${body} role="rowgroup">${near || always ? rows.map(draw) : gap}</tbody>`;
 }
 
 function Heading({ column: { key, label, num }, sort, setSort }) {
@@ -114,7 +114,7 @@ export function Table({ title, columns, rows, rowKey, csvName, kubectl, sort: be
     ${rows.length || foot
       ? html`<div class="scroll"><table role="table" aria-label=${title} aria-rowcount=${rows.length + 1}>
           <thead role="rowgroup"><tr role="row">${columns.map(column => html`<${Heading} column=${column} sort=${sort} setSort=${setSort} />`)}</tr></thead>
-          ${blocks.map((block, at) => html`<${Block} key=${at} rows=${block} draw=${draw} alone=${blocks.length < 3} near=${at < 2 || block.some(row => rowKey(row) === open)} />`)}
+          ${blocks.map((block, at) => html`<${Block} key=${at} rows=${block} draw=${draw} always=${blocks.length < 3 || block.some(row => rowKey(row) === open)} />`)}
           ${foot && html`<tfoot role="rowgroup">${foot}</tfoot>`}
         </table></div>`
       : html`<p class="muted">${empty || t('table.empty')}</p>`}
