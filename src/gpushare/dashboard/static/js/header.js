@@ -13,7 +13,7 @@ const LINKS = ['overview', 'waiting', 'history', 'whatif', 'health'];
 // What is wrong with the news, or null.
 export function trouble({ watch, failure, silent, connected }) {
   if (silent > (connected ? QUIET : SILENT)) return ['banner.silent', { age: age(silent) }];
-  if (failure) return ['banner.failure', { failure: failure.replace(/\.$/, ''), age: age(watch) }];
+  if (failure) return ['banner.failure', { failure: failure[0].toUpperCase() + failure.slice(1).replace(/\.$/, ''), age: age(watch) }];
   if (watch > DEAF) return ['banner.deaf', { age: age(watch) }];
   return null;
 }

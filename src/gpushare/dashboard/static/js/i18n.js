@@ -21,7 +21,7 @@ export async function loadWords(wanted = navigator.languages) {
   const read = async file => (await fetch(new URL(`../messages/${file}`, import.meta.url))).json();
   words = Object.assign({}, ...await Promise.all(files.map(file => read(file).catch(() => ({})))));
   whole = new Intl.NumberFormat(tag, { maximumFractionDigits: 0 });
-  tenth = new Intl.NumberFormat(tag, { maximumFractionDigits: 1 });
+  tenth = new Intl.NumberFormat(tag, { minimumFractionDigits: 1, maximumFractionDigits: 1 }); // always one, so that columns align
   clock = new Intl.DateTimeFormat(tag, { timeStyle: 'medium', hourCycle: 'h23' });
   moment = new Intl.DateTimeFormat(tag, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
   document.documentElement.lang = language;

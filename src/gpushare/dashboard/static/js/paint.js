@@ -46,105 +46,111 @@ function hatched({ free, muted }) {
   return canvas;
 }
 
-// look: {colors, mode, own: (namespace number) -> bool, match: (row) -> bool or null}
+// look: {colors, mode, own: (namespace number) -> bool, match: (row) -> bool or null}. `top` is where the canvas begins.
 export function paintCells(context, store, layout, rows, top, look) {
-  if (!look.match) return paint(context, store, layout, rows, top, look);
-  paint(context, store, layout, rows.filter(look.match), top, look);
+  const pen = { context, store, cell: layout.cell, x: layout.x, y: layout.y, top, ...look };
+  if (!look.match) return paint(pen, rows);
+  paint(pen, rows.filter(look.match));
   context.globalAlpha = 0.22;
-  paint(context, store, layout, rows.filter(row => !look.match(row)), top, look);
+  paint(pen, rows.filter(row => !look.match(row)));
   context.globalAlpha = 1;
 }
 
-function paint(context, store, layout, rows, top, look) {
-  const { colors } = look;
-  const pen = { context, cell: layout.cell, x: layout.x, y: layout.y, top, colors };
-  const unknown = look.mode === 'granted' ? paintShares(pen, store, rows, look) : paintLevels(pen, store, rows, look);
-  context.fillStyle = colors.hatch;
-  for (const row of unknown) box(pen, row, 0, 0, layout.cell.width, layout.cell.height);
-  paintMarks(pen, store, rows);
+function paint(pen, rows) {
+  fill(pen, pen.mode === 'granted' ? paintShares(pen, rows) : paintLevels(pen, rows), pen.colors.hatch);
+  paintMarks(pen, rows);
 }
 
-// A rectangle inside a cell, measured from its bottom left corner.
-const box = ({ context, cell, x, y, top }, row, left, bottom, width, height) =>
-  context.fillRect(x[row] + left, y[row] - top + cell.height - bottom - height, width, height);
+// Whole cells.
+function fill({ context, cell, x, y, top }, rows, color) {
+  context.fillStyle = color;
+  for (let i = 0; i < rows.length; i++) context.fillRect(x[rows[i]], y[rows[i]] - top, cell.width, cell.height);
+}
 
-// The shares of a GPU one upon another, and beside them how much of it is really used. Gives the unknown ones back.
-function paintShares(pen, { gpus }, rows, { own }) {
-  const { context, cell, colors } = pen;
-  const bar = cell.width * BAR;
-  const unknown = [], stacks = [[], [], [], []]; // own, own's neighbour, others', others' neighbour
-  context.fillStyle = colors.free;
-  for (const row of rows) {
-    if (gpus.granted[row] < 0) {
+// Bars that stand in cells: a flat list of row, lower and upper edge in pixels above the cell's foot.
+function bars({ context, cell, x, y, top }, list, color, left, width) {
+  context.fillStyle = color;
+  for (let i = 0; i < list.length; i += 3) {
+    const row = list[i], upper = list[i + 2];
+    context.fillRect(x[row] + left, y[row] - top + cell.height - upper, width, upper - list[i + 1]);
+  }
+}
+
+// The shares of a GPU one upon another, and beside them how much of it is really used. Edges are on whole pixels, so
+// that they are sharp, and what is not nothing has one. Gives back the rows of which nothing is known.
+function paintShares(pen, rows) {
+  const { store: { gpus: { granted, used, total, shares } }, cell: { width, height }, colors, own } = pen;
+  const known = [], unknown = [], inUse = [], unmeasured = [], stacks = [[], [], [], []]; // own in two tones, others' in two
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i];
+    if (granted[row] < 0) {
       unknown.push(row);
       continue;
     }
-    box(pen, row, 0, 0, cell.width, cell.height);
-    const shares = gpus.shares[row], scale = cell.height / gpus.total[row];
-    let bottom = 0;
-    for (let i = 0, turn = 0; i < shares.length; i += 3, turn ^= 1) {
-      const end = bottom + shares[i + 2] * scale;
-      stacks[(own(shares[i + 1]) ? 0 : 2) + turn].push(row, bottom, Math.max(0.5, end - bottom));
-      bottom = end;
+    known.push(row);
+    const list = shares[row], scale = height / total[row];
+    let sum = 0, lower = 0;
+    for (let at = 0, tone = 0; at < list.length; at += 3, tone ^= 1) {
+      sum += list[at + 2];
+      const upper = Math.max(1, Math.round(sum * scale));
+      if (upper > lower) stacks[own(list[at + 1]) ? tone : 2 + tone].push(row, lower, upper);
+      lower = upper;
     }
+    if (used[row] > 0) inUse.push(row, 0, Math.max(1, Math.round(used[row] * scale)));
+    else if (used[row] < 0) unmeasured.push(row, 0, height);
   }
-  const fills = [colors.granted, colors['granted-2'], colors.other, colors['other-2']];
-  for (let kind = 0; kind < fills.length; kind++) {
-    const list = stacks[kind];
-    context.fillStyle = fills[kind];
-    for (let i = 0; i < list.length; i += 3) box(pen, list[i], 0, list[i + 1], cell.width - bar, list[i + 2]);
-  }
-  context.fillStyle = colors.used;
-  for (const row of rows) if (gpus.used[row] > 0) box(pen, row, cell.width - bar + 1, 0, bar - 1, Math.max(1, (cell.height * gpus.used[row]) / gpus.total[row]));
-  context.fillStyle = colors.hatch;
-  for (const row of rows) if (gpus.used[row] < 0 && gpus.granted[row] >= 0) box(pen, row, cell.width - bar, 0, bar, cell.height);
+  const bar = width * BAR;
+  fill(pen, known, colors.free);
+  [colors.granted, colors['granted-2'], colors.other, colors['other-2']].forEach((color, kind) => bars(pen, stacks[kind], color, 0, width - bar));
+  bars(pen, inUse, colors.used, width - bar + 1, bar - 1);
+  bars(pen, unmeasured, colors.hatch, width - bar, bar);
   return unknown;
 }
 
-function paintLevels(pen, store, rows, { mode }) {
-  const { context, cell, colors } = pen, { value, color } = MODES[mode];
-  const unknown = [], levels = Array.from({ length: LEVELS }, () => []);
-  context.fillStyle = colors.free;
+// One bar a cell, the higher the stronger its colour.
+function paintLevels(pen, rows) {
+  const { store, cell: { width, height }, colors, mode } = pen, { value, color } = MODES[mode];
+  const known = [], unknown = [], levels = Array.from({ length: LEVELS }, () => []);
   for (const row of rows) {
     const found = value(store, row);
-    if (found < 0) {
-      unknown.push(row);
-      continue;
-    }
-    box(pen, row, 0, 0, cell.width, cell.height);
-    if (found > 0) levels[Math.min(LEVELS - 1, Math.floor(found * LEVELS))].push(row, Math.max(1, found * cell.height));
+    (found < 0 ? unknown : known).push(row);
+    if (found > 0) levels[Math.min(LEVELS - 1, Math.floor(found * LEVELS))].push(row, 0, Math.max(1, Math.round(found * height)));
   }
-  levels.forEach((list, level) => {
-    context.fillStyle = colors[`${color} ramp`][level];
-    for (let i = 0; i < list.length; i += 2) box(pen, list[i], 0, 0, cell.width, list[i + 1]);
-  });
+  fill(pen, known, colors.free);
+  levels.forEach((list, level) => bars(pen, list, colors[`${color} ramp`][level], 0, width));
   return unknown;
 }
 
-function paintMarks(pen, { gpus, nodes, highlighted }, rows) {
-  const { context, cell, colors, x, y, top } = pen;
-  context.fillStyle = colors.over;
-  for (const row of rows) if (gpus.over[row] > 0) box(pen, row, 0, cell.height * (1 - CAP), cell.width, cell.height * CAP);
-  context.fillStyle = colors.warn;
-  for (const row of rows) if (nodes.state[gpus.node[row]] !== 'ready') box(pen, row, 0, -3, cell.width, 1.5);
-  context.strokeStyle = colors.bad;
-  context.lineWidth = 2;
-  for (const row of rows) if (!gpus.healthy[row]) cross(pen, x[row], y[row] - top);
+function paintMarks(pen, rows) {
+  const { context, store: { gpus, nodes, highlighted }, cell: { width, height }, colors, x, y, top } = pen;
+  const over = [], off = [], sick = [];
+  for (let i = 0; i < rows.length; i++) {
+    const row = rows[i];
+    if (gpus.over[row] > 0) over.push(row, Math.round(height * (1 - CAP)), height);
+    if (nodes.state[gpus.node[row]] !== 'ready') off.push(row, -3, -1.5);
+    if (!gpus.healthy[row]) sick.push(row);
+  }
+  bars(pen, over, colors.over, 0, width);
+  bars(pen, off, colors.warn, 0, width);
+  for (const row of sick) cross(pen, x[row], y[row] - top);
   if (!highlighted.size) return;
   context.strokeStyle = colors.accent;
-  for (const row of rows) if (highlighted.has(row)) context.strokeRect(x[row] + 1, y[row] - top + 1, cell.width - 2, cell.height - 2);
+  context.lineWidth = 2;
+  for (const row of rows) if (highlighted.has(row)) context.strokeRect(x[row] + 1, y[row] - top + 1, width - 2, height - 2);
 }
 
-function cross({ context, cell, colors }, left, top) {
+function cross({ context, cell: { width, height }, colors }, left, top) {
   const alpha = context.globalAlpha;
   context.fillStyle = colors.bg;
   context.globalAlpha = alpha * 0.6;
-  context.fillRect(left, top, cell.width, cell.height);
+  context.fillRect(left, top, width, height);
   context.globalAlpha = alpha;
+  context.strokeStyle = colors.bad;
+  context.lineWidth = 2;
   context.beginPath();
-  context.moveTo(left + cell.width / 6, top + cell.height / 6);
-  context.lineTo(left + (cell.width * 5) / 6, top + (cell.height * 5) / 6);
-  context.moveTo(left + (cell.width * 5) / 6, top + cell.height / 6);
-  context.lineTo(left + cell.width / 6, top + (cell.height * 5) / 6);
+  for (const [from, to] of [[1, 5], [5, 1]]) {
+    context.moveTo(left + (width * from) / 6, top + height / 6);
+    context.lineTo(left + (width * to) / 6, top + (height * 5) / 6);
+  }
   context.stroke();
 }

@@ -17,6 +17,7 @@ export const store = {
   tables: { models: [], zones: [], pins: [] },
   nodes: { count: 0, name: [], unit: [], pin: [], zone: [], state: [], sold: [], first: [0], sampled: [] },
   gpus: { count: 0, id: [], index: [], model: [], node: [], shares: [] },
+  largest: 0, // MiB of the largest GPU
   waiting: { count: 0, oldest: -1, codes: {} },
   unplaced: 0,
   connected: false,
@@ -127,6 +128,7 @@ export function takeSnapshot(body) {
   };
   store.gpus = { count: gpus.id.length, id: gpus.id, index: gpus.index, model: gpus.model, node: owner, shares: flat };
   for (const name of FIGURES) store.gpus[name] = Float64Array.from(gpus[name]);
+  store.largest = store.gpus.total.reduce((most, total) => Math.max(most, total), 0);
   rows.node = new Map(nodes.name.map((name, row) => [name, row]));
   rows.nodeId = new Map(nodes.id.map((id, row) => [id, row]));
   rows.gpuId = new Map(gpus.id.map((id, row) => [id, row]));

@@ -7,7 +7,7 @@ import { heard, setConnected, store, takeDelta, takeSnapshot } from './store.js'
 const HIDDEN_FOR = 30_000;
 const SILENT_FOR = 35; // seconds; the server says something at least every 15 s
 const ASLEEP_FOR = 10_000; // a timer of one second that came so late: the machine slept
-const PAUSES = [200, 1000, 2000, 4000, 8000, 15_000];
+const PAUSES = [200, 1000, 2000, 4000, 8000]; // milliseconds, after so many failures
 
 let running = false; // there is a loop
 let wanted = true; // false: the page is hidden, or nobody is logged in

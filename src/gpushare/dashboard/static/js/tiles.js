@@ -14,18 +14,22 @@ export class Tiles {
     this.dirty = new Set();
     this.asked = 0;
     this.ask = () => { this.asked ||= requestAnimationFrame(() => this.frame()); };
+    this.look = null;
+    this.moved = true; // where the map is on the screen has to be found out again
+    this.scrolled = () => { this.moved = true; this.ask(); };
     this.recolor = () => { this.colors = null; this.all(); };
     this.dark = matchMedia('(prefers-color-scheme: dark)');
     this.dark.addEventListener('change', this.recolor);
-    addEventListener('scroll', this.ask, { passive: true });
-    addEventListener('resize', this.recolor);
+    addEventListener('scroll', this.scrolled, { passive: true });
+    this.repaint = () => this.all();
+    addEventListener('resize', this.repaint);
   }
 
   end() {
     cancelAnimationFrame(this.asked);
     this.dark.removeEventListener('change', this.recolor);
-    removeEventListener('scroll', this.ask);
-    removeEventListener('resize', this.recolor);
+    removeEventListener('scroll', this.scrolled);
+    removeEventListener('resize', this.repaint);
   }
 
   // look: see paintCells
@@ -54,7 +58,7 @@ export class Tiles {
 
   all() {
     for (const tile of this.tiles) tile.fresh = false;
-    this.ask();
+    this.scrolled();
   }
 
   touch(rows) {
@@ -65,23 +69,27 @@ export class Tiles {
   frame() {
     this.asked = 0;
     if (!this.layout) return;
-    const start = performance.now();
+    const tiles = this.moved ? this.unpainted() : []; // asking where it is makes the browser lay out the page
+    const start = performance.now(), name = tiles.length ? 'map: tiles' : 'map: changes';
+    this.moved = false;
+    for (const tile of tiles) this.paintTile(tile);
+    this.paintDirty();
+    performance.measure(name, { start, detail: tiles.length });
+    performance.clearMeasures(name); // whoever observes has got it; kept ones would add up for days
+  }
+
+  // The tiles near the screen that have to be painted. Those far from it lose their canvas.
+  unpainted() {
     const { top } = this.host.getBoundingClientRect();
-    let painted = 0;
+    const wanted = [];
     for (const tile of this.tiles) {
       const near = tile.bottom + top > -NEAR && tile.top + top < innerHeight + NEAR;
-      if (!near && tile.canvas) {
-        tile.canvas.remove();
-        tile.canvas = null;
-      } else if (near && !(tile.canvas && tile.fresh)) {
-        this.paintTile(tile);
-        painted++;
-      }
+      if (near && !(tile.canvas && tile.fresh)) wanted.push(tile);
+      if (near || !tile.canvas) continue;
+      tile.canvas.remove();
+      tile.canvas = null;
     }
-    this.paintDirty();
-    const name = painted ? 'map: tiles' : 'map: changes';
-    performance.measure(name, { start, detail: painted });
-    performance.clearMeasures(name); // whoever observes has got it; kept ones would add up for days
+    return wanted;
   }
 
   paintTile(tile) {
