@@ -10,18 +10,19 @@ const listed = (list, show) => (known(list) ? list.map(show).join(' · ') || t('
 
 function Extender({ extender }) {
   if (!extender?.found) return html`<p class=${extender ? 'lead no' : 'lead'}>${extender ? t('health.noExtender') : `${t('health.extender')} ${text(null)}`}</p>`;
-  const { ready, version, policy, unit, namespace, image } = extender;
+  const { ready, version, policy, unit, namespace, image, count } = extender;
   return html`<p class="lead">${t('health.extender')} <strong class=${ready ? 'yes' : ready === false ? 'no' : ''}>${t(`health.ready.${ready}`)}</strong></p>
-    <${Facts} facts=${[version, policy && t('why.policy', { policy }), unit && t('health.unit', { unit }), namespace, image]} />`;
+    <${Facts} facts=${[count > 1 && t('health.count.pods', { count }), version, policy && t('why.policy', { policy }), unit && t('health.unit', { unit }), namespace, image]} />`;
 }
 
 const word = key => ({ key, label: t(`health.${key}`) });
 const node = { key: 'node', label: t('why.node'), cell: row => html`<${Node} node=${row.node} />` };
+const why = { key: 'why', label: t('waiting.why') };
 const FINDINGS = {
-  unhealthy: ['kubectl inspect gpushare -o wide', gpuColumn(), { key: 'why', label: t('waiting.why') }, count('pods', t('health.pods'))],
+  unhealthy: ['kubectl inspect gpushare -o wide', gpuColumn(), why, count('pods', t('health.pods'))],
   over: ['kubectl get gpunodes', podColumn(), { key: 'container', label: t('table.container') }, gpuColumn(), amount('over', t('health.overBy'))],
-  unplaced: [`kubectl inspect gpushare -d`, podColumn(), node],
-  audit: ['kubectl get events -A', node, word('reason'), word('message'), count('count', t('health.count')), { key: 'time', label: t('table.time'), cell: row => ago(secondsSince(row.time)) }],
+  unplaced: ['kubectl inspect gpushare -d', podColumn(), node, why],
+  audit: ['kubectl get events -A', node, { ...podColumn(), cell: row => known(row.pod) && podColumn().cell(row) }, word('reason'), word('message'), count('count', t('health.count')), { key: 'time', label: t('table.time'), cell: row => ago(secondsSince(row.time)) }],
 };
 
 // A list that could not be read is not empty, but unknown.
@@ -30,9 +31,9 @@ const Findings = ({ data }) => Object.entries(FINDINGS).map(([key, [kubectl, ...
 const show = ({ extender, notes, schedulers, nodes, versions, policies, clusterPolicy, watch, ...data }) => html`<${Extender} extender=${extender} />
   <${Notes} notes=${notes} />
   <dl class="pairs">${[
-    ['schedulers', listed(schedulers, one => String(one?.name ?? one))],
+    ['schedulers', listed(schedulers, one => `${one.name} (${t('health.count.pods', { count: one.pods })})`)],
     ['pinning', listed(nodes && Object.entries(nodes), ([pin, count]) => `${named('health.pin', pin)} ${n(count)}`)],
-    ['versions', listed(versions, one => `${text(one.version)} (${t('health.nodes', { count: one.nodes })})`)],
+    ['versions', listed(versions, one => `${text(one.version)} (${t('health.count.nodes', { count: one.nodes })})`)],
     ['policies', listed(policies, one => `${n(one.pods)} ${one.policy}`)],
     ['clusterPolicy', clusterPolicy ? [clusterPolicy.state, clusterPolicy.message].filter(Boolean).join(': ') : text(null)],
     ['watch', [ago(watch?.watch), watch?.failure].filter(Boolean).join('. ')],

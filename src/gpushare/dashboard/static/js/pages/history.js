@@ -36,9 +36,9 @@ function History({ data, range }) {
 }
 
 const SIZES = [
-  { key: 'size', label: t('history.size'), value: row => row.mib, cell: row => mib(row.mib) },
+  { key: 'size', label: t('history.size'), value: row => row.size, cell: row => (row.size === named('history.size', row.size) ? mib(row.mib) : [named('history.size', row.size), known(row.mib) && mib(row.mib)].filter(Boolean).join(', ')) },
   count('fits', t('history.fits')),
-  { key: 'unusable', label: t('history.unusable'), cell: ({ unusable }) => html`${known(unusable) && html`<span class="meter"><i ref=${wide(unusable, 1)}></i></span>`} ${pct(unusable)}` },
+  { key: 'unusable', label: t('history.unusable'), cell: ({ unusable }) => html`${known(unusable) && html`<span class="part"><i ref=${wide(unusable, 1)}></i></span>`} ${pct(unusable)}` },
 ];
 const GRANTED = amount('granted', t('table.granted')), IDLE = amount('idle', t('history.idle'));
 
@@ -46,7 +46,7 @@ const Idle = ({ name, columns, rows }) => html`<${Table} title=${t(`history.${na
 
 const show = (data, range) => html`<${History} data=${data} range=${range} />
   <p class="lead">${t('history.free', { free: mib(data.free) })}</p>
-  <div class="narrow"><${Table} title=${t('history.sizes')} columns=${SIZES} rows=${data.sizes} rowKey=${row => row.mib} csvName="fragmentation" kubectl=${INSPECT} /></div>
+  <div class="narrow"><${Table} title=${t('history.sizes')} columns=${SIZES} rows=${data.sizes} rowKey=${row => row.size} csvName="fragmentation" kubectl=${INSPECT} /></div>
   <p class="lead">${t('history.held')} <span class="muted">${t('history.heldWhat')}</span></p>
   <div class="pair">
     <${Idle} name="namespaces" columns=${[{ key: 'namespace', label: t('table.namespace') }, GRANTED, IDLE]} rows=${data.idleNamespaces} />

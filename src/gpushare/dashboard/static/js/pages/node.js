@@ -44,7 +44,7 @@ function Fits({ node: { name, fits, whole, sold, gpus } }) {
   return html`<dl class="pairs">
     <dt>${t('node.fits')}</dt><dd>${[...fits.map(fit => `${n(fit.count)} × ${mib(fit.size)}`), t('node.whole', { count: whole })].join(' · ')}</dd>
     ${unknown.length > 0 && html`<dt>${t('node.notOurs')}</dt><dd>${unknown.map((gpu, at) => html`${at ? ' · ' : ''}<${Gpu} node=${name} gpu=${gpu.index} alone /> ${mib(gpu.unattributed)}`)}</dd>`}
-    ${sold?.map(([resource, total, used]) => html`<dt>${String(resource)}</dt><dd>${t('node.sold', { used, total })}</dd>`)}
+    ${sold.map(one => html`<dt>${String(one.resource)}</dt><dd>${t('node.sold', one)}</dd>`)}
   </dl>`;
 }
 
@@ -52,7 +52,7 @@ const show = node => html`<${About} node=${node} />
   <${Table} title=${t('node.gpus')} columns=${columns(node)} rows=${node.gpus} rowKey=${gpu => gpu.index} csvName=${`gpus-${node.name}`} kubectl=${`kubectl inspect gpushare -d ${node.name}`} empty=${t('node.empty')} />
   <p class="muted keys"><i class="key c0"></i>${t('node.keyGranted')}<i class="key strip"></i>${t('node.keyUsed')}<i class="key tick"></i>${t('node.keyAll')}<i class="key other"></i>${t('table.otherTeam')}</p>
   <${Fits} node=${node} />
-  ${node.pending.length > 0 && html`<${Table} title=${t('node.pending')} columns=${[podColumn(), { key: 'units', label: t('waiting.asks'), num: true, cell: row => `${row.units} ${node.unit}` }, { key: 'why', label: t('waiting.why') }]} rows=${node.pending} rowKey=${row => `${row.namespace}/${row.pod}`}
+  ${node.pending.length > 0 && html`<${Table} title=${t('node.pending')} columns=${[podColumn(), amount('units', t('waiting.asks')), { key: 'why', label: t('waiting.why') }]} rows=${node.pending} rowKey=${row => `${row.namespace}/${row.pod}`}
     csvName=${`pending-${node.name}`} kubectl=${`kubectl get pods -A --field-selector spec.nodeName=${node.name}`} />`}
   <${Notes} notes=${node.notes} />`;
 

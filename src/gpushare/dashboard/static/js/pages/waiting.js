@@ -21,7 +21,7 @@ function Why({ pod, follow }) {
 }
 
 const columns = (open, code) => [
-  { key: 'pod', label: t('table.pod'), value: keyOf, cell: pod => html`<a class="name opener" aria-expanded=${String(keyOf(pod) === open)} href=${href('waiting', { code, pod: keyOf(pod) === open ? '' : keyOf(pod) })}><span class="muted">${String(pod.namespace)}/</span>${String(pod.name)}</a>` },
+  { key: 'pod', label: t('table.pod'), value: keyOf, cell: pod => html`<a class="opener" aria-expanded=${String(keyOf(pod) === open)} href=${href('waiting', { code, pod: keyOf(pod) === open ? '' : keyOf(pod) })}><span class="muted">${String(pod.namespace)}/</span>${String(pod.name)}</a>` },
   { key: 'asks', label: t('waiting.asks') },
   { key: 'waits', label: t('waiting.waits'), num: true, value: pod => Math.floor(waits(pod)), cell: pod => age(waits(pod)) },
   { key: 'owner', label: t('waiting.whose'), cell: pod => html`<span class=${`owner v-${pod.verdict}`}>${String(pod.owner)}</span>` },
@@ -32,7 +32,7 @@ const columns = (open, code) => [
 const Reasons = ({ codes, code, pod }) => html`<nav class="reasons" aria-label=${t('waiting.byReason')}>
   ${Object.entries(codes).sort((a, b) => b[1] - a[1]).map(([one, count]) => html`<a href=${href('waiting', { code: one === code ? '' : one, pod })} aria-current=${one === code ? 'true' : null}>${named('code', one)} <b>${n(count)}</b></a>`)}</nav>`;
 
-function Waiting({ data: { count, codes, pods, hidden }, code, open }) {
+function Waiting({ data: { count, codes, pods, hidden, more }, code, open }) {
   const first = useRef(open); // what the address named when the page was opened is brought into view
   const rows = code ? pods.filter(pod => pod.code === code) : pods;
   return html`<p class="lead">${t(count ? 'waiting.count' : 'waiting.none', { count })} ${hidden > 0 && html`<span class="muted">${t('waiting.hidden', { count: hidden })}</span>`}</p>
@@ -40,7 +40,7 @@ function Waiting({ data: { count, codes, pods, hidden }, code, open }) {
     ${open && !rows.some(pod => keyOf(pod) === open) && html`<section class="panel"><header class="head"><h2>${open}</h2><a href=${href('waiting', { code })}>${t('waiting.close')}</a></header><${Why} key=${open} pod=${open} /></section>`}
     ${rows.length > 0 && html`<${Table} title=${t('waiting.pods')} columns=${columns(open, code)} rows=${rows} rowKey=${keyOf} sort=${['waits', 'descending']} csvName="waiting" kubectl="kubectl get pods -A --field-selector status.phase=Pending"
       open=${open} detail=${pod => html`<${Why} key=${keyOf(pod)} pod=${keyOf(pod)} follow=${first.current === open} />`} />`}
-    ${pods.length + (hidden || 0) < count && html`<p class="muted">${t('waiting.most', { shown: pods.length })}</p>`}`;
+    ${more > 0 && html`<p class="muted">${t('waiting.most', { shown: pods.length })}</p>`}`;
 }
 
 export default function WaitingPage({ route: { query: { code = '', pod = '' } } }) {

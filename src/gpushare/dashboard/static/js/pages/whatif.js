@@ -1,7 +1,8 @@
 // Where a pod would go that does not exist yet. The text goes to the dashboard's server and no further.
-import { html, Trouble, useEffect, useRef, useState } from '../ui.js';
+import { html, Trouble, useRef, useState } from '../ui.js';
 import { known, n, t } from '../i18n.js';
-import { get, post } from '../api.js';
+import { post } from '../api.js';
+import { useMe } from '../me.js';
 import { href } from '../router.js';
 import { store } from '../store.js';
 import { Gpu, Notes, wide } from '../parts/basics.js';
@@ -24,7 +25,7 @@ spec:
 `;
 
 // Kept while other pages are looked at, and forgotten with the tab.
-const kept = { yaml: '', replicas: '', policy: '', result: null, error: null, policies: [] };
+const kept = { yaml: '', replicas: '', policy: '', result: null, error: null };
 
 const Bar = ({ total, before, after }) => html`<div class="gpubar"><a class="share had" ref=${wide(before, total)}></a><a class="share new" ref=${wide(after - before, total)}></a></div>`;
 
@@ -57,7 +58,6 @@ export default function WhatIfPage() {
   const area = useRef(null);
   const set = changes => draw(Object.assign(kept, changes) && Math.random());
   const typed = key => event => set({ [key]: event.target.value });
-  useEffect(() => { get('api/me').then(me => set({ policies: me.policies || [] }), () => {}); }, []);
   const submit = async event => {
     event.preventDefault();
     setBusy(true);
@@ -78,13 +78,13 @@ export default function WhatIfPage() {
     setOver(inside);
     then?.(event.dataTransfer.files);
   };
-  const { yaml, replicas, policy, policies, error, result } = kept;
+  const { yaml, replicas, policy, error, result } = kept, { policies = [] } = useMe();
   const line = /line (\d+)/.exec(error?.error)?.[1];
   return html`<article class="page"><h1>${t('whatif.title')}</h1><p class="muted">${t('whatif.what')}</p>
     <form class="whatif" onSubmit=${submit}>
       <textarea ref=${area} class=${over ? 'over' : ''} rows="12" maxlength=${MOST_BYTES} spellcheck="false" aria-label=${t('whatif.yaml')} placeholder=${t('whatif.paste')} value=${yaml} aria-invalid=${String(Boolean(error))}
         onInput=${typed('yaml')} onDrop=${drag(false, take)} onDragOver=${drag(true)} onDragLeave=${drag(false)}></textarea>
-      <div class="row">
+      <div class="fields">
         <label class="file">${t('whatif.file')}<input type="file" accept=".yaml,.yml,.json" onChange=${event => take(event.target.files)} /></label>
         <button type="button" onClick=${() => set({ yaml: EXAMPLE, error: null })}>${t('whatif.example')}</button>
         <label>${t('whatif.replicas')} <input type="number" min="1" max="10000" placeholder=${t('whatif.written')} value=${replicas} onInput=${typed('replicas')} /></label>

@@ -18,20 +18,20 @@ const podHref = ({ namespace, pod }) => href('waiting', { pod: `${namespace}/${p
 // Without a name it is of a namespace that this user may not read.
 export function Pod(row) {
   if (!known(row.pod)) return html`<span class="muted">${t('table.otherTeam')}</span>`;
-  return html`<a class="name" href=${podHref(row)}><span class="muted">${String(row.namespace)}/</span>${String(row.pod)}</a>`;
+  return html`<a href=${podHref(row)}><span class="muted">${String(row.namespace)}/</span>${String(row.pod)}</a>`;
 }
 
-export const Node = ({ node }) => html`<a class="name" href=${href('node', node)}>${String(node)}</a>`;
+export const Node = ({ node }) => known(node) && html`<a href=${href('node', node)}>${String(node)}</a>`;
 
 export function Gpu({ node, gpu, alone }) {
   if (!known(gpu)) return html`<${Node} node=${node} />`;
-  return html`<a class="name" href=${href('gpu', node, gpu)}>${alone ? '' : `${node} `}${t('table.gpu', { gpu: String(gpu) })}</a>`;
+  return html`<a href=${href('gpu', node, gpu)}>${alone ? '' : `${node} `}${t('table.gpu', { gpu: String(gpu) })}</a>`;
 }
 
 // The text of a key, or the word itself if it is new to this page: servers may be newer than message files.
 export const named = (group, word) => (has(`${group}.${word}`) ? t(`${group}.${word}`) : String(word));
 
-export const Code = ({ code }) => html`<span class="code">${named('code', code)}</span>`;
+export const Code = ({ code }) => html`<span class="tag">${named('code', code)}</span>`;
 
 // The failure of an answer, that it is on its way, or `show(data)`. Data stays while later answers fail, and the failure
 // stands below it, so that nothing jumps.
@@ -46,8 +46,8 @@ export const Notes = ({ notes }) => notes?.length > 0 && html`<ul class="notes">
 
 // The colour of a pod among those of one GPU; the same in bar, chart and table.
 export function colours(shares) {
-  const numbers = [...new Set(shares.filter(share => known(share.pod)).map(share => share.number))];
-  return share => (known(share.pod) ? `c${numbers.indexOf(share.number) % COLOURS}` : 'other');
+  const name = share => `${share.namespace}/${share.pod}`, names = [...new Set(shares.filter(share => known(share.pod)).map(name))];
+  return share => (known(share.pod) ? `c${names.indexOf(name(share)) % COLOURS}` : 'other');
 }
 
 export const over = shares => shares.reduce((all, share) => all + (share.over > 0 ? share.over : 0), 0);

@@ -85,7 +85,7 @@ export function Chart(props) {
   const data = () => [latest.current.times, ...latest.current.lines.map(line => line.values)];
   useEffect(() => {
     let over = false;
-    const fit = new ResizeObserver(() => plot.current?.setSize({ width: box.current.clientWidth, height: props.height }));
+    const fit = new ResizeObserver(([{ contentRect: { width } }]) => plot.current?.setSize({ width, height: props.height }));
     const dark = matchMedia('(prefers-color-scheme: dark)'), redraw = () => plot.current?.redraw(false);
     load().then(() => {
       if (over) return;
@@ -110,7 +110,7 @@ export function Chart(props) {
     plot.current.setCursor({ left: plot.current.valToPos(times[next], 'x'), top: 0 }, true, true);
     event.preventDefault();
   };
-  const words = lines.map(({ name, values }) => t('chart.summary', { name, now: show(values.at(-1)), most: show(highest(values)) }));
+  const words = legend.map(({ name, values }) => t('chart.summary', { name, now: show(values.at(-1)), most: show(highest(values)) }));
   return html`<figure class="chart" tabindex="0" role="group" onKeyDown=${keys} aria-label=${`${title}. ${words.join(' ')}`}>
     <figcaption><strong>${title}</strong>${legend.map(item => html`<span class="muted"><i class="key" ref=${styled('background', `var(${item.colour})`)}></i>${String(item.name)} <b>${show(item.values[where])}</b></span>`)}
       <span class="muted when">${at === null ? '' : time(times[where])}</span></figcaption>

@@ -15,7 +15,7 @@ const asPod = name => ({ namespace: name.split('/')[0], pod: name.split('/')[1] 
 const plain = values => Object.fromEntries(Object.entries(values).map(([key, value]) => [key, String(value)]));
 
 function freeOf(gpu, unit) {
-  const words = t('why.freeOf', { ...plain(gpu), unit });
+  const words = t('why.freeOf', { ...plain(gpu), gpu: String(gpu.index), unit });
   return [words, gpu.short && t('why.short', plain(gpu)), !gpu.healthy && t('why.unhealthy')].filter(Boolean).join(', ');
 }
 
@@ -40,7 +40,7 @@ function Nodes({ nodes, pod, kubectl, without_gpu: without, by_memory: byMemory 
 
 function Place({ pod: { node }, has = [], beside = [], uses = [], request }) {
   const unit = request?.unit || 'MiB';
-  return html`<ul class="plain">
+  return html`<ul>
     ${has.length === 0 && html`<li><${Node} node=${node} /></li>`}
     ${has.map(spot => html`<li><${Gpu} node=${node} gpu=${spot.gpu} />: ${t('why.has', { ...plain(spot), unit })}${known(spot.free) && `; ${t('why.left', { ...plain(spot), unit })}`}</li>`)}
     ${uses.map(use => html`<li class=${use.over_mib > 0 ? 'no' : ''}>${t('why.uses', { ...plain(use), used: mib(use.used_mib), asked: mib(use.asked_mib) })}</li>`)}
@@ -50,7 +50,7 @@ function Place({ pod: { node }, has = [], beside = [], uses = [], request }) {
 
 const terms = points => Object.entries(points).map(([name, value]) => `${name} ${value}`).join(', ');
 
-const Points = ({ scores, policy }) => html`<h3>${t('why.points', { policy: policy.name })}</h3><ul class="plain">
+const Points = ({ scores, policy }) => html`<h3>${t('why.points', { policy: policy.name })}</h3><ul>
   ${scores.slice(0, FEW).map(one => html`<li><${Node} node=${one.name} /> <b>${n(one.score)}</b>
     ${one.gpus.filter(gpu => gpu.chosen).map(gpu => html` <span class="muted">${t('table.gpu', plain(gpu))}: ${gpu.points} (${terms(gpu.terms)})</span>`)}</li>`)}</ul>`;
 
@@ -59,8 +59,8 @@ export function Explained({ explanation, ways, text, kubectl }) {
   return html`<div class="explained">
     <p><span class=${`owner v-${verdict}`}>${String(owner)}</span> <strong>${String(message)}</strong> <${Code} code=${code} /> ${detail && html`<span class="muted">${String(detail)}</span>`}</p>
     ${verdict === 'runs' && pod.node && html`<${Place} ...${explanation} />`}
-    ${ways?.length > 0 && html`<h3>${t('why.ways')}</h3><ul>${ways.map(way => html`<li>${String(way)}</li>`)}</ul>`}
-    ${checks && html`<ul class="plain">${checks.map(check => html`<li class=${check.ok ? '' : 'no'}><b>${t(check.ok ? 'why.ok' : 'why.look')}</b> ${String(check.text)}</li>`)}</ul>`}
+    ${ways?.length > 0 && html`<h3>${t('why.ways')}</h3><ul class="ways">${ways.map(way => html`<li>${String(way)}</li>`)}</ul>`}
+    ${checks && html`<ul>${checks.map(check => html`<li class=${check.ok ? '' : 'no'}><b>${t(check.ok ? 'why.ok' : 'why.look')}</b> ${String(check.text)}</li>`)}</ul>`}
     <${Nodes} ...${explanation} kubectl=${kubectl || `gpushare why ${pod.name} -n ${pod.namespace} -o wide`} />
     ${scheduler && html`<blockquote><cite class="muted">kube-scheduler${scheduler.time && `, ${t('why.ago', { age: age(secondsSince(scheduler.time)) })}`}</cite> ${String(scheduler.message)}</blockquote>`}
     ${scores && policy && html`<${Points} ...${explanation} />`}

@@ -5,7 +5,8 @@ import { Fragment, html, useEffect, useMemo, useRef, useState } from '../ui.js';
 import { known, mib, n, t, text } from '../i18n.js';
 import { Gpu, Pod, styled } from './basics.js';
 
-const BLOCK = 40; // rows
+const BLOCK = 40; // rows, at least
+const MOST_BLOCKS = 160;
 const ROW_PIXELS = 36;
 const RISING = 'ascending', FALLING = 'descending';
 const order = new Intl.Collator(undefined, { numeric: true });
@@ -58,13 +59,13 @@ export function sorted(rows, column, direction) {
   });
 }
 
-function Block({ rows, draw, near: begin }) {
+function Block({ rows, draw, always }) {
   const body = useRef(null), height = useRef(rows.length * ROW_PIXELS);
-  const [near, setNear] = useState(begin);
+  const [near, setNear] = useState(false);
   useEffect(() => {
     const watch = new IntersectionObserver(seen => {
       const inside = seen.at(-1).isIntersecting;
-      if (!inside && body.current.contains(document.activeElement)) return; // else the keyboard would lose its place
+      if (!body.current || (!inside && body.current.contains(document.activeElement))) return; // else the keyboard would lose its place
       if (!inside) height.current = body.current.offsetHeight || height.current;
       setNear(inside);
     }, { rootMargin: '500px 0px' });
@@ -72,7 +73,7 @@ function Block({ rows, draw, near: begin }) {
     return () => watch.disconnect();
   }, []);
   const gap = html`<tr aria-hidden="true"><td class="gap" colspan="99" ref=${styled('height', `${height.current}px`)}></td></tr>`;
-  return html`<tbody ref=${body} role="rowgroup">${near ? rows.map(draw) : gap}</tbody>`;
+  return html`<tbody ref=${body} role="rowgroup">${near || always ? rows.map(draw) : gap}</tbody>`;
 }
 
 function Heading({ column: { key, label, num }, sort, setSort }) {
@@ -83,7 +84,10 @@ function Heading({ column: { key, label, num }, sort, setSort }) {
 
 function Tools({ columns, rows, csvName, kubectl }) {
   const [said, say] = useState('');
-  const take = () => copy(kubectl).then(() => say(t('table.copied', { command: kubectl })));
+  const take = () => {
+    const command = typeof kubectl === 'function' ? kubectl(rows) : kubectl;
+    copy(command).then(() => say(t('table.copied', { command: command.length > 80 ? `${command.slice(0, 80)}…` : command })));
+  };
   return html`<div class="tools"><span role="status" class="muted">${said}</span>
     <button onClick=${() => save(csvName, csv(columns, rows))}>${t('table.csv')}</button>
     ${kubectl && html`<button onClick=${take}>${t('table.kubectl')}</button>`}</div>`;
@@ -96,20 +100,21 @@ export function Table({ title, columns, rows, rowKey, csvName, kubectl, sort: be
   const draw = row => {
     const key = rowKey(row), opened = key === open;
     const cells = columns.map(column => {
-      const shown = column.cell ? column.cell(row) : valueOf(column, row);
-      return html`<td role="cell" class=${`${column.num ? 'num ' : ''}k-${column.key}`} data-label=${column.label}>${shown?.constructor === undefined && shown ? shown : text(shown)}</td>`;
+      const shown = column.cell ? column.cell(row) || text(null) : text(valueOf(column, row));
+      return html`<td role="cell" class=${`${column.num ? 'num ' : ''}k-${column.key}`} data-label=${column.label}>${shown}</td>`;
     });
     return html`<${Fragment} key=${key}><tr role="row" class=${opened ? 'open' : ''}>${cells}</tr>
       ${opened && html`<tr role="row" class="detail"><td role="cell" colspan=${columns.length}>${detail(row)}</td></tr>`}</${Fragment}>`;
   };
   const blocks = [];
-  for (let at = 0; at < all.length; at += BLOCK) blocks.push(all.slice(at, at + BLOCK));
+  const size = Math.max(BLOCK, Math.ceil(all.length / MOST_BLOCKS));
+  for (let at = 0; at < all.length; at += size) blocks.push(all.slice(at, at + size));
   return html`<section class="tablebox"><header><h2>${title} ${rows.length > 9 && html`<small class="muted">${n(rows.length)}</small>`}</h2>
       ${rows.length > 0 && html`<${Tools} columns=${columns} rows=${all} csvName=${csvName} kubectl=${kubectl} />`}</header>
     ${rows.length || foot
       ? html`<div class="scroll"><table role="table" aria-label=${title} aria-rowcount=${rows.length + 1}>
           <thead role="rowgroup"><tr role="row">${columns.map(column => html`<${Heading} column=${column} sort=${sort} setSort=${setSort} />`)}</tr></thead>
-          ${blocks.map((block, at) => html`<${Block} key=${at} rows=${block} draw=${draw} near=${at < 2 || block.some(row => rowKey(row) === open)} />`)}
+          ${blocks.map((block, at) => html`<${Block} key=${at} rows=${block} draw=${draw} always=${blocks.length < 3 || block.some(row => rowKey(row) === open)} />`)}
           ${foot && html`<tfoot role="rowgroup">${foot}</tfoot>`}
         </table></div>`
       : html`<p class="muted">${empty || t('table.empty')}</p>`}
