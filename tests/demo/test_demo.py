@@ -53,7 +53,7 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(folder: Path) -
         "pods placed: 89 of 89 ",
         "env names its GPU: 50 of 50    2 by the device plugin, 48 by the binding",
         "sold by count: 1 of 4          cuda: env names a GPU of its node",
-        "dashboard shows 9 GPUs         granted 152768 MiB, as the cluster says",
+        "dashboard shows 9 GPUs         granted 153768 MiB, as the cluster says",
     ):
         assert promised in done.stdout
     assert list(folder.iterdir()) == []

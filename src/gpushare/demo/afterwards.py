@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gpushare.core.admission import pinning
 from gpushare.core.facts import names
 from gpushare.demo import objects
 from gpushare.demo.world import World
@@ -27,7 +28,7 @@ FAILS_EVERY, FAILS_FOR = 120.0, 40.0  # seconds
 
 async def begin(world: World) -> None:
     """The pods that stay."""
-    await world.create(objects.namespace(TEAM))
+    await world.create(objects.namespace(TEAM, dict(pinning.NAMESPACES)))
     for name, amount in WAITING.items():
         await world.create(objects.pod(name, objects.container("main", names.GPU_MEM, amount), namespace=TEAM))
     notebook = objects.container("main", names.GPU_MEM, objects.GREEDY_MIB)

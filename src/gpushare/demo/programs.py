@@ -111,12 +111,19 @@ class Dashboard(Program):
     async def shown(self) -> dict[str, Any]:
         """What a browser gets to draw its map from."""
         cookies = aiohttp.CookieJar(unsafe=True)  # also of a host that has no name
-        async with aiohttp.ClientSession(cookie_jar=cookies, raise_for_status=True) as browser:
-            async with browser.get(self.url) as page:
-                pass
-            async with browser.get(page.url.join(URL("api/snapshot"))) as snapshot:
-                found: dict[str, Any] = await snapshot.json()
-                return found
+        async with asyncio.timeout(READY_SECONDS), aiohttp.ClientSession(cookie_jar=cookies) as browser:
+            async with browser.get(self.url, raise_for_status=True) as page:
+                place = page.url
+            while (found := await self._snapshot(browser, place)) is None:
+                await asyncio.sleep(LOOK_SECONDS)
+        async with aiohttp.ClientSession() as another, another.get(place.join(URL("api/me"))):
+            return found  # that link was used: for another browser it shows a new one
+
+    async def _snapshot(self, browser: aiohttp.ClientSession, place: URL) -> dict[str, Any] | None:
+        """None: it still reads the cluster."""
+        async with browser.get(place.join(URL("api/snapshot"))) as answer:
+            found: dict[str, Any] | None = await answer.json() if answer.status == 200 else None
+            return found
 
     def _words(self) -> tuple[str, ...]:
         return ("--no-browser",)
