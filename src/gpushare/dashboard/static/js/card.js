@@ -2,7 +2,8 @@
 // stays on a cell, and kept for 10 s.
 import { get, path } from './api.js';
 import { age, known, mib, n, pct, t } from './i18n.js';
-import { store, useStore } from './store.js';
+import { named } from './parts/basics.js';
+import { FINE, store, useStore } from './store.js';
 import { html, useEffect, useState } from './ui.js';
 
 const STAY = 120; // milliseconds
@@ -61,7 +62,7 @@ export function Card({ row, x, y, cell, width }) {
   return html`<div class="card" aria-hidden="true" style=${{ left: `${left}px`, top: `${y + (beside ? -4 : cell.height + 10)}px`, width: `${Math.min(WIDTH, width)}px` }}>
     <header><b>${String(gpu.node)} <span class="nowrap">GPU ${gpu.index}</span></b> <span class="muted">${String(gpu.model)}</span></header>
     ${!gpu.healthy && html`<p class="bad">${t('card.unhealthy')}${detail?.why ? `: ${String(detail.why)}` : ''}</p>`}
-    ${state !== 'ready' && html`<p class="warn">${t('card.state', { state })}</p>`}
+    ${!FINE.includes(state) && html`<p class="warn">${named('node.state', state)}</p>`}
     ${sold && html`<p class="muted">${t('card.sold', { sold: sold.map(([name, all, used]) => `${used}/${all} ${name}`).join(', ') })}</p>`}
     <dl>
       <div><dt>${t('sums.granted')}</dt><dd>${mib(gpu.granted)} <span class="muted">/ ${mib(gpu.total)}</span></dd></div>

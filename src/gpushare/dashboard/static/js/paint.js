@@ -1,5 +1,6 @@
 // Draws cells of the map on a canvas. Every kind of rectangle has its own pass over the cells, because changing the
 // colour costs more than drawing. What each colouring shows stands in MODES.
+import { FINE } from './store.js';
 
 const LEVELS = 8;
 const BAR = 0.25; // of a cell's width: real use
@@ -127,7 +128,7 @@ function paintMarks(pen, rows) {
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i];
     if (gpus.over[row] > 0) over.push(row, Math.round(height * (1 - CAP)), height);
-    if (nodes.state[gpus.node[row]] !== 'ready') off.push(row, -3, -1.5);
+    if (!FINE.includes(nodes.state[gpus.node[row]])) off.push(row, -3, -1.5);
     if (!gpus.healthy[row]) sick.push(row);
   }
   bars(pen, over, colors.over, 0, width);

@@ -30,7 +30,7 @@ function Figure({ label, value, part, kind, note, link }) {
   const shown = link ? html`<a href=${link}>${value}</a>` : value;
   return html`<div class=${`figure ${kind || ''}`} title=${note || null}>
     <dt>${label}</dt><dd>${shown}</dd>
-    ${part !== undefined && html`<i class="meter" aria-hidden="true"><i style=${{ width: `${Math.min(100, 100 * (part || 0))}%` }}></i></i>`}
+    ${part !== undefined && html`<i class="gauge" aria-hidden="true"><i style=${{ width: `${Math.min(100, 100 * (part || 0))}%` }}></i></i>`}
   </div>`;
 }
 
@@ -89,12 +89,12 @@ function Controls({ settings, query, namespaces, table }) {
   const filtered = Object.values(filter).some(value => value !== '' && value !== false && value !== null);
   const view = html`<button class="view" aria-pressed=${table} onClick=${() => setQuery({ view: table ? '' : 'table' })}>${t(table ? 'control.map' : 'control.table')}</button>`;
   return html`<div class="controls">
-    ${!table && html`<div class="row"><fieldset class="segments"><legend>${t('control.colour')}</legend>
+    ${!table && html`<div><fieldset class="segments"><legend>${t('control.colour')}</legend>
       ${COLOURS.map(key => html`<label key=${key}><input type="radio" name="colour" checked=${key === mode} onChange=${() => setQuery({ colour: key === COLOURS[0] ? '' : key })} /><span>${t(`colour.${key}`)}</span></label>`)}
       </fieldset>
       <${Pick} name="group" value=${group} options=${GROUPS.map(key => [key, t(`group.${key}`)])} />
       <${Pick} name="sort" value=${sort} options=${SORTS.map(key => [key, t(`sort.${key}`)])} />${view}</div>`}
-    <div class="row">
+    <div>
       ${models.length > 1 && html`<${Pick} name="model" value=${filter.model} options=${plain(models)} none />`}
       ${zones.filter(Boolean).length > 1 && html`<${Pick} name="zone" value=${filter.zone} options=${plain(zones)} none />`}
       ${names.length > 0 && html`<${Pick} name="ns" value=${query.ns || ''} options=${plain(names)} none />`}
