@@ -54,8 +54,8 @@ export const over = shares => shares.reduce((all, share) => all + (share.over > 
 
 function Share({ share, total, colour }) {
   const { namespace, pod, container, granted, used } = share;
-  const mine = known(pod), name = mine ? String(pod) : t('table.otherTeam');
-  const label = [mine ? `${namespace}/${pod}` : name, container, t('table.grantedUsed', { granted: mib(granted), used: mib(used) }), share.over > 0 && t('table.overBy', { over: mib(share.over) })].filter(Boolean).join(', ');
+  const mine = known(pod), name = mine ? String(pod) : `${t('table.otherTeam')}, ${mib(granted)}`;
+  const label = [mine ? `${namespace}/${pod}` : t('table.otherTeam'), container, t('table.grantedUsed', { granted: mib(granted), used: mib(used) }), share.over > 0 && t('table.overBy', { over: mib(share.over) })].filter(Boolean).join(', ');
   return html`<a class=${`share ${colour}${share.over > 0 ? ' over' : ''}`} href=${mine ? podHref(share) : null} title=${label} aria-label=${label} ref=${wide(granted, total)}>
     <span>${name}</span>${known(used) && html`<i ref=${wide(used, granted)}></i>`}</a>`;
 }
