@@ -80,10 +80,10 @@ def pods(cluster: Snapshot, waiting: Sequence[Waits]) -> list[Waiting]:
     written = {pod.metadata.uid: pod for pod in cluster.pods if pod.metadata.uid in invalid} if invalid else {}
     answers: dict[tuple[object, ...], Answer] = {}
 
-    def once(key: tuple[object, ...], work_out: Callable[[], Answer]) -> Answer:
-        if key not in answers:
-            answers[key] = work_out()
-        return answers[key]
+    def once(what: tuple[object, ...], work_out: Callable[[], Answer]) -> Answer:
+        if what not in answers:
+            answers[what] = work_out()
+        return answers[what]
 
     answered = []
     for pod in waiting:
@@ -93,7 +93,7 @@ def pods(cluster: Snapshot, waiting: Sequence[Waits]) -> list[Waiting]:
             answered.append(Waiting(meta.namespace, meta.name, meta.creation_timestamp or "", answer))
             continue
         if isinstance(pod.request, Request):
-            answer = once(_key(cluster.ledger, pod), partial(_answer, cluster.ledger, pod, pod.request))
+            answer = once(key(cluster.ledger, pod), partial(_answer, cluster.ledger, pod, pod.request))
         else:
             assert pod.request is not None
             answer = _invalid(pod.request, written[pod.uid])
@@ -128,7 +128,7 @@ def view(one: Waiting) -> dict[str, object]:
     }
 
 
-def _key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
+def key(ledger: Ledger, pod: PodFacts) -> tuple[object, ...]:
     """All that decides the answer. With nominations it depends on the pod, too."""
     assert isinstance(pod.request, Request)
     if not ledger.has_promises():
