@@ -5,6 +5,7 @@ shows what is in memory. The names are those of docs/metrics.md.
 """
 
 import asyncio
+import math
 from typing import Any
 
 import aiohttp
@@ -15,6 +16,7 @@ POINTS = 300  # of a series
 TIMEOUT_SECONDS = 10.0
 MOST_BYTES = 8_000_000  # of one answer
 MOST_SHARES = 200  # of one GPU in seven days
+MOST_AMOUNT = 1e15
 MIB = 1 << 20
 
 NO_ANSWER = "Prometheus at {host} gave no answer within {seconds:g} s"
@@ -141,9 +143,16 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _series(row: _Row) -> Series:
-    """NaN and infinity are no amounts."""
-    found = {time: float(value) for time, value in row.values}
-    return {time: value for time, value in found.items() if abs(value) < 1e15}
+    """Its values, as far as they are amounts: NaN and infinity are none."""
+    found = [(time, _number(value)) for time, value in row.values]
+    return {time: value for time, value in found if abs(value) < MOST_AMOUNT}
+
+
+def _number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
 
 
 def _only(rows: list[_Row]) -> Series:

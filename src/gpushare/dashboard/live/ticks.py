@@ -50,7 +50,7 @@ class Ticks:
         self._waiting = Waiting(live, clock)
         self._tables = Tables(live.numbers)
         self._rows: dict[str, Row] = {}
-        self._words = 0  # in tables, when they were last sent
+        self._words = self._tables.size  # when they were last sent
         self._time = now()
         self._frames: deque[tuple[int, bytes]] = deque(maxlen=KEPT_FRAMES)
         self._first = 1  # the first message after which nothing was reset
@@ -65,7 +65,9 @@ class Ticks:
         due = self._clock()
         while True:
             self.tick()
-            due = max(due + TICK_SECONDS, self._clock())  # after a sleep of the machine nothing is made up for
+            due += TICK_SECONDS
+            if due <= self._clock():  # the machine was asleep: nothing is made up for
+                due = self._clock() + TICK_SECONDS
             await self._sleep(due - self._clock())
 
     def snapshot_body(self) -> tuple[str, bytes]:

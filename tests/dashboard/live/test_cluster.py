@@ -1,0 +1,145 @@
+"""The live cluster is at every moment what a command would read of it; and it is so for little memory."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpushare.core.explain.inspected import inspected
+from gpushare.core.facts import names
+from gpushare.core.facts.vitals import is_fresh
+from gpushare.view import sold, usage, waiting
+from gpushare.view.snapshot import Snapshot
+from tests.dashboard.live import world
+from tests.dashboard.live.events import EVENTS, Event
+from tests.dashboard.live.world import World
+
+
+def said(cluster: Snapshot) -> dict[str, Any]:
+    """All that commands show of a cluster."""
+    uses = usage.nodes(cluster)
+    for use in uses:
+        use.pods.sort(key=lambda one: one.pod.uid)
+    fresh = {name: status for name, status in cluster.doing.items() if is_fresh(status, world.NOW)}
+    states = [state for use in uses if (state := cluster.ledger.node(use.name)) is not None]
+    return {
+        "usage": msgspec.to_builtins([msgspec.structs.replace(use, facts=None, pods=[]) for use in uses]),
+        "pods": [(use.name, one.pod.uid, one.on, one.pending, one.why, one.slots) for use in uses for one in use.pods],
+        "facts": [use.facts for use in uses],
+        "inspected": [inspected(state, fresh.get(state.name)) for state in states if state.facts is not None],
+        "waiting": [waiting.view(one) for one in waiting.pods(cluster, waiting.who(cluster))],
+        "sold": [(use.node, use.resource, use.total, use.used, use.unhealthy) for use in sold.uses(cluster)],
+        "asking": [(pod.uid, pod.request) for pod in cluster.asking],
+        "kept": sorted((kept.pod.uid, kept.node, kept.keys) for kept in cluster.ledger.kept()),
+    }
+
+
+@given(st.lists(EVENTS, max_size=25), st.integers(0, 25))
+@settings(max_examples=300)
+def test_after_any_events_it_says_what_a_command_would_say(events: list[Event], look_at: int) -> None:
+    api = World()
+    for number, event in enumerate(events):
+        event(api)
+        if number == look_at:
+            api.live.snapshot()  # somebody looks meanwhile
+    expected = said(api.snapshot())
+    assert said(api.live.snapshot()) == expected
+    assert said(api.live.isolated()) == expected
+
+
+def test_a_moved_pod_is_only_where_it_is_shown() -> None:
+    api = World()
+    api.put_node(world.node(8, 8))
+    api.put_pod(world.pod(4, name="p", on="n", gpus=["GPU-n-0"]))
+    api.put_pod(world.pod(4, name="p", on="n", gpus=["GPU-n-1"]))
+    assert [gpu.used for gpu in usage.nodes(api.live.snapshot())[0].gpus] == [0, 4]
+
+
+def test_a_restored_cluster_takes_bindings_back() -> None:
+    api = World()
+    api.put_node(world.node(8))
+    api.put_pod(world.pod(4, name="p", on="n", gpus=["GPU-n-0"]))
+    api.list_pods(world.pod(4, name="p"))
+    assert usage.nodes(api.live.snapshot())[0].gpus[0].used == 0
+    assert len(waiting.who(api.live.snapshot())) == 1
+
+
+def test_a_gpunode_that_cannot_be_read_hides_no_other() -> None:
+    api = World()
+    api.put_gpunode(world.gpunode({"usedMiB": 3}, name="a"))
+    api.put_gpunode(b'{"metadata":{"name":"b"},"status":{"gpus":[{"usedMiB":"much"}]}}')
+    assert list(api.live.snapshot().doing) == ["a"]
+
+
+def test_what_is_trusted_no_longer_is_dropped_when_it_becomes_unreadable() -> None:
+    api = World()
+    api.put_gpunode(world.gpunode({"usedMiB": 3}, name="a"))
+    api.put_gpunode(b'{"metadata":{"name":"a"},"status":3}')
+    assert not api.live.snapshot().doing
+
+
+def test_lists_are_by_name_and_the_same_until_something_changes() -> None:
+    api = World()
+    for name in ("z", "a"):
+        api.put_pod(world.pod(4, name=name))
+        api.put_node(world.node(8, name=name))
+    first = api.live.snapshot()
+    assert [pod.metadata.name for pod in first.pods] == [pod.name for pod in first.asking] == ["a", "z"]
+    assert [node.metadata.name for node in first.nodes] == ["a", "z"]
+    assert api.live.snapshot().pods is first.pods
+    api.end_pod("uid-a")
+    assert [pod.metadata.name for pod in api.live.snapshot().pods] == ["z"]
+
+
+def test_an_isolated_snapshot_does_not_change_with_the_cluster() -> None:
+    api = World()
+    api.put_node(world.node(8))
+    build = api.live.isolating()
+    api.put_pod(world.pod(4, name="p", on="n", gpus=["GPU-n-0"]))
+    alone = build()
+    assert not alone.pods
+    assert usage.nodes(alone)[0].gpus[0].used == 0
+    alone.ledger.remove_node("n")
+    assert api.live.ledger.facts("n") is not None
+
+
+def test_pods_of_one_deployment_share_what_is_equal() -> None:
+    api = World()
+    for name in ("p", "q"):
+        api.put_pod(world.pod(4, name=name, split_label=1, owner="rs"))
+    one, other = api.live.snapshot().pods
+    assert one.spec.containers is other.spec.containers
+    assert one.metadata.labels is other.metadata.labels
+    assert one.metadata.owner_references is other.metadata.owner_references
+    assert api.live.pods.asking["uid-p"].request is api.live.pods.asking["uid-q"].request
+
+
+def test_what_nobody_reads_of_a_pod_is_not_kept() -> None:
+    api = World()
+    api.put_pod(world.pod(4, name="p", notes={"kubectl.kubernetes.io/last-applied-configuration": "x" * 9000}))
+    kept = api.live.snapshot().pods[0].metadata.annotations
+    assert not kept
+    api.put_pod(world.pod(4, name="p", policy="spread"))
+    assert api.live.snapshot().pods[0].metadata.annotations == {names.POLICY: "spread"}
+
+
+def test_a_number_stays_with_its_pod_and_says_nothing_of_its_name() -> None:
+    api = World()
+    api.put_pod(world.pod(4, name="p"))
+    number = api.live.pod_number("uid-p")
+    api.put_pod(world.pod(4, name="p", phase="Running"))
+    assert api.live.pod_number("uid-p") == number != api.live.pod_number("uid-q")
+
+
+def test_before_the_first_lists_it_says_that_it_reads() -> None:
+    ages = World().live.ages()
+    assert (ages.synced, ages.use, ages.failure) == (False, None, "the cluster is being read")
+
+
+def test_the_age_of_figures_is_that_of_the_newest_ones() -> None:
+    api = World()
+    api.put_gpunode(world.gpunode({}, name="a", at=world.NOW - 9))
+    api.put_gpunode(world.gpunode({}, name="b", at=world.NOW - 30))
+    api.put_gpunode(world.gpunode({}, name="c", at=world.NOW + 9000))  # a clock that is wrong says nothing
+    assert api.live.ages().use == 9.0
