@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from bench import (
     ctl,
+    dashboard,
     events,
     exporter,
     fair,
@@ -34,7 +35,7 @@ BENCHMARKS = {
     "verbs": verbs.run, "scored": scored.run, "http": http.run, "events": events.run, "sync": sync.run,
     "ctl": ctl.run, "node": node.run, "plugin": plugin.run, "selling": selling.run, "hard": hard.run, "fair": fair.run,
     "webhook": webhook.run, "sampling": sampling.run, "exporter": exporter.run, "observing": observing.run,
-    "operator": operator.run, "packing": packing.run,
+    "operator": operator.run, "packing": packing.run, "dashboard": dashboard.run,
 }  # fmt: skip
 
 

@@ -19,6 +19,17 @@ def event(frame: bytes) -> tuple[str, str, dict[str, Any]]:
     return fields["id"], fields["event"], content
 
 
+def decoded(body: bytes) -> dict[str, Any]:
+    """A snapshot with plain numbers: ids and pods are sent as differences, and what is free beyond what is expected."""
+    state: dict[str, Any] = json.loads(gzip.decompress(body))
+    gpus = state["gpus"]
+    for of, name in (("nodes", "id"), ("gpus", "id"), ("shares", "pod")):
+        state[of][name] = list(accumulate(state[of][name]))
+    rows = zip(gpus["total"], gpus["granted"], gpus["free"], strict=True)
+    gpus["free"] = [total - granted + more for total, granted, more in rows]
+    return state
+
+
 class Browser:
     def __init__(self, ticks: Ticks) -> None:
         self._ticks = ticks
@@ -28,7 +39,7 @@ class Browser:
 
     def load(self) -> None:
         self.tag, body = self._ticks.snapshot_body()
-        self.state: dict[str, Any] = json.loads(gzip.decompress(body))
+        self.state: dict[str, Any] = decoded(body)
 
     def take(self, frame: bytes) -> None:
         tag, name, content = event(frame)

@@ -1,6 +1,5 @@
 """Browsers that add messages up see the same as those that read everything; nobody is sent more than needed."""
 
-import gzip
 import json
 from typing import Any
 
@@ -13,7 +12,7 @@ from gpushare.core.facts.vitals import is_fresh
 from gpushare.dashboard.live.history import History
 from gpushare.dashboard.live.ticks import Ticks
 from tests.dashboard.live import world
-from tests.dashboard.live.browser import Browser, event, shown
+from tests.dashboard.live.browser import Browser, decoded, event, shown
 from tests.dashboard.live.events import EVENTS, Event
 from tests.dashboard.live.world import NOW, Clock, World
 
@@ -41,7 +40,7 @@ class Second(World):
         self.tick()
 
     def column(self, name: str, of: str = "gpus") -> list[Any]:
-        return list(self.ticks.snapshot()[of][name])
+        return list(decoded(self.ticks.snapshot_body()[1])[of][name])
 
 
 @given(st.lists(st.tuples(EVENTS, st.booleans()), max_size=25))
@@ -54,7 +53,7 @@ def test_messages_add_up_to_the_snapshot(events: list[tuple[Event, bool]]) -> No
         if tick:
             api.tick()
     api.tick(3.0)
-    assert browser.sees() == shown(json.loads(gzip.decompress(api.ticks.snapshot_body()[1])))
+    assert browser.sees() == shown(decoded(api.ticks.snapshot_body()[1]))
 
 
 @given(st.lists(EVENTS, max_size=25))
@@ -64,7 +63,7 @@ def test_the_columns_are_what_inspect_says(events: list[Event]) -> None:
     for happens in events:
         happens(api)
         api.tick(0.0)
-    columns, cluster = api.ticks.snapshot(), api.snapshot()
+    columns, cluster = decoded(api.ticks.snapshot_body()[1]), api.snapshot()
     counts = iter(columns["nodes"]["gpus"])
     at = 0
     for name, unit in zip(columns["nodes"]["name"], columns["nodes"]["unit"], strict=True):
@@ -173,7 +172,7 @@ def test_a_node_that_sells_by_count_says_what_it_sells_and_grants_no_memory() ->
     api.put_node(world.node(8000, 8000, pin="nvidia"))
     api.put_pod(world.pod(name="p", nvidia=1, direct=False, on="n", phase="Running"))
     api.settle()
-    assert api.column("sold", "nodes") == [[("nvidia.com/gpu", 2, 1)]]
+    assert api.column("sold", "nodes") == [[["nvidia.com/gpu", 2, 1]]]
     assert api.column("granted") == api.column("free") == [-1, -1]
     api.end_pod("uid-p")
     assert api.tick()[2]["n"] == {"0": {"sold": [["nvidia.com/gpu", 2, 0]]}}
@@ -219,7 +218,7 @@ def test_who_was_away_gets_what_was_missed() -> None:
     assert missed is not None
     for frame in missed:
         away.take(frame)
-    assert away.sees() == shown(json.loads(gzip.decompress(api.ticks.snapshot_body()[1])))
+    assert away.sees() == shown(decoded(api.ticks.snapshot_body()[1]))
     assert api.ticks.since("8f3a", api.ticks.seq) == []
 
 

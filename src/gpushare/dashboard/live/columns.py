@@ -188,12 +188,14 @@ def _fill(
     for one in pods:
         for index, amount in one.on.items():
             on[index].append((one.pod, amount * mib))
-    for gpu, used in zip(gpus, taken, strict=True):
+    for gpu, column, used in zip(gpus, row.gpus, taken, strict=True):
         found = doing.get(gpu.index)
         granted = min(used, gpu.total) * mib if use is not None else UNKNOWN
         row.figures.append(_figures(gpu, granted, free.get(gpu.index, 0) * mib if use is not None else UNKNOWN, found))
         there = on[gpu.index]
-        row.shares.append([(numbers.pod(p.uid), numbers.namespace(p.namespace), amount) for p, amount in there])
+        row.shares.append(
+            [(numbers.pod(p.uid, column.id), numbers.namespace(p.namespace), amount) for p, amount in there]
+        )
         row.pods.append([pod for pod, _ in there])
         row.used.append(_used(there, found))
 

@@ -1,7 +1,9 @@
 """All rows as one snapshot, and what changed between two states of rows as one message. Pure.
 
 A snapshot is columns of equal length: nodes by name, GPUs in the order of nodes, shares in the order of GPUs. A message
-has differences of those GPUs that changed, because small numbers are short. Both are JSON.
+has differences of those GPUs that changed, because small numbers are short. For the same reason ids and numbers of pods
+are differences to the one before, in both; and `free` of a snapshot is the difference to what is not granted, which
+is nearly always 0. Both are JSON.
 """
 
 import base64
@@ -24,13 +26,13 @@ def whole(rows: Sequence[Row], tables: Tables, now: float) -> Json:
     gpus = [gpu for row in rows for gpu in row.gpus]
     none: Sequence[int] = ()
     figures = dict.fromkeys(Figures._fields, none)
-    columns = list(zip(*[one for row in rows for one in row.figures], strict=True))
-    figures |= dict(zip(Figures._fields, columns, strict=False))
+    said = [one for row in rows for one in row.figures]
+    figures |= dict(zip(Figures._fields, zip(*said, strict=True), strict=False))
     shares = [there for row in rows for there in row.shares]
     return {
         "tables": {"models": tables.models.words(), "zones": tables.zones.words(), "pins": PINS},
         "nodes": {
-            "id": [row.id for row in rows],
+            "id": _gaps([row.id for row in rows]),
             "name": [row.name for row in rows],
             "unit": [row.unit for row in rows],
             "pin": [row.pin for row in rows],
@@ -41,15 +43,16 @@ def whole(rows: Sequence[Row], tables: Tables, now: float) -> Json:
             "sold": [row.sold for row in rows],
         },
         "gpus": {
-            "id": [gpu.id for gpu in gpus],
+            "id": _gaps([gpu.id for gpu in gpus]),
             "index": [gpu.index for gpu in gpus],
             "model": [gpu.model for gpu in gpus],
             "total": [gpu.total for gpu in gpus],
             **figures,
+            "free": [one.free - (gpu.total - one.granted) for gpu, one in zip(gpus, said, strict=True)],
             "shares": [len(there) for there in shares],
         },
         "shares": {
-            "pod": [share[0] for there in shares for share in there],
+            "pod": _gaps([share[0] for there in shares for share in there]),
             "ns": [share[1] for there in shares for share in there],
             "granted": [share[2] for there in shares for share in there],
         },
@@ -91,12 +94,15 @@ def _node_fields(before: Row, after: Row, now: float) -> Json:
 def _columns(gpus: list[tuple[int, list[int]]]) -> Json:
     """Ascending ids as differences to the one before; a column of zeros only is left out."""
     gpus.sort()
-    ids = [number for number, _ in gpus]
-    columns: Json = {"id": [after - before for before, after in zip([0, *ids], ids, strict=False)]}
+    columns: Json = {"id": _gaps([number for number, _ in gpus])}
     for name, column in zip(Figures._fields, zip(*[differences for _, differences in gpus], strict=True), strict=True):
         if any(column):
             columns[name] = column
     return columns
+
+
+def _gaps(numbers: Sequence[int]) -> list[int]:
+    return [after - before for before, after in zip((0, *numbers), numbers, strict=False)]
 
 
 def encoded(message: Json) -> bytes:

@@ -32,8 +32,8 @@ class Ring:
         self.fine: deque[Frame] = deque(maxlen=FINE)
         self.coarse: deque[Frame] = deque(maxlen=COARSE)
         self._kinds, self._peaks = kinds, peaks
-        self._sums: list[list[int]] = [[] for _ in kinds]
-        self._known: list[list[int]] = [[] for _ in kinds]
+        self._sums = [array("H" if peaks else "I") for _ in kinds]
+        self._known = [array("B") for _ in kinds]
         self._last: float | None = None
 
     @property
@@ -59,17 +59,17 @@ class Ring:
         self.fine.append(Frame(time, tuple(values[:] for values in self.now)))
         for at, values in enumerate(self.now):
             if self._peaks:
-                self._sums[at] = list(map(max, self._sums[at], values))
+                self._sums[at] = array("H", map(max, self._sums[at], values))
             else:
-                self._sums[at] = list(map(add, self._sums[at], values))
-                self._known[at] = list(map(add, self._known[at], map(bool, values)))
+                self._sums[at] = array("I", map(add, self._sums[at], values))
+                self._known[at] = array("B", map(add, self._known[at], map(bool, values)))
 
     def _close(self, time: float) -> None:
         columns = []
         for kind, sums, known in zip(self._kinds, self._sums, self._known, strict=True):
             pairs = zip(sums, known, strict=True)
             columns.append(array(kind, sums if self._peaks else [total // max(count, 1) for total, count in pairs]))
-            sums[:], known[:] = [0] * len(sums), [0] * len(known)
+            sums[:], known[:] = array(sums.typecode, bytes(sums.itemsize * len(sums))), array("B", bytes(len(known)))
         self.coarse.append(Frame(time, tuple(columns)))
 
     def frames(self, seconds: float, now: float) -> list[Frame | float]:

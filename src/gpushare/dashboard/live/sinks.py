@@ -69,7 +69,7 @@ class Pods:
             self.unbound.pop(uid, None)
             self._sell(before, None)
             self._observe(uid, None)
-            self._numbers.forget([uid])
+            self._numbers.forget(uid)
 
     def _observe(self, uid: str, pod: PodFacts | None) -> None:
         """Forgotten first: the ledger of one who decides also remembers where a pod was before, and what was refused.
