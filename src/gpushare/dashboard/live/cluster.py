@@ -5,6 +5,7 @@ allowed to read them.
 """
 
 import asyncio
+import bisect
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,12 @@ from gpushare.view import snapshot
 from gpushare.view.snapshot import Node, Snapshot
 from gpushare.view.why.pod_details import Pod
 
+MOST_PUT = 1_000  # pods that came; if there are more, all are sorted
 NOT_READ = "the cluster is being read"
+
+
+Key = tuple[str, str, str]
+"""Namespace, name and uid of a pod."""
 
 
 class Ages(msgspec.Struct, frozen=True):
@@ -46,7 +52,7 @@ class Live:
         self.doing = Doing(self._touched.add, now)
         self.unhealthy = Unhealthy(self.nodes)
         self._kept_at = -1  # the version of which it is known what is kept for pods
-        self._order: list[tuple[str, str, str]] = []  # namespace, name and uid of all pods
+        self._order: list[Key] = []
         self._sorted_pods: list[Any] = []
         self._asking: list[Any] = []
         self._sorted_nodes: list[Any] = []
@@ -153,13 +159,27 @@ class Live:
         if self.nodes.changed:
             self._sorted_nodes = [node for _, node in sorted(self.nodes.by_name.items())]
             self.nodes.changed = False
-        if pods.came_or_went:
-            keys = [(pod.metadata.namespace, pod.metadata.name, uid) for uid, pod in pods.by_uid.items()]
-            self._order = sorted(keys)
         if pods.changed:
+            self._order = _sorted(self._order, pods)
             self._sorted_pods = [pods.by_uid[uid] for _, _, uid in self._order]
             self._asking = [pods.asking[uid] for _, _, uid in self._order if uid in pods.asking]
-        pods.came_or_went = pods.changed = False
+            pods.came.clear()
+        pods.went = pods.changed = False
+
+
+def _sorted(keys: list[Key], pods: Pods) -> list[Key]:
+    """By namespace and name. Few come at a time: then they are put where they belong."""
+    new = [(pods.by_uid[uid].metadata, uid) for uid in pods.came if uid in pods.by_uid]
+    come = [(meta.namespace, meta.name, uid) for meta, uid in new]
+    if pods.went:
+        keys = [key for key in keys if key[2] in pods.by_uid]
+    if len(come) > MOST_PUT:
+        return sorted({*keys, *come})
+    for key in come:
+        at = bisect.bisect_left(keys, key)
+        if keys[at : at + 1] != [key]:  # it went and came back
+            keys.insert(at, key)
+    return keys
 
 
 def _name(item: Any) -> str:

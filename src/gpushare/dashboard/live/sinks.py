@@ -37,7 +37,8 @@ class Pods:
         self.unbound: dict[str, None] = {}  # those without a node
         self.kept: dict[str, PodFacts] = {}  # those with GPUs kept for them
         self.buyers: dict[str, dict[str, Pod]] = {}  # by node: those that have GPUs by count
-        self.came_or_went = False  # since this was last made False
+        self.came: list[str] = []  # uids, since this was last emptied
+        self.went = False  # whether any went, since this was last made False
         self.changed = False  # the same: anything of any pod
         self._ledger, self._numbers, self._touch = ledger, numbers, touch
         self._sharing = Sharing()
@@ -46,7 +47,8 @@ class Pods:
         uid, facts = item.metadata.uid, request.facts(item, None)
         before, pod = self.by_uid.get(uid), self._sharing.pod(item)
         self.changed = True
-        self.came_or_went = self.came_or_went or before is None
+        if before is None:
+            self.came.append(uid)
         self.by_uid[uid] = pod
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
@@ -65,7 +67,7 @@ class Pods:
     def _forget(self, uid: str) -> None:
         before = self.by_uid.pop(uid, None)
         if before is not None:
-            self.came_or_went = self.changed = True
+            self.went = self.changed = True
             self.unbound.pop(uid, None)
             self._sell(before, None)
             self._observe(uid, None)
