@@ -148,3 +148,39 @@ def test_the_age_of_figures_is_that_of_the_newest_ones() -> None:
     api.put_gpunode(world.gpunode({}, name="b", at=world.NOW - 30))
     api.put_gpunode(world.gpunode({}, name="c", at=world.NOW + 9000))  # a clock that is wrong says nothing
     assert api.live.ages().use == 9.0
+
+
+def kept_pods(api: World) -> list[str]:
+    return [kept.pod.name for kept in api.live.snapshot().ledger.kept()]
+
+
+def test_what_is_kept_for_a_pod_is_kept_while_its_node_can_take_it() -> None:
+    api = World()
+    notes = {names.KEPT: '{"node": "n", "gpus": [["GPU-n-1"]]}'}
+    api.put_pod(world.pod(6, name="p", notes=notes))
+    assert kept_pods(api) == []
+    api.put_node(world.node(8, 8))
+    assert kept_pods(api) == ["p"]
+    api.put_node(world.node(8, 8, unhealthy=[1]))
+    assert kept_pods(api) == []
+    api.put_node(world.node(8, 8))
+    assert kept_pods(api) == ["p"]
+    api.put_pod(world.pod(6, name="p"))
+    assert kept_pods(api) == []
+    assert not api.live.pods.kept
+
+
+def test_what_users_write_beside_their_amounts_counts() -> None:
+    api = World()
+    api.put_pod(world.pod(6, name="p", split=2))
+    api.put_pod(world.pod(name="q", mps=1, slot_memory="1Mi"))
+    assert said(api.live.isolated())["asking"] == said(api.snapshot())["asking"]
+
+
+def test_the_number_of_a_pod_that_is_gone_is_given_again_on_its_gpu() -> None:
+    api = World()
+    numbers = api.live.numbers
+    assert [numbers.pod(uid, 3) for uid in ("a", "b", "a")] == [3072, 3073, 3072]
+    numbers.forget("a")
+    assert numbers.pod("c", 3) == 3072
+    assert numbers.pod("d") == numbers.pod("d", 3) > numbers.pod("b")

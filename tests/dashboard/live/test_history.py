@@ -240,3 +240,15 @@ def test_a_frame_takes_eight_bytes_for_a_gpu_and_two_for_a_share() -> None:
     assert kept._gpu_ring.slot_bytes == 8 * 816
     assert kept._share_ring.slot_bytes == 2 * 816
     assert array("H").itemsize == 2
+
+
+def test_a_new_pod_in_the_slot_of_an_old_one_begins_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "MOST_BYTES", 0)
+    past = Sampled()
+    past.see(row(0, shares={"p": (50, 40)}), 5)
+    past.see(row(0))
+    past.see(row(0, shares={"q": (50, 10)}), 15)
+    past.see(row(0, shares={"q": (50, 10)}))
+    found = past.gpu("48h")["shares"]
+    assert [(share["pod"], share["used"][0]) for share in found] == [("q", 10)]
+    assert past.history.peaks() == {"q": 10}

@@ -100,3 +100,13 @@ def test_a_reason_is_looked_at_again_after_a_change() -> None:
     assert counting.counts().codes == {"Fits": 1}
     api.put_pod(world.pod(500, name="b", on="n", gpus=["GPU-n-0"]))
     assert counting.counts().codes == {"NoSingleGpu": 1}
+
+
+def test_reasons_of_pods_that_are_gone_are_not_kept() -> None:
+    api = World()
+    api.put_pod(world.pod(9000, name="a"))
+    counting = Waiting(api.live, Clock())
+    counting.counts()
+    api.end_pod("uid-a")
+    counting.counts()
+    assert not counting._known
