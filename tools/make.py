@@ -25,7 +25,10 @@ from tools import pytest_output
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests", "bench", "tools")
-NOT_INHERITED = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")  # they would make .venv look into another environment
+NOT_INHERITED = (
+    *("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),  # they would make .venv look into another environment
+    "PYTHONDONTWRITEBYTECODE",  # every process of the tests would compile every file again
+)
 
 
 class Check(NamedTuple):
