@@ -148,14 +148,14 @@ async def _weather(server: ApiServer, extender: Extender, scheduler: Scheduler, 
         node = dice.choice(NODES)
         match dice.choice(("drain", "leave", "forget", "pause")):
             case "drain":
-                scheduler.generation += 1
+                scheduler.node_changes(node["metadata"]["name"])
                 _publish(server, node, state="draining")
                 try:
                     await asyncio.sleep(0.3)
                 finally:
                     _publish(server, node, state="ready")
             case "leave":
-                scheduler.generation += 1
+                scheduler.node_changes(node["metadata"]["name"])
                 server.registry.delete(embedded_objects.NODES, "", node["metadata"]["name"], {})
                 try:
                     await asyncio.sleep(0.3)
