@@ -77,7 +77,7 @@ async def _demo(folder: Path, terminal: Terminal, *, stay: bool) -> int:
         verdict = f"{failed} of {len(results)} checks FAILED" if failed else f"{len(results)} checks ok"
         terminal.say(f"demo: {STEPS} steps, {verdict}, {time.monotonic() - began:.0f} s")
         if stay and not failed:
-            await _until_interrupted(lambda: terminal.say("", *next_steps.lines(world.cluster.kubeconfig)))
+            await until_interrupted(lambda: terminal.say("", *next_steps.lines(world.cluster.kubeconfig)))
         return FAILED if failed else 0
 
 
@@ -116,7 +116,7 @@ async def _checks(world: World, story: Story) -> list[Check]:
     return [*results, by_memory, env_check.check_sold(snapshot, logs)]
 
 
-async def _until_interrupted(say: Callable[[], None]) -> None:
+async def until_interrupted(say: Callable[[], None]) -> None:
     """From here on Ctrl-C is the normal end, with exit code 0."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed
