@@ -74,7 +74,7 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path) 
         shown = _read_until(ours, "(kubectl works too, once it is installed)")
         answer = _type_elsewhere(re.findall(r"^  (export .*|.* why llm)\r$", shown, re.MULTILINE))
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     os.close(ours)
     assert answer.startswith("llm runs on gpu-c GPU 1: 7000 MiB")
     assert "\x1b[" in shown
@@ -93,7 +93,7 @@ def _type_elsewhere(lines: list[str]) -> str:
     plain = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         ["/bin/sh", "-ec", "\n".join(lines)],
-        cwd="/", env=plain, capture_output=True, text=True, timeout=30, check=False,
+        cwd="/", env=plain, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (len(lines), done.returncode, done.stderr) == (2, 0, "")
     return done.stdout
@@ -130,7 +130,7 @@ def test_ended_in_the_middle_it_leaves_nothing_behind(folder: Path, number: sign
         while not process.stdout.readline().startswith("5  "):  # by then the device plugin has been at work
             pass
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert (process.returncode, errors) == (130, "")
     assert list(folder.iterdir()) == []
 

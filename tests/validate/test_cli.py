@@ -19,6 +19,7 @@ from gpushare.validate.rules.driver import Answer
 from gpushare.validate.workload import by_hand, pod
 from tests.support import embedded_objects
 from tests.support.nvml import build, state
+from tests.support.wait import PATIENCE
 from tests.validate.machine import Machine
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +97,7 @@ def test_an_init_container_ends_when_the_files_are_there(tmp_path: Path) -> None
     assert (first["msg"], first["checks"]) == ("waiting for checks of this node", "driver, toolkit")
     for name in ("driver-ready", "toolkit-ready"):
         (tmp_path / name).touch()
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     process.stderr.close()
 
 
@@ -105,7 +106,7 @@ def test_an_init_container_that_is_ended_has_not_succeeded(tmp_path: Path) -> No
     assert process.stderr is not None
     process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 143
+    assert process.wait(timeout=PATIENCE) == 143
     process.stderr.close()
 
 
