@@ -284,10 +284,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 async def _settled(extender: Extender, auditor: Auditor) -> None:
     """The extender's view is the one of the API objects, once holds of pods that will not come are over."""
-    seen = await extender.inspect()
-    for _ in range(100):
-        if seen == auditor.used():
-            return
-        await asyncio.sleep(0.1)
-        seen = await extender.inspect()
-    raise AssertionError(f"the extender counts {seen}, the API objects are {auditor.used()}")
+
+    async def same() -> bool:
+        return await extender.inspect() == auditor.used()
+
+    await wait.eventually_asked(same, "the extender counts what the API objects are")
