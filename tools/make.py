@@ -25,7 +25,10 @@ from tools import pytest_output
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests", "bench", "tools")
-NOT_INHERITED = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")  # they would make .venv look into another environment
+NOT_INHERITED = (
+    *("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),  # they would make .venv look into another environment
+    "PYTHONDONTWRITEBYTECODE",  # every process of the tests would compile every file again
+)
 
 
 class Check(NamedTuple):
@@ -214,8 +217,8 @@ def program(root: Path, name: str) -> str:
 # --- lint and types
 
 
-def lint(root: Path) -> None:
-    """All checks at once, since each finds other things. Files that passed are not checked again."""
+def lint(root: Path, *beside: tuple[str, ...]) -> None:
+    """All checks at once, and commands beside them, whatever comes of those. What passed is not checked again."""
     passed, inputs = root / ".build" / "lint.passed", lint_inputs(root)
     if passed.exists() and passed.read_text() == inputs:
         return
@@ -226,7 +229,8 @@ def lint(root: Path) -> None:
             for check in CHECKS.values()
         ]
         notes, ways = [], []
-        for (name, check), (code, text) in zip(CHECKS.items(), step.run_side_by_side(*commands), strict=True):
+        results = step.run_side_by_side(*commands, *beside)
+        for (name, check), (code, text) in zip(CHECKS.items(), results, strict=False):
             if code:
                 complaints = re.findall(check.complaint, text, re.MULTILINE)
                 first = complaints[0] if complaints else f"exit code {code}"
@@ -273,6 +277,12 @@ def ensure(root: Path, tool: Tool, target: str) -> None:
         code, text = step.run("apt-get", "install", "-q", "-y", "--no-install-recommends", *tool.packages)
         if code:
             raise StepFailed(last(r"^E: .*", text) or f"apt-get could not install {tool.program}", way)
+
+
+def compiling(root: Path) -> Iterator[tuple[str, ...]]:
+    """The first time: each process of the tests would compile all of them, at the same time as the others."""
+    if not any((root / "tests").rglob("*.pyc")):
+        yield program(root, "python"), "-m", "pytest", "-q", "--color=no", "--collect-only"
 
 
 def tests(root: Path) -> None:
@@ -394,7 +404,7 @@ def main(target: str, args: list[str], root: Path = ROOT) -> int:
                 return run_e2e(root, lock, target, args)
             if target == "test" and args:  # someone is after a few tests: their output is what is wanted
                 become(root, lock, program(root, "python"), "-m", "pytest", "-q", *args)
-            lint(root)
+            lint(root, *(compiling(root) if target == "test" else ()))
             if target == "test":
                 ensure(root, COMPILER, target)
                 tests(root)

@@ -1,5 +1,6 @@
 """The demo from beginning to end, as `make demo` runs it: piped, and on a terminal until Ctrl-C."""
 
+import asyncio
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare.demo import app
 from tests.support import extender_process
 
 PATIENCE = 120.0  # seconds; a story takes ten
@@ -59,8 +61,7 @@ def test_piped_it_tells_the_story_once_and_leaves_nothing_behind(folder: Path) -
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("enough", [signal.SIGINT, signal.SIGHUP])  # Ctrl-C, and a window that is closed
-def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path, enough: signal.Signals) -> None:
+def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         demo(**FAST),
@@ -73,8 +74,8 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path, 
         os.close(theirs)
         shown = _read_until(ours, "(kubectl works too, once it is installed)")
         answer = _type_elsewhere(re.findall(r"^  (export .*|.* why llm-70b -n ml)\r$", shown, re.MULTILINE))
-        process.send_signal(enough)
-        assert process.wait(timeout=30) == 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=PATIENCE) == 0
     os.close(ours)
     assert answer.startswith("ml/llm-70b waits")
     assert "\x1b[" in shown
@@ -82,12 +83,18 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path, 
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("enough", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])  # SIGHUP: a window that is closed
+async def test_whichever_way_somebody_has_seen_enough_it_is_the_normal_end(enough: signal.Signals) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await app.until_interrupted(lambda: os.kill(os.getpid(), enough))
+
+
 def _type_elsewhere(lines: list[str]) -> str:
     """What the printed lines answer in another terminal, in another folder."""
     plain = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         ["/bin/sh", "-ec", "\n".join(lines)],
-        cwd="/", env=plain, capture_output=True, text=True, timeout=30, check=False,
+        cwd="/", env=plain, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (len(lines), done.returncode, done.stderr) == (2, 0, "")
     return done.stdout
@@ -124,7 +131,7 @@ def test_ended_in_the_middle_it_leaves_nothing_behind(folder: Path, number: sign
         while not process.stdout.readline().startswith("5  "):  # by then the device plugin has been at work
             pass
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert (process.returncode, errors) == (130, "")
     assert list(folder.iterdir()) == []
 

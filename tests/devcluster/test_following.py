@@ -6,6 +6,7 @@ from gpushare.devcluster.apiserver.store import Entry, Store
 from gpushare.devcluster.apiserver.watching import Hub
 from gpushare.devcluster.following import Follower
 from tests.support.api_client import Object
+from tests.support.wait import PATIENCE
 
 
 def _obj(name: str, uid: str = "", **more: str) -> Object:
@@ -19,7 +20,7 @@ def _store() -> tuple[Store, Hub]:
 
 
 async def _seen(follower: Follower) -> list[tuple[str, str | None, str | None]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         found = await follower.differences()
     return [(d.resource, _uid(d.before), _uid(d.after)) for d in found]
 

@@ -22,6 +22,7 @@ from tests.support.embedded_objects import Object
 from tests.support.extender_process import Extender
 
 BACKOFF = (0.02, 0.3)
+LATE = 10.0  # seconds after which the extender has heard of a changed node: watches are silent, machines busy
 NO_ROOM = re.compile(r"^\S+: (no |node\(s\) )")
 SAYS = {  # every sentence a bind may fail with, and whether the pod must be unbound by this call
     "no room": NO_ROOM,
@@ -45,6 +46,7 @@ class Scheduler:
         self.counts: Counter[str] = Counter()
         self.binding = 0  # calls under way
         self.generation = 0  # of the extender and of all nodes: after a change, holds may be gone
+        self._changed_at: dict[str, float] = {}  # by node
         self.waiting: dict[str, str] = {}  # name -> why
         self._server, self._extender, self._dice = server, extender, dice
         self._queue: asyncio.Queue[str] = asyncio.Queue()
@@ -53,6 +55,14 @@ class Scheduler:
 
     def add(self, name: str) -> None:
         self._queue.put_nowait(name)
+
+    def node_changes(self, node: str) -> None:
+        """What is held there may be lost, as soon as the extender hears of it."""
+        self.generation += 1
+        self._changed_at[node] = time.monotonic()
+
+    def _settled(self, node: str) -> bool:
+        return time.monotonic() - self._changed_at.get(node, -LATE) >= LATE
 
     def changed(self, before: Object | None, after: Object | None) -> None:
         """An informer's update."""
@@ -139,7 +149,8 @@ class Scheduler:
         if error:
             kind = next((kind for kind, pattern in SAYS.items() if pattern.search(error)), "")
             self.counts[f"bind says: {kind or error}"] += 1
-            if why := self._lie(kind, error, now, began, held and generation == self.generation):
+            held = held and generation == self.generation and self._settled(node)
+            if why := self._lie(kind, error, now, began, held):
                 self.lies.append(f"{name}: bind to {node} says {error!r}, but {why}")
             self._again(name)
         else:

@@ -33,7 +33,7 @@ WORKERS = 16
 KILLS = 5
 ARRIVALS = 50  # pods a second
 LIFE = (0.3, 2.0)  # seconds
-BOUND_WITHIN = 30.0  # seconds after the last has come
+BOUND_WITHIN = 120.0  # seconds after the last has come; the cores may be busy with other things
 
 NODES = [
     embedded_objects.node("direct-a", 16000, 16000),
@@ -148,14 +148,14 @@ async def _weather(server: ApiServer, extender: Extender, scheduler: Scheduler, 
         node = dice.choice(NODES)
         match dice.choice(("drain", "leave", "forget", "pause")):
             case "drain":
-                scheduler.generation += 1
+                scheduler.node_changes(node["metadata"]["name"])
                 _publish(server, node, state="draining")
                 try:
                     await asyncio.sleep(0.3)
                 finally:
                     _publish(server, node, state="ready")
             case "leave":
-                scheduler.generation += 1
+                scheduler.node_changes(node["metadata"]["name"])
                 server.registry.delete(embedded_objects.NODES, "", node["metadata"]["name"], {})
                 try:
                     await asyncio.sleep(0.3)
@@ -284,10 +284,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 async def _settled(extender: Extender, auditor: Auditor) -> None:
     """The extender's view is the one of the API objects, once holds of pods that will not come are over."""
-    seen = await extender.inspect()
-    for _ in range(100):
-        if seen == auditor.used():
-            return
-        await asyncio.sleep(0.1)
-        seen = await extender.inspect()
-    raise AssertionError(f"the extender counts {seen}, the API objects are {auditor.used()}")
+
+    async def same() -> bool:
+        return await extender.inspect() == auditor.used()
+
+    await wait.eventually_asked(same, "the extender counts what the API objects are")

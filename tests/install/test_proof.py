@@ -14,6 +14,7 @@ from gpushare.install.proof import NotProven
 from gpushare.kube.client import Api
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
 from tests.install.control_planes import CRASHED, ControlPlanes
+from tests.support.wait import PATIENCE
 
 SHORT = 0.3  # seconds, for what never comes
 
@@ -180,7 +181,7 @@ async def test_a_pod_that_was_placed_while_nobody_leads_is_no_reason_to_wait_for
         return await real(request)
 
     planes._create = create  # type: ignore[method-assign, assignment]
-    async with planes.serving() as api, asyncio.timeout(10):
+    async with planes.serving() as api, asyncio.timeout(PATIENCE):
         planes.add("cp-1")
         planes.add("cp-2")
         planes.holder, planes.places = "cp-1_x", "gpu-a"

@@ -1,10 +1,14 @@
 """Files on a control plane: installed, put back byte by byte, rolled back, and killed at every step."""
 
+import copy
 import errno
+import functools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from gpushare.install import app, files
 from gpushare.install.store import Store
@@ -15,11 +19,20 @@ from tests.install.machine import Killed, Machine
 CONFIGURATION = Path(texts.made(texts.kubeadm()).path).name
 ANOTHER = app.Wish("http://10.0.0.7:12345/gpushare-scheduler")
 
+composed, parsed = functools.cache(yaml.compose), yaml.safe_load_all
+
+
+@functools.cache
+def documents(text: str) -> list[Any]:
+    return list(parsed(text))
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here."""
+    """No power fails here, and the same few texts are read once, not at every step."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(yaml, "compose", composed)
+    monkeypatch.setattr(yaml, "safe_load_all", lambda text: copy.deepcopy(documents(text)))
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.scenarios import driver
+from tests.support import yaml_text
 from tests.support.objects import Object
 
 FOLDER = Path(__file__).parent
@@ -15,8 +15,7 @@ FOLDER = Path(__file__).parent
 @cache
 def scenarios() -> list[Object]:
     """Each file holds one, or several with `---` between them."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [found for file in sorted(FOLDER.glob("*.yaml")) for found in yaml.load_all(file.read_text(), Loader=loader)]
+    return [found for file in sorted(FOLDER.glob("*.yaml")) for found in yaml_text.documents(file.read_text())]
 
 
 def _parameter(scenario: Object) -> object:

@@ -6,7 +6,6 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
-import yaml
 
 from gpushare import cli
 from gpushare.extender import app as extender
@@ -17,6 +16,7 @@ from gpushare.node import app, observer
 from gpushare.node.collector import app as collecting
 from gpushare.node.exporter import exporter
 from gpushare.node.nvidia import app as selling
+from tests.support import yaml_text
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 
 def documents(name: str) -> list[Object]:
-    return list(yaml.safe_load_all((DEPLOY / name).read_text("utf-8")))
+    return yaml_text.documents((DEPLOY / name).read_text("utf-8"))
 
 
 def one(name: str, kind: str, called: str | None = None) -> Object:

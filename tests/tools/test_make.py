@@ -150,11 +150,16 @@ def test_a_crash_of_pytest_is_told_in_its_own_words() -> None:
     assert make.failed_tests(["ERROR: usage\nno such option -y\n"], "").note == "no such option -y"
 
 
-def test_lint_runs_again_only_when_a_file_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ensure(root, Builder())
+def pretend_checks(root: Path) -> None:
+    """Nobody has anything to say."""
     for check in make.CHECKS.values():
         Path(make.program(root, check.command[0])).write_text("#!/bin/sh\nexit 0\n")
         Path(make.program(root, check.command[0])).chmod(0o755)
+
+
+def test_lint_runs_again_only_when_a_file_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ensure(root, Builder())
+    pretend_checks(root)
     (root / "src").mkdir()
     source = root / "src" / "a.py"
     source.write_text("x = 1\n")
@@ -182,6 +187,19 @@ def test_every_failed_check_is_named_with_its_first_complaint(root: Path, capsys
         "ruff check: src/a.py:1:1: F401 unused, ...; ruff format: exit code 2; mypy: src/a.py:3: error: no"
     )
     assert not (root / ".build" / "lint.passed").exists()
+
+
+def test_beside_lint_the_tests_are_compiled_the_first_time_and_what_comes_of_it_is_no_fault_of_lint(root: Path) -> None:
+    ensure(root, Builder())
+    pretend_checks(root)
+    (collecting,) = make.compiling(root)
+    assert collecting[1:3] == ("-m", "pytest")
+    make.lint(root, ("sh", "-c", f"touch {root}/done; exit 2"))
+    assert (root / "done").exists()
+    compiled = root / "tests" / "core" / "__pycache__" / "test_fit.pyc"
+    compiled.parent.mkdir(parents=True)
+    compiled.touch()
+    assert list(make.compiling(root)) == []
 
 
 def pretend_programs(root: Path, script: str) -> None:

@@ -21,6 +21,7 @@ from gpushare.validate.rules.driver import Candidate
 from gpushare.validate.rules.verdict import Verdict
 from gpushare.validate.workload import pod, trial
 from gpushare.validate.workload.trial import Config, Trial
+from tests.support.wait import PATIENCE
 from tests.validate.machine import Machine
 
 QUOTA = 'pods "gpushare-validate-{name}" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1'
@@ -52,7 +53,7 @@ def test_a_link_under_the_name_of_a_ready_file_is_replaced(tmp_path: Path) -> No
 
 async def test_a_pipe_under_the_name_of_a_ready_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "driver-ready")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.to_thread(ReadyFiles(tmp_path).keep, {"driver": "x\n"})
     assert (tmp_path / "driver-ready").read_text() == "x\n"
 

@@ -82,7 +82,7 @@ async def _demo(folder: Path, terminal: Terminal, *, stay: bool) -> int:
         if stay and not failed:
             await afterwards.begin(world)
             lines = next_steps.lines(world.cluster.kubeconfig, dashboard.url)
-            await _until_interrupted(lambda: terminal.say("", *lines), afterwards.go_on(world, gpus_of))
+            await until_interrupted(lambda: terminal.say("", *lines), afterwards.go_on(world, gpus_of))
         return FAILED if failed else 0
 
 
@@ -132,7 +132,7 @@ async def _checks(world: World, story: Story, dashboard: Dashboard) -> list[Chec
     return [*results, by_memory, env_check.check_sold(snapshot, logs), checks.dashboard(shown, snapshot)]
 
 
-async def _until_interrupted(say: Callable[[], None], meanwhile: Coroutine[None, None, None]) -> None:
+async def until_interrupted(say: Callable[[], None], meanwhile: Coroutine[None, None, None]) -> None:
     """From here on Ctrl-C is the normal end, with exit code 0."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed

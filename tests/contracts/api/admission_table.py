@@ -4,15 +4,14 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
 from gpushare.core.admission import unasked
 from gpushare.core.facts import names
+from tests.support import yaml_text
 from tests.support.api_client import Object
 
 RESOURCES = {"mem": names.GPU_MEM, "count": names.GPU_COUNT, "mps": names.MPS_GPU, "nvidia": names.NVIDIA_GPU}
 TABLE, REFUSED = (
-    yaml.safe_load((Path(__file__).parent / file).read_text("utf-8"))
+    yaml_text.document((Path(__file__).parent / file).read_text("utf-8"))
     for file in ("admission_pods.yaml", "refused_pods.yaml")
 )
 

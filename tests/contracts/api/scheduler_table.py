@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import yaml
-
 from tests.contracts.api import admission_table
+from tests.support import yaml_text
 from tests.support.api_client import Object
 
-TABLE: list[Object] = yaml.safe_load((Path(__file__).parent / "scheduler_name_pods.yaml").read_text("utf-8"))
+TABLE: list[Object] = yaml_text.document((Path(__file__).parent / "scheduler_name_pods.yaml").read_text("utf-8"))
 MANY: list[Object] = [
     {
         "name": f"{count} containers, and the last asks",

@@ -14,12 +14,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.contracts.scheduling import checks
 from tests.contracts.scheduling.cluster_under_test import ClusterUnderTest, until_decided
 from tests.e2e.harness import objects as real_objects
-from tests.support import objects
+from tests.support import objects, yaml_text
 from tests.support.objects import Object
 
 SCENARIO_WORDS = {"name", "since", "nodes", "there", "pods", "steps", *checks.WORDS}
@@ -28,7 +26,7 @@ POD_WORDS = ("cpu", "gates", "scheduler")
 SCENARIOS = [
     scenario
     for file in sorted(Path(__file__).parent.glob("*.yaml"))
-    for scenario in yaml.safe_load_all(file.read_text())
+    for scenario in yaml_text.documents(file.read_text())
 ]
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import yaml
-
 from gpushare.core.admission import containers, pinning, scheduler_name
 from gpushare.core.facts import names
 from gpushare.ctl.screen import Screen
@@ -21,13 +19,13 @@ from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import CLUSTER_NOT_ASKED
 from gpushare.view.source import Forbidden, NotFound
 from gpushare.view.why.files import admission_policy
-from tests.support import objects
+from tests.support import objects, yaml_text
 from tests.support.objects import Object
 
 HERE = Path(__file__).parent
 DEPLOY = HERE.parents[2] / "deploy"
 SHIPPED, OF_SCHEDULERS = (
-    list(yaml.safe_load_all((DEPLOY / file).read_text())) for file in ("admission.yaml", "scheduler-name.yaml")
+    yaml_text.documents((DEPLOY / file).read_text()) for file in ("admission.yaml", "scheduler-name.yaml")
 )
 NOW = 1794745805.0  # 2026-11-15T12:30:05Z
 REFUSED_AT = "2026-11-15T12:29:57Z"  # 8 s before
@@ -149,7 +147,7 @@ class Cluster:
 
 def world(extra: Object | None = None) -> Cluster:
     """The world of the examples, with more pods, and nodes changed or added, as `extra` says."""
-    given = yaml.safe_load((HERE / "world.yaml").read_text())
+    given = yaml_text.document((HERE / "world.yaml").read_text())
     extra = extra or {}
     nodes = {name: {**given["nodes"].get(name, {}), **extra.get("nodes", {}).get(name, {})}
              for name in (*given["nodes"], *extra.get("nodes", {}))}  # fmt: skip

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.ctl.why import cluster
 from tests.ctl.why.cluster import HERE, Cluster, ask, world
+from tests.support import yaml_text
 
 CASES = [
-    *yaml.safe_load_all((HERE / "verdicts.yaml").read_text()),
-    *yaml.safe_load((HERE / "by_count.yaml").read_text()),
+    *yaml_text.documents((HERE / "verdicts.yaml").read_text()),
+    *yaml_text.document((HERE / "by_count.yaml").read_text()),
 ]
 WORDS = {"name", "world", "only", "ask", "exit", "says", "begins", "has", "ends", "lines"}
 

@@ -15,6 +15,7 @@ from gpushare.devcluster.faults import plan
 from gpushare.devcluster.faults.proxy import FaultProxy, Plan
 from tests.support import api_client
 from tests.support.api_client import Api, configmap, pod
+from tests.support.wait import PATIENCE
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ async def test_a_watch_is_cut_after_some_events(proxy: FaultProxy, through: Api,
 
 async def test_a_watch_is_cut_after_a_while_even_without_events(proxy: FaultProxy, through: Api, api: Api) -> None:
     proxy.plan = Plan(rates={plan.WATCH_CUT: 1.0}, watch_events=(5, 5), watch_seconds=(0.1, 0.1))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         try:
             async with through.watch(api.configmaps, resourceVersion="0") as watch:
                 assert await watch.event() is None

@@ -9,6 +9,7 @@ from gpushare.node.deviceplugin.allocation.table import Owner
 from gpushare.node.deviceplugin.reconcile import OVERDUE_SECONDS
 from tests.node.deviceplugin.made import facts, pod
 from tests.node.deviceplugin.world import World, swapped, world_with
+from tests.support.wait import PATIENCE
 
 
 def minutes_pass(world: World) -> None:
@@ -83,7 +84,7 @@ async def test_who_went_otherwise_than_planned_is_said_while_kubelet_is_busy() -
     assert await world.admit(uid)
     with world.plugin.calls:  # kubelet asks something else already
         telling = asyncio.create_task(world.plugin.reconciler.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while world.notes(uid)[names.ALIYUN_IDX] != "1":  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0)
         telling.cancel()

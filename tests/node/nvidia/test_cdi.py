@@ -16,6 +16,7 @@ from gpushare.node.nvidia.rules.devices import Gpu
 from gpushare.node.nvidia.rules.settings import Settings
 from gpushare.obs.errors import UserError
 from tests.node.nvidia import made
+from tests.support.wait import PATIENCE
 
 CDI = made.set_to(strategies=("cdi-cri",), nvidia_ctk="/usr/bin/nvidia-cdi-hook")
 GPUS = made.gpus(2)
@@ -173,7 +174,7 @@ async def test_an_nvidia_ctk_that_cannot_even_be_killed_is_done_without(
     machine.file._limit = 0.01
     monkeypatch.setattr(cdi_file, "END_SECONDS", 0.01)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(PATIENCE):
         assert len((await machine.written())["devices"]) == 2
     assert stuck.kills == 1
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpushare.operator.applying.comparing import FIELDS
 from gpushare.operator.seeing.keys import WORKLOADS
 from gpushare.operator.seeing.kinds import BY_NAME, GOES
+from tests.support import yaml_text
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 HEAD = {"apiVersion", "kind", "metadata"}
@@ -21,7 +21,7 @@ def documents() -> list[tuple[str, dict[str, Any]]]:
         name = str(file.relative_to(DEPLOY))
         if name.split("/", maxsplit=1)[0] in NOT_FOR_THE_OPERATOR or name.startswith("monitoring/rules"):
             continue
-        found += [(name, one) for one in yaml.safe_load_all(file.read_text()) if one and "kind" in one]
+        found += [(name, one) for one in yaml_text.documents(file.read_text()) if one and "kind" in one]
     return found
 
 
