@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
+from gpushare.core.explain.audit_codes import UNASKED_GPU
 from gpushare.core.facts import names
-from gpushare.node.audit.finding import UNASKED_GPU
 from tests.e2e.harness import events, shipped
 from tests.e2e.harness.cluster import ADMIN, NODE
 from tests.e2e.harness.figures import Figures

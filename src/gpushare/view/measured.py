@@ -13,6 +13,11 @@ from gpushare.core.explain.measured import Use
 from gpushare.core.facts import vitals
 from gpushare.core.facts.model import NodeFacts
 from gpushare.core.facts.vitals import ContainerVitals, FullStatus, GpuAndContainers
+from gpushare.view import wording
+
+LAST = "last sampled {age} ago"
+NEVER = "they were never sampled"
+AHEAD = "they were sampled in the future: the clock of the node or the one here is wrong"
 
 
 class Over(msgspec.Struct):
@@ -39,6 +44,18 @@ class Measured(msgspec.Struct):
         """Why the driver did not answer the last pass; empty if it did, or nobody knows."""
         failed = (one for one in self.status.conditions or () if one.type == vitals.SAMPLED and one.status == "False")
         return next((one.message or "" for one in failed), "")
+
+    @property
+    def is_sampled(self) -> bool:
+        return self.fresh and not self.why_not_sampled
+
+    def why_unknown(self, now: float) -> str:
+        """Why what the GPUs do is not known; empty if it is."""
+        if self.is_sampled:
+            return ""
+        seconds, age = vitals.age(self.status, now), wording.age(self.status.sampled_at, now)
+        last = NEVER if seconds is None else LAST.format(age=age) if seconds > 0 else AHEAD
+        return f"{last} ({wording.printable(self.why_not_sampled)})" if self.why_not_sampled else last
 
 
 def of_node(status: FullStatus | None, facts: NodeFacts | None, now: float) -> Measured | None:

@@ -30,10 +30,11 @@ class Address(objects.Struct):
 
 class NodeStatus(objects.NodeStatus):
     addresses: list[Address] | None = None
+    conditions: list[objects.Condition] | None = None
 
 
 class Node(intree.Node):
-    """A node with its addresses, which only people want to know."""
+    """A node with its addresses and how it is, which only people want to know."""
 
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 

@@ -5,14 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core.facts import names, objects, request
-from gpushare.core.facts.model import Request, Unit
-from gpushare.devcluster.apiserver.server import ApiServer
-from gpushare.gpu.simulated import Simulated
-from gpushare.kube import events
-from gpushare.node import pods
-from gpushare.node.audit import findings, visible_gpus
-from gpushare.node.audit.finding import (
+from gpushare.core.explain.audit_codes import (
     BOUND_BY_HAND,
     CODES,
     NVIDIA_TOO,
@@ -23,6 +16,13 @@ from gpushare.node.audit.finding import (
     UNIT_KEPT,
     WRONG_GPU,
 )
+from gpushare.core.facts import names, objects, request
+from gpushare.core.facts.model import Request, Unit
+from gpushare.devcluster.apiserver.server import ApiServer
+from gpushare.gpu.simulated import Simulated
+from gpushare.kube import events
+from gpushare.node import pods
+from gpushare.node.audit import findings, visible_gpus
 from gpushare.node.pods import NodePod
 from tests.node import world
 from tests.node.world import bound, capacity, running, starts, warnings

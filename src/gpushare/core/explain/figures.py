@@ -15,7 +15,7 @@ from gpushare.core.ledger.holding import State
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement.room import Room
-from gpushare.core.steps import Steps
+from gpushare.core.steps import Steps, finish
 
 STEP_NODES: Final = 50
 STEP_PODS: Final = 100  # a pod may have many containers
@@ -39,6 +39,8 @@ class Size(Data, frozen=True):
 class Figures(Data, frozen=True):
     sizes: Mapping[str, Size]  # by name
     unplaced: int  # bound pods whose GPU is not known
+    free: int = 0  # bytes that may be given out
+    bytes: Mapping[str, int] = {}  # of each size but `whole`
 
 
 class _Sums:
@@ -101,12 +103,20 @@ def counting(ledger: Ledger, waiting: Iterable[PodFacts]) -> Steps[Figures]:
         if ledger.holding(pod.uid) is None:  # else it was counted with what it holds
             sums.add_waiting(pod)
     sizes: dict[str, Size] = {}
-    for name, size in _sizes(sums):
+    of_one = dict(_sizes(sums))
+    for name, size in of_one.items():
         fitting = yield from _fitting(sums.pieces, size)
         sizes[name] = Size(fitting, _unusable(fitting * size, sums.free))
     if sums.largest:
         sizes[WHOLE] = Size(sums.empty, _unusable(sums.empty_bytes, sums.free))
-    return Figures(sizes, sums.unplaced)
+    return Figures(sizes, sums.unplaced, sums.free, of_one)
+
+
+def of_node(state: NodeState, sizes: Iterable[int]) -> tuple[list[int], int]:
+    """How many pods of each of these sizes, in bytes, still fit on a node; and how many of its GPUs nobody uses."""
+    sums = _Sums()
+    sums.add(state)
+    return [finish(_fitting(sums.pieces, size)) for size in sizes], sums.empty
 
 
 def _sizes(sums: _Sums) -> Iterator[tuple[str, int]]:

@@ -6,11 +6,10 @@ risk.
 
 from collections.abc import Sequence
 
-from gpushare.core.facts import vitals
 from gpushare.core.facts.model import Unit
 from gpushare.core.facts.vitals import FullStatus
 from gpushare.view import wording
-from gpushare.view.measured import Measured, Over
+from gpushare.view.measured import Over
 from gpushare.view.usage import MIB_IN_GIB, NodeUse, PodUse
 
 COLUMNS = ("USED", "UTIL")
@@ -20,9 +19,6 @@ MARK = "{used}, over by {over}"
 OVER = "{pod} uses {used} MiB on {node} GPU {gpu}, {over} MiB more than it asked{risk}."
 AT_RISK = ": others there can run out of memory"
 STALE = "{node}: what its GPUs do is unknown: {why}."
-LAST = "last sampled {age} ago"
-NEVER = "they were never sampled"
-AHEAD = "they were sampled in the future: the clock of the node or the one here is wrong"
 CONTAINERS = "What each container uses is unknown on {nodes}: {why}."
 
 
@@ -63,9 +59,9 @@ def over_use(nodes: Sequence[NodeUse]) -> list[str]:
 def stale(nodes: Sequence[NodeUse], now: float) -> list[str]:
     """A sentence for each node whose driver does not answer, or whose figures are too old to be shown."""
     return [
-        STALE.format(node=node.name, why=_why(node.measured, now))
+        STALE.format(node=node.name, why=node.measured.why_unknown(now))
         for node in nodes
-        if node.measured is not None and not _is_sampled(node.measured)
+        if node.measured is not None and not node.measured.is_sampled
     ]
 
 
@@ -73,7 +69,7 @@ def without_containers(nodes: Sequence[NodeUse]) -> dict[str, list[str]]:
     """Nodes that tell what their GPUs do, but not what each container does, by the reason they give."""
     by_reason: dict[str, list[str]] = {}
     for node in nodes:
-        if node.measured is not None and _is_sampled(node.measured) and node.measured.status.containers_unknown:
+        if node.measured is not None and node.measured.is_sampled and node.measured.status.containers_unknown:
             by_reason.setdefault(wording.printable(node.measured.status.containers_unknown), []).append(node.name)
     return by_reason
 
@@ -92,16 +88,6 @@ def _over(node: NodeUse, over: Over) -> str:
 
 def _status(node: NodeUse) -> FullStatus:
     return node.measured.status if node.measured is not None else FullStatus()
-
-
-def _is_sampled(found: Measured) -> bool:
-    return found.fresh and not found.why_not_sampled
-
-
-def _why(found: Measured, now: float) -> str:
-    seconds, age = vitals.age(found.status, now), wording.age(found.status.sampled_at, now)
-    last = NEVER if seconds is None else LAST.format(age=age) if seconds > 0 else AHEAD
-    return f"{last} ({wording.printable(found.why_not_sampled)})" if found.why_not_sampled else last
 
 
 def _amount(mib: int | None, unit: Unit | None) -> str:

@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from gpushare.core.explain import verdict
 from gpushare.core.explain.report import VERSION, Explanation
 from gpushare.core.facts import objects, request
-from gpushare.core.facts.model import PodFacts, Request
+from gpushare.core.facts.model import PodFacts
 from gpushare.core.facts.vitals import FullStatus
-from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl import formats
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import CLUSTER_NOT_ASKED, UserError
-from gpushare.view import snapshot, sold, unhealthy, vitals, wording
+from gpushare.view import snapshot, unhealthy, vitals, wording
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Drafting, Forbidden, NotFound, Source
-from gpushare.view.why import by_count, evidence, explanation, limited_rights, placing, pod_details
+from gpushare.view.why import by_count, evidence, limited_rights, of_pod, placing, pod_details
 from gpushare.view.why.evidence import Evidence
-from gpushare.view.why.scheduler_checks import SchedulerChecks
 from gpushare.view.why.text import page
 from gpushare.view.why.text.page import Style
 
@@ -98,13 +95,12 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
     except NotFound:
         raise _no_such_pod(source, namespace, name, options.program) from None
     facts = request.facts(pod, None)
-    waits = not pod.spec.node_name and pod.status.phase not in objects.FINISHED
+    waits = of_pod.waits(pod)
     events = pod_details.events(source, pod) if waits else []
     quote = pod_details.quote(pod, events)
-    by_number = facts.request is None and bool(sold.asked(pod))
-    if not (isinstance(facts.request, Request) or by_number) or facts.finished:
-        # Whatever the cluster is like, the answer is the same.
-        return Answer(explanation.build(Evidence(pod, verdict.explain(Ledger(), facts), quote=quote, now=now)))
+    if (same := of_pod.alone(pod, facts, quote, now)) is not None:
+        return Answer(same)
+    by_number = of_pod.by_number(pod, facts)
     reading = vitals.Reading(source, pod.spec.node_name) if pod.spec.node_name else None
     all_gpus = placing.begin(source, facts, options.policy) if waits and extender is None else None
     part = extender.explain(namespace, name) if extender is not None and not by_number else None
@@ -112,24 +108,22 @@ def _of_pod(options: Options, source: Source, extender: "Extender | None", now: 
         cluster = snapshot.read(source, now)
     except Forbidden as lacking:
         if part is not None:
-            part = limited_rights.redacted(part, namespace)
+            part = limited_rights.redacted(part, (namespace,))
         else:
             part = limited_rights.from_pod(facts, quote, pod_details.last_of_ours(events))
             if by_number:
                 part = by_count.marked(part, pod) if waits else by_count.has_node(pod, None)
-        known = Evidence(pod, part, quote=quote, doing=_doing(reading, pod), now=now)
-        return Answer(explanation.build(known), checked=False, lacking=lacking)
+        told = of_pod.explain(Evidence(pod, part), quote, _doing(reading, pod), now)
+        return Answer(told, checked=False, lacking=lacking)
     pod, facts = _newer(cluster, pod, facts)
-    if by_number:
-        known = by_count.gather(cluster, SchedulerChecks(cluster), pod)
-    elif part is not None:
+    if part is not None:
         known = evidence.from_extender(cluster, pod, facts, part)
     else:
-        unhealthy.mark(cluster, source)
-        by = placing.prepared(cluster, all_gpus, options.policy, packs=placing.packs(facts, options.policy))
-        known = evidence.gather(cluster, SchedulerChecks(cluster), pod, placing.with_needs(by, facts, pod), by)
-    known = msgspec.structs.replace(known, quote=quote, doing=_doing(reading, pod), now=now)
-    return Answer(explanation.build(known))
+        if not by_number:
+            unhealthy.mark(cluster, source)
+        found = all_gpus.found() if all_gpus is not None else None
+        known = of_pod.gather(cluster, pod, facts, options.policy, found)
+    return Answer(of_pod.explain(known, quote, _doing(reading, pod), now))
 
 
 def _doing(reading: vitals.Reading | None, pod: pod_details.Pod) -> FullStatus | None:

@@ -89,7 +89,8 @@ def explain(
     by_points = any(placing.gives_points(facts, policy) for facts in asked)
     reading = vitals.Reading(source) if by_points else None
     cluster = snapshot.read(source, now)
-    by = placing.prepared(cluster, reading, policy, packs=any(placing.packs(facts, policy) for facts in asked))
+    found = reading.found() if reading is not None else None
+    by = placing.prepared(cluster, found, policy, packs=any(placing.packs(facts, policy) for facts in asked))
     admission = Admission(source, cluster.ledger, file.namespaces, note)
     if extender is None:
         unhealthy.mark(cluster, source)

@@ -7,11 +7,12 @@ What is a problem is decided in `findings` and `visible_gpus`. Events with the s
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from gpushare.core.explain.audit_codes import CODES
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
 from gpushare.kube.labels.this_node import ThisNode
 from gpushare.node.audit import findings, visible_gpus
-from gpushare.node.audit.finding import CODES, ONCE, Finding
+from gpushare.node.audit.finding import ONCE, Finding
 from gpushare.node.pods import NodePods
 from gpushare.obs import log
 

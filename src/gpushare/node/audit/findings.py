@@ -9,18 +9,18 @@ from typing import Final
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.explain import event_texts
-from gpushare.core.facts import names, objects, units
-from gpushare.core.facts.model import NodeFacts, PodFacts, Request, Unit
-from gpushare.node.audit import visible_gpus
-from gpushare.node.audit.finding import (
+from gpushare.core.explain.audit_codes import (
     BOUND_BY_HAND,
     NVIDIA_TOO,
     OTHER_UNIT,
     OVERCOMMITTED,
     TOO_SMALL,
     UNIT_KEPT,
-    Finding,
 )
+from gpushare.core.facts import names, objects, units
+from gpushare.core.facts.model import NodeFacts, PodFacts, Request, Unit
+from gpushare.node.audit import visible_gpus
+from gpushare.node.audit.finding import Finding
 from gpushare.node.audit.visible_gpus import Starts
 from gpushare.node.pods import NodePod
 

@@ -3,6 +3,8 @@
 Pure. A pod in one's own namespace shows kube-scheduler's message, gpushare's event and the GPUs it has.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from gpushare.core.annotations.pod_gpus import Allocation
@@ -30,25 +32,37 @@ def from_pod(facts: PodFacts, quote: Quote | None, event: pod_details.Event | No
     return views.gpushare_part(facts, Outcome("refused", owner, code, message, detail))
 
 
-def redacted(answer: Explanation, namespace: str) -> Explanation:
-    """An extender's answer without the names of pods in other namespaces."""
-    mine = f"{namespace}/"
+def redacted(answer: Explanation, namespaces: Collection[str]) -> Explanation:
+    """An answer without the names of pods in other namespaces than these."""
     return msgspec.structs.replace(
         answer,
-        ways=[_redacted(way, mine) for way in answer.ways],
-        beside=[holder for holder in answer.beside if holder.pod.startswith(mine)],
-        before=[name if name.startswith(mine) else "" for name in answer.before],
+        ways=[_redacted(way, namespaces) for way in answer.ways],
+        beside=[holder for holder in answer.beside if namespace_of(holder.pod) in namespaces],
+        before=[name if namespace_of(name) in namespaces else "" for name in answer.before],
     )
 
 
-def _redacted(way: Way, mine: str) -> Way:
+def named(answer: Explanation) -> set[str]:
+    """The namespaces of the other pods that an answer names."""
+    pods = [*answer.before, *(holder.pod for holder in answer.beside)]
+    for way in answer.ways:
+        pods += [*(way.pods or ()), *(holder.pod for holder in way.holders or ())]
+    return {namespace_of(pod) for pod in pods}
+
+
+def namespace_of(pod: str) -> str:
+    """Of a pod as an explanation names it: namespace/name."""
+    return pod.partition("/")[0]
+
+
+def _redacted(way: Way, namespaces: Collection[str]) -> Way:
     if way.pods is None:
         return way
     return msgspec.structs.replace(
         way,
         count=way.count or len(way.pods),
-        pods=[name for name in way.pods if name.startswith(mine)],
-        holders=[holder for holder in way.holders or () if holder.pod.startswith(mine)],
+        pods=[pod for pod in way.pods if namespace_of(pod) in namespaces],
+        holders=[holder for holder in way.holders or () if namespace_of(holder.pod) in namespaces],
     )
 
 

@@ -5,6 +5,7 @@ memory of nodes, and expects more pods like those that are there. What an admin 
 that came and went, are not known here; a running extender knows them (`--extender`).
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from gpushare.core.facts import intree, objects, request
 from gpushare.core.facts.model import PodFacts, Request
 from gpushare.core.facts.policies import DEFAULT, POLICIES, Policy
 from gpushare.core.facts.scoring.node_score import NodePoints
+from gpushare.core.facts.vitals import Status
 from gpushare.view import vitals
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Source
@@ -48,9 +50,10 @@ def packs(facts: PodFacts, policy: str) -> bool:
     return isinstance(facts.request, Request) and _policy(facts.request, policy).packing is not None
 
 
-def prepared(cluster: Snapshot, reading: vitals.Reading | None, policy: str, *, packs: bool) -> Placing:
-    """`reading`: of all GPUNodes, if a policy with points is meant. `packs`: one that packs is."""
-    if reading is None and not packs:
+def prepared(cluster: Snapshot, found: Mapping[str, Status] | None, policy: str, *, packs: bool) -> Placing:
+    """`found`: what all GPUs do, if a policy with points is meant. `packs`: one that packs is. The ledger learns what
+    such a policy needs."""
+    if found is None and not packs:
         return Placing(policy or DEFAULT)
     from gpushare.core.scheduling.reach import NodesByRules, Reach  # commands must start at once
 
@@ -59,9 +62,9 @@ def prepared(cluster: Snapshot, reading: vitals.Reading | None, policy: str, *, 
         nodes.set_node(node.metadata.name, intree.node_rules(node))
     if packs:
         _teach(cluster, Reach(nodes.allowed, nodes.open_to, nodes.reserved))
-    if reading is None:
+    if found is None:
         return Placing(policy or DEFAULT)
-    vitals.measure(cluster.ledger, reading.found(), cluster.now)
+    vitals.measure(cluster.ledger, found, cluster.now)
     return Placing(policy or DEFAULT, nodes.points)
 
 

@@ -37,11 +37,12 @@ class Trial:
         self._cluster, self._checks, self._by = cluster, SchedulerChecks(cluster), by
         self._placed: list[tuple[str, pod_details.Pod, str]] = []  # uid, pod and node, in the order they were placed
         self._before = 0  # how many were placed before the last item
+        self.places: list[Place] = []  # of the last item
 
     def place(self, item: Item, admitted: pod_details.Pod) -> Evidence:
         """Places the pods of an item, which are admitted so. The evidence is about the first that does not fit or, if
         all do, about the first."""
-        self._before = len(self._placed)
+        self._before, self.places = len(self._placed), []
         pod = _of_every_node(admitted) if item.every_node else admitted
         facts = placing.with_needs(self._by, request.facts(pod, None), pod)
         first = self._gather(pod, facts, None)
@@ -54,6 +55,7 @@ class Trial:
             self._cluster.ledger.release(uid)
             self._checks.add(pod, node, -1)
         del self._placed[self._before :]
+        self.places = []
 
     def _gather(self, pod: pod_details.Pod, facts: PodFacts, among: Collection[str] | None) -> Evidence:
         if facts.request is None and sold.asked(pod):
@@ -70,8 +72,7 @@ class Trial:
         targets: list[Collection[str] | None] = [None] * item.replicas
         if item.every_node:
             targets = [[name] for name, on_node in obstacles.items() if not any(o.code in _OF_A_NODE for o in on_node)]
-        places: list[Place] = []
-        known = first
+        places, known = self.places, first
         for among in targets:
             place = self._place_one(pod, facts, obstacles, among)
             if place is None:

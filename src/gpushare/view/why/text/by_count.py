@@ -82,10 +82,14 @@ def _phrase(way: Way, explanation: Explanation) -> str:
         return f"it asked for GPU memory instead: {names.GPU_MEM}, at most {way.units} on one GPU ({way.node}, now)"
     if way.way == "ask":
         return f"it asked {way.resource} instead ({way.node}, {way.units} free)"
-    holders = way.holders or []
-    named = [f"{phrases.pod_name(holder, explanation)} ({holder.units})" for holder in holders[:MOST_NAMES]]
-    rest = len(holders) - len(named)
+    count = way.count or len(way.holders or ())
+    named = [f"{phrases.pod_name(holder, explanation)} ({holder.units})" for holder in (way.holders or ())[:MOST_NAMES]]
+    rest = count - len(named)
     listed = ", ".join(named) + (f" and {rest} more" if rest else "")
+    if not named:  # of namespaces that the reader may not see
+        listed = wording.count(count, "pod")
     if way.way == "free":
         return f"{way.units} came free on {way.node}, where {listed} have some"
-    return f"{listed} on {way.node} ended" if len(holders) == 1 else f"one of these on {way.node} ended: {listed}"
+    if count == 1:
+        return f"{listed} on {way.node} ended"
+    return f"one of these on {way.node} ended: {listed}" if named else f"one of {listed} on {way.node} ended"
