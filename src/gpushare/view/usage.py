@@ -105,7 +105,7 @@ def _node(node: intree.Node, state: NodeState | None) -> NodeUse | None:
         for gpu, used, free, slots in zip(facts.gpus, state.used, state.room.free, state.used_slots, strict=True)
     ]
     pods = [_pod(holding, facts) for holding in state.holdings()]
-    return NodeUse(facts.name, _address(node), facts.unit, facts.capacity, gpus, pods, facts)
+    return NodeUse(facts.name, address(node), facts.unit, facts.capacity, gpus, pods, facts)
 
 
 def _without_count(node: intree.Node, state: NodeState | None) -> NodeUse | None:
@@ -115,7 +115,7 @@ def _without_count(node: intree.Node, state: NodeState | None) -> NodeUse | None
         return None
     pods = [PodUse(h.pod, {}, h.pod.spec_units, UNCOUNTED) for h in (state.holdings() if state else ())]
     unit: Unit = "MiB" if memory > MIB_ABOVE else "GiB"
-    return NodeUse(node.metadata.name, _address(node), unit, memory, [], pods)
+    return NodeUse(node.metadata.name, address(node), unit, memory, [], pods)
 
 
 def _pod(holding: Holding, facts: NodeFacts) -> PodUse:
@@ -134,7 +134,8 @@ def _unlocated(pod: PodFacts, request: Request | None, gpus: Sequence[Gpu]) -> i
     return pod.spec_units + sum(sorted((gpu.total for gpu in gpus), reverse=True)[:whole])
 
 
-def _address(node: intree.Node) -> str:
+def address(node: intree.Node) -> str:
+    """Where the node is reached."""
     known = node.status.addresses if isinstance(node.status, NodeStatus) else None
     return next((one.address for one in known or () if one.type == "InternalIP"), UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""The kinds of problems that the audit of a node reports. Each is the reason of a Warning event and a label of a metric.
+"""The kinds of problems that the audit of a node reports: reasons of Warning events, and labels of a metric.
 
 Pure. The event of a problem says which pods it is about. `MEANINGS` say the same without any name, for readers who may
 not see those pods.

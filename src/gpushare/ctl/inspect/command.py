@@ -10,14 +10,14 @@ import msgspec
 
 from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
-from gpushare.core.facts.model import PodFacts, Unit
+from gpushare.core.facts.model import Unit
 from gpushare.core.facts.vitals import is_fresh
 from gpushare.ctl import formats
 from gpushare.ctl.inspect import doing, sold_table, table, watch
 from gpushare.ctl.inspect.watch import Clock, Page
 from gpushare.ctl.screen import Screen
 from gpushare.obs.errors import UserError
-from gpushare.view import snapshot, sold, unhealthy, usage, wording
+from gpushare.view import remarks, snapshot, sold, unhealthy, usage, wording
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.sold import SoldUse
 from gpushare.view.source import Source
@@ -31,14 +31,7 @@ LOGS = "kubectl -n kube-system logs -l name=gpushare-device-plugin-ds"
 SELLING = "GPUs are sold by count on {names}: -o wide shows them."
 NOT_LABELLED = "The device plugin runs on nodes labelled gpushare=true: kubectl label node NAME gpushare=true"
 THIS_OFFERS_NONE = "{name} offers no {resource}."
-SLOTS_TOO = "{node} also sells MPS slots as {resource}. In use: {used}."
-MPS_DOWN = "{node}: no new pod gets an MPS slot, because its MPS daemon does not work: {why}."
-WHOLE_TOO = "{node} also sells its free whole GPUs as {resource}."
 MIXED = "everything is shown in MiB; nodes whose GPU memory unit is GiB: {names}."
-UNHEALTHY = "{node} GPU {gpu} is unhealthy: its {free} free {unit} are not given out."
-UNHEALTHY_FULL = "{node} GPU {gpu} is unhealthy, and full."
-KEPT = "{node} GPU {gpu}: free memory, up to {units} {unit}, is kept for {pod}, whose turn it is."
-PENDING = "PENDING: bound to {node} without a GPU (pod {pod}, {units} {unit}): {why}"
 MOST_LINES = 10  # of one kind below a table, except with -o wide
 MOST_NAMES = 10  # in one sentence
 
@@ -185,29 +178,14 @@ def _notes(
 
 def _explained(cluster: Snapshot, shown: Sequence[NodeUse], unit: Unit | None, most: int | None) -> list[str]:
     """Sentences about what the table alone does not explain."""
-    pending = [
-        PENDING.format(node=node.name, pod=_pod_name(pod.pod), units=pod.pending, unit=unit, why=pod.why)
-        for node in shown
-        for pod in node.pods
-        if pod.pending
-    ]
-    unusable = [
-        (UNHEALTHY if gpu.free else UNHEALTHY_FULL).format(node=node.name, gpu=gpu.index, free=gpu.free, unit=unit)
-        for node in shown
-        for gpu in node.gpus
-        if not gpu.healthy
-    ]
-    whole = [
-        WHOLE_TOO.format(node=node.name, resource=names.NVIDIA_GPU)
-        for node in shown
-        if node.facts is not None and node.facts.nvidia_whole
-    ]
-    down = [
-        MPS_DOWN.format(node=node.name, why=node.facts.mps_down)
-        for node in shown
-        if node.facts is not None and node.facts.mps_down
-    ]
-    kinds = (pending, unusable, _kept(cluster, shown), _slots(shown), down, whole)
+    kinds = (
+        remarks.pending(shown, unit),
+        remarks.unhealthy(shown, unit),
+        remarks.kept(cluster.ledger, shown),
+        remarks.slots(shown),
+        remarks.mps_down(shown),
+        remarks.whole(shown),
+    )
     return [line for kind in kinds for line in _at_most(kind, most)]
 
 
@@ -219,39 +197,6 @@ def _doing(shown: Sequence[NodeUse], now: float, most: int | None, *, pods: bool
     ]
     kinds = (doing.over_use(shown), doing.stale(shown, now), unknown)
     return [line for kind in kinds for line in _at_most(kind, most)]
-
-
-def _slots(shown: Sequence[NodeUse]) -> list[str]:
-    """The second limit of a GPU: memory that looks free is of no use to an MPS share without a slot."""
-    used = {
-        node.name: [f"GPU {gpu.index} {gpu.used_slots} of {gpu.slots}" for gpu in node.gpus if gpu.slots]
-        for node in shown
-    }
-    return [
-        SLOTS_TOO.format(node=node, resource=names.MPS_GPU, used=", ".join(gpus)) for node, gpus in used.items() if gpus
-    ]
-
-
-def _kept(cluster: Snapshot, shown: Sequence[NodeUse]) -> list[str]:
-    """GPUs that look free, but whose free memory most pods do not get."""
-    states = [state for node in shown if (state := cluster.ledger.node(node.name)) is not None]
-    return [
-        KEPT.format(
-            node=state.name,
-            gpu=state.facts.gpus[gpu].index,
-            units=units,
-            unit=state.facts.unit,
-            pod=_pod_name(kept.pod),
-        )
-        for state in states
-        for kept in state.kept()
-        for gpu, units, _ in state.charges_of(kept)
-        if state.facts is not None
-    ]
-
-
-def _pod_name(pod: PodFacts) -> str:
-    return pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
 
 
 def _at_most(lines: list[str], most: int | None) -> list[str]:

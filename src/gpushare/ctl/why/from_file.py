@@ -91,7 +91,7 @@ def explain(
     cluster = snapshot.read(source, now)
     found = reading.found() if reading is not None else None
     by = placing.prepared(cluster, found, policy, packs=any(placing.packs(facts, policy) for facts in asked))
-    admission = Admission(source, cluster.ledger, file.namespaces, note)
+    admission = Admission(source, cluster.ledger, file.namespaces, note, source)
     if extender is None:
         unhealthy.mark(cluster, source)
     trial: Trying = Trial(cluster, by) if extender is None else _ByExtender(extender, cluster)

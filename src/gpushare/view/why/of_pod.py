@@ -1,4 +1,4 @@
-"""The explanation of a pod that exists, once it and the cluster have been read: for all commands and pages that give it.
+"""The explanation of a pod that exists, once it and the cluster are read: for all commands and pages that give it.
 
 No I/O. What the API server shows of the pod comes in: its objects, its events, and what its node's GPUs do.
 """

@@ -19,7 +19,7 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.kube.errors import ApiError
 from gpushare.obs.errors import UserError
 from gpushare.view import snapshot
-from gpushare.view.source import Drafting, Forbidden, NotFound
+from gpushare.view.source import Drafting, Forbidden, NotFound, Source
 from gpushare.view.why import pod_details
 from gpushare.view.why.files.admission_policy import Policy
 from gpushare.view.why.files.manifests import Item
@@ -28,6 +28,8 @@ NOT_TRIED = (
     "pods in namespace {namespace} are checked without a dry run ({why}): quotas, limit ranges and changes by other "
     "admission are not considered."
 )
+NO_DRY_RUN = "nothing is sent to Kubernetes from here"
+BY_DRY_RUN = "gpushare why -f FILE, which makes a dry run"
 NO_NAMESPACE = "there is no namespace {namespace} yet"
 NO_RIGHT = 'user "{user}" may not create pods there'
 ASSIGNED = "{name} will be placed by {scheduler}: admission gives it this schedulerName."
@@ -55,21 +57,31 @@ class Admission:
     """`coming`: namespaces that the file itself makes, with their labels. `note` says what is not considered."""
 
     def __init__(
-        self, source: Drafting, ledger: Ledger, coming: Mapping[str, Mapping[str, str]], note: Callable[[str], None]
+        self,
+        source: Source,
+        ledger: Ledger,
+        coming: Mapping[str, Mapping[str, str]],
+        note: Callable[[str], None],
+        drafting: Drafting | None,
     ) -> None:
-        self._source, self._ledger, self._note = source, ledger, note
+        """`drafting`: for dry runs; None: there are none."""
+        self._source, self._ledger, self._note, self._drafting = source, ledger, note, drafting
         self._policy = Policy(source, coming)
         self._noted: set[str] = set()
 
     def way(self, namespace: str) -> str:
         """What the user needs to get one answer instead of two."""
-        right = f"the right to create pods in namespace {namespace}"
-        return f"{right}, or {self._policy.lacking.way}" if self._policy.lacking is not None else right
+        rights = [BY_DRY_RUN if self._drafting is None else f"the right to create pods in namespace {namespace}"]
+        rights += [self._policy.lacking.way] if self._policy.lacking is not None else []
+        return ", or ".join(rights)
 
     def of(self, item: Item) -> Admitted:
+        if self._drafting is None:
+            self._note_once(item, NO_DRY_RUN)
+            return self._worked_out(item)
         path = f"/api/v1/namespaces/{quote(item.pod.metadata.namespace, safe='')}/pods"
         try:
-            pod = snapshot.decode(self._tried(item, path), pod_details.Pod, path)
+            pod = snapshot.decode(_tried(self._drafting, item, path), pod_details.Pod, path)
             if not pod.spec.containers:
                 raise UserError("the API server's answer to a dry run", "it is no pod", "kubectl version")
         except ApiError as error:
@@ -86,14 +98,6 @@ class Admission:
         )
         self._note_scheduler(item, pod.spec.scheduler_name)
         return Admitted(pod_details.Pod(meta, pod.spec), report.DRY_RUN)
-
-    def _tried(self, item: Item, path: str) -> bytes:
-        try:
-            return self._source.dry_run(path, _draft(item, generated=item.generated))
-        except ApiError as error:
-            if error.status != 409 or item.generated:
-                raise
-            return self._source.dry_run(path, _draft(item, generated=True))  # there is one of that name already
 
     def _worked_out(self, item: Item) -> Admitted:
         pod = item.pod
@@ -146,6 +150,15 @@ class Admission:
         if note not in self._noted:
             self._noted.add(note)
             self._note(note)
+
+
+def _tried(source: Drafting, item: Item, path: str) -> bytes:
+    try:
+        return source.dry_run(path, _draft(item, generated=item.generated))
+    except ApiError as error:
+        if error.status != 409 or item.generated:
+            raise
+        return source.dry_run(path, _draft(item, generated=True))  # there is one of that name already
 
 
 def pinned(pod: pod_details.Pod) -> pod_details.Pod:

@@ -82,10 +82,14 @@ def _documents(text: str, file: str) -> list[Any]:
     import yaml
 
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-        if _size(documents, {}) > MOST_VALUES:
-            raise ValueError(f"its aliases unfold to more than {MOST_VALUES:,} values")
-        return documents
+        loader, documents, size = yaml.SafeLoader(text), [], 0.0
+        while loader.check_node():
+            node = loader.get_node()
+            size += _size(node, {})
+            if size > MOST_VALUES:  # merge keys (<<) copy what they name: nothing may be made of it before this
+                raise ValueError(f"its aliases unfold to more than {MOST_VALUES:,} values")
+            documents.append(loader.construct_document(node))
+        return [document for document in documents if document is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
@@ -93,15 +97,16 @@ def _documents(text: str, file: str) -> list[Any]:
         raise UserError(f"{file} is no YAML", f"{where}{problem}", _UNSURE.replace("FILE", file)) from None
 
 
-def _size(value: object, known: dict[int, float]) -> float:
-    """How many values there are, those behind aliases each time; without end if something holds itself."""
-    if not isinstance(value, dict | list):
+def _size(node: Any, known: dict[int, float]) -> float:
+    """How many values a node of YAML is, those behind aliases each time; without end if something holds itself."""
+    held = node.value if node is not None else ""
+    if isinstance(held, str):
         return 1
-    if id(value) not in known:
-        known[id(value)] = inf  # as long as it is looked into
-        held = [*value, *value.values()] if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(one, known) for one in held)
-    return known[id(value)]
+    if id(node) not in known:
+        known[id(node)] = inf  # as long as it is looked into
+        parts = (part for one in held for part in (one if isinstance(one, tuple) else (one,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _flat(document: Object) -> list[Object]:

@@ -121,17 +121,24 @@ def _places(explanation: Explanation) -> str:
 def _refused(explanation: Explanation, style: Style, who: str) -> list[str]:
     waits = "would wait" if style.file else f"is {explanation.pod.phase}"
     verdict = f"{who} can never run here" if explanation.verdict == "never" else f"{who} {waits}"
-    shares = shares_of(explanation)
-    if explanation.code == "TooLarge" and explanation.verdict == "never" and one_share(shares):
-        lines = short.too_large(explanation, verdict)
-    elif explanation.code == "NoHealthyGpu" and one_share(shares) and explanation.nodes[0].scheduler is None:
-        lines = short.no_healthy(explanation, verdict)
-    else:
+    lines = _in_short(explanation, verdict)
+    if not lines:
         first = _wrapped([f"{verdict}: {_reason(explanation)}."], style)
         return [*first, *_evidence(explanation, style), *_ways_out(explanation, style)]
     kept_off = [f"  {also}"] if (also := _kept_off_all(explanation)) else []
     evidence = _evidence(explanation, style) if style.wide else []
     return _wrapped([*lines, *kept_off, *_checks(explanation)], style) + evidence
+
+
+def _in_short(explanation: Explanation, verdict: str) -> list[str]:
+    """Of refusals that need no table; nothing for others."""
+    if not one_share(shares_of(explanation)):
+        return []
+    if explanation.code == "TooLarge" and explanation.verdict == "never":
+        return short.too_large(explanation, verdict)
+    if explanation.code == "NoHealthyGpu" and explanation.nodes[0].scheduler is None:
+        return short.no_healthy(explanation, verdict)
+    return []
 
 
 def _reason(explanation: Explanation) -> str:
@@ -155,17 +162,9 @@ def _evidence(explanation: Explanation, style: Style) -> list[str]:
 
 def _ways_out(explanation: Explanation, style: Style) -> list[str]:
     """What would help, whose turn it is, and what kube-scheduler said."""
-    lines: list[str] = []
-    if explanation.code == report.KEPT_OFF:
-        lines.append(f"  {ways.kept_off(explanation)}")
-    elif hint := ways.hint(explanation):
-        lines.append(f"  {hint}")
-    elif explanation.code == "TooLarge":
-        lines += short.too_large(explanation, "")[1:]
+    lines = [f"  {advice}" for advice in _advice(explanation)]
     lines += [f"  {ways.kept_for(explanation)}"] if explanation.kept is not None or explanation.before else []
-    phrases = ways.phrases(explanation) if explanation.code in ROOM and explanation.verdict == "refused" else []
-    if explanation.asks and explanation.code != report.KEPT_OFF:
-        phrases = by_count.ways(explanation)
+    phrases = _phrases(explanation)
     if len(phrases) == 1:
         lines.append(f"  It would fit if {phrases[0]}.")
     elif phrases:
@@ -177,6 +176,33 @@ def _ways_out(explanation: Explanation, style: Style) -> list[str]:
     if explanation.detail:  # gpushare's own event, for somebody who may read nothing but the pod
         lines.append(f"  gpushare: {explanation.detail}")
     return _wrapped([*lines, *_checks(explanation)], style)
+
+
+def sentences(explanation: Explanation, *, exists: bool) -> list[str]:
+    """What would help, one sentence each, cheapest first. `exists`: the pod is in the cluster, and not in a file."""
+    if explanation.verdict not in ("refused", "never", "invalid") or explanation.code == report.NOT_ADMITTED:
+        return []
+    lines = short.invalid(explanation, "", exists=exists) if explanation.verdict == "invalid" else []
+    if lines := lines or _in_short(explanation, ""):
+        return [wording.printable(line.strip()) for line in lines[1:]]
+    would = [f"It would fit if {phrase}." for phrase in _phrases(explanation)]
+    return [wording.printable(line) for line in (*_advice(explanation), *would)]
+
+
+def _advice(explanation: Explanation) -> list[str]:
+    """What helps against a refusal that does not end when another pod ends."""
+    if explanation.code == report.KEPT_OFF:
+        return [ways.kept_off(explanation)]
+    if hint := ways.hint(explanation):
+        return [hint]
+    return [line.strip() for line in short.too_large(explanation, "")[1:]] if explanation.code == "TooLarge" else []
+
+
+def _phrases(explanation: Explanation) -> list[str]:
+    """What stands after "It would fit if"."""
+    if explanation.asks:
+        return by_count.ways(explanation) if explanation.code != report.KEPT_OFF else []
+    return ways.phrases(explanation) if explanation.code in ROOM and explanation.verdict == "refused" else []
 
 
 def _kept_off_all(explanation: Explanation) -> str:
