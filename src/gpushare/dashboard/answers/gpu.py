@@ -1,52 +1,30 @@
 """One GPU: its row, and what it did over time.
 
-Pure. The series come from whoever keeps them; pods of the past may be gone, so their names are in the series.
+Pure. The columns come from whoever keeps them, and are sent as they are. Pods of the past may be gone, so their names
+are in the columns: those that the reader may not see are taken out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from gpushare.dashboard.allowed import Allowed
 from gpushare.dashboard.answers import gpus, node
 from gpushare.dashboard.answers.body import Body, Number, names
-from gpushare.dashboard.answers.gpus import GpuRow
+from gpushare.dashboard.answers.gpus import GpuRow, OverFor
 from gpushare.view.snapshot import Snapshot
 
-Figures = Sequence[int | None]
+Columns = Mapping[str, Any]
+"""By name: `times`, figures of the GPU, `shares` with namespace, pod and figures each, `source`, `from` and `note`."""
+Figures = Sequence[float | None]
 """One for each time; None: unknown."""
-
-
-class PodSeries(msgspec.Struct, frozen=True):
-    """What a pod was given of a GPU, and used, over time."""
-
-    namespace: str
-    pod: str
-    number: int
-    granted: Figures
-    used: Figures
-
-
-class Series(msgspec.Struct, frozen=True):
-    """What a GPU did. `begins`: the first time that is known at all. `source`: memory or prometheus."""
-
-    times: Sequence[int]  # seconds since 1970
-    total: Figures
-    granted: Figures
-    used: Figures
-    util: Figures
-    temp: Figures
-    power: Figures
-    shares: Sequence[PodSeries] = ()
-    source: str = "memory"
-    begins: int | None = None
-    note: str = ""
 
 
 class ShareSeries(Body):
     namespace: str | None
     pod: str | None
-    number: int
+    number: int | None  # None: it is gone
     granted: Figures
     used: Figures
 
@@ -55,7 +33,7 @@ class GpuPage(Body):
     node: str
     gpu: GpuRow
     range: str
-    times: Sequence[int]
+    times: Sequence[float]
     total: Figures
     granted: Figures
     used: Figures
@@ -66,41 +44,43 @@ class GpuPage(Body):
     power_limit: int | None
     shares: list[ShareSeries]
     source: str
-    begins: int | None = msgspec.field(name="from")
+    begins: float | None = msgspec.field(name="from")
     note: str = ""
 
 
-def namespaces(cluster: Snapshot, name: str, series: Series) -> frozenset[str]:
+def namespaces(cluster: Snapshot, name: str, columns: Columns) -> frozenset[str]:
     """Those of the pods on the node, and of those that were on the GPU."""
-    return node.namespaces(cluster, name) | {one.namespace for one in series.shares}
+    return node.namespaces(cluster, name) | {one["namespace"] for one in columns["shares"]}
 
 
 def answer(
-    cluster: Snapshot, name: str, index: int, range_: str, series: Series, number: Number, allowed: Allowed
+    cluster: Snapshot,
+    name: str,
+    index: int,
+    range_: str,
+    columns: Columns,
+    number: Number,
+    allowed: Allowed,
+    over_for: OverFor = gpus.not_known,
 ) -> GpuPage | None:
-    """None: there is no such GPU."""
+    """None: there is no such GPU. `over_for`: for how many seconds a pod has used too much of a GPU."""
     one = gpus.find(cluster, name)
-    rows = gpus.rows(one, number, allowed) if one is not None else []
+    rows = gpus.rows(one, number, allowed, over_for) if one is not None else []
     row = next((row for row in rows if row.index == index), None)
     if row is None:
         return None
+    figures = {key: columns[key] for key in ("times", "total", "granted", "used", "util", "temp", "power")}
     return GpuPage(
-        name,
-        row,
-        range_,
-        series.times,
-        series.total,
-        series.granted,
-        series.used,
-        series.util,
-        series.temp,
-        series.power,
-        row.temp_limit,
-        row.power_limit,
-        [_share(one, allowed) for one in series.shares],
-        series.source,
-        series.begins,
-        series.note,
+        node=name,
+        gpu=row,
+        range=range_,
+        **figures,
+        temp_limit=row.temp_limit,
+        power_limit=row.power_limit,
+        shares=[_share(share, allowed) for share in columns["shares"]],
+        source=columns["source"],
+        begins=columns["from"],
+        note=columns["note"],
     )
 
 
@@ -111,5 +91,6 @@ def key(cluster: Snapshot, name: str, index: int) -> str | None:
     return next((gpu.key for gpu in facts.gpus if gpu.index == index), None) if facts is not None else None
 
 
-def _share(one: PodSeries, allowed: Allowed) -> ShareSeries:
-    return ShareSeries(*names(one.namespace, one.pod, allowed), one.number, one.granted, one.used)
+def _share(one: Columns, allowed: Allowed) -> ShareSeries:
+    shown = names(one["namespace"], one["pod"], allowed)
+    return ShareSeries(*shown, one.get("number"), one["granted"], one["used"])

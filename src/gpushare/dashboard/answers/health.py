@@ -1,6 +1,6 @@
-"""How gpushare itself is: its extender and node parts, pods it does not know the place of, GPUs and containers to look at.
+"""How gpushare itself is: extender and node parts, pods whose GPU is not known, GPUs and containers to look at.
 
-Pure. `seen` finds what was read besides the snapshot; what could not be read is null, and a note says so.
+Pure. `ours.Seen` is what was read besides the snapshot. What could not be read is null, and a note says so.
 """
 
 from collections import Counter

@@ -1,10 +1,11 @@
 """What was given out and used over time, how much of what is free can be used, and who holds GPU memory that idles.
 
-Pure. The series, and the most that each pod has used, come from whoever keeps them. A pod whose use is not known is not
-called idle.
+Pure. The columns, and the most that each pod has used, come from whoever keeps them. A pod whose use is not known is
+not called idle.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,23 +18,12 @@ from gpushare.view.snapshot import Snapshot
 
 MOST_IDLE = 100  # pods, and namespaces
 
-Columns = Sequence[int | None]
-"""One figure for each time; None: unknown."""
-Peaks = Mapping[str, int]
-"""The most that a pod has used of all its GPUs together, in MiB, by uid: only pods of which it is known."""
-
-
-class Series(msgspec.Struct, frozen=True):
-    """The cluster over time. `waiting`: how many pods, by code. `begins`: the first time that is known at all."""
-
-    times: Sequence[int]  # seconds since 1970
-    total: Columns
-    granted: Columns
-    used: Columns
-    waiting: Mapping[str, Columns] = {}
-    source: str = "memory"
-    begins: int | None = None
-    note: str = ""
+Columns = Mapping[str, Any]
+"""By name: `times`, figures of the cluster, `waiting` by code, `source`, `from` and `note`."""
+Figures = Sequence[float | None]
+"""One for each time; None: unknown."""
+Peaks = Mapping[str, int | None]
+"""The most that a pod has used of all its GPUs together, in MiB, by uid; None: unknown."""
 
 
 class SizeRow(Body):
@@ -63,48 +53,48 @@ class IdleNamespace(Body):
 
 
 class HistoryPage(Body):
-    times: Sequence[int]
-    total: Columns
-    granted: Columns
-    used: Columns
-    waiting: Mapping[str, Columns]
+    times: Sequence[float]
+    total: Figures
+    granted: Figures
+    used: Figures
+    waiting: Mapping[str, Figures]
     free: int  # MiB that may be given out
     sizes: list[SizeRow]
     idle: list[IdlePod]  # of those that the reader may see, like the next
     idle_namespaces: list[IdleNamespace]
     source: str
-    begins: int | None = msgspec.field(name="from")
+    begins: float | None = msgspec.field(name="from")
     note: str = ""
 
 
 def namespaces(cluster: Snapshot, peaks: Peaks) -> frozenset[str]:
     """Those of the pods whose use is known."""
-    return frozenset(pod.namespace for pod in cluster.asking if pod.uid in peaks)
+    return frozenset(pod.namespace for pod in cluster.asking if peaks.get(pod.uid) is not None)
 
 
-def answer(cluster: Snapshot, series: Series, peaks: Peaks, allowed: Allowed) -> HistoryPage:
-    return finish(answering(cluster, series, peaks, allowed))
+def answer(cluster: Snapshot, columns: Columns, peaks: Peaks, allowed: Allowed) -> HistoryPage:
+    return finish(answering(cluster, columns, peaks, allowed))
 
 
-def answering(cluster: Snapshot, series: Series, peaks: Peaks, allowed: Allowed) -> Steps[HistoryPage]:
+def answering(cluster: Snapshot, columns: Columns, peaks: Peaks, allowed: Allowed) -> Steps[HistoryPage]:
     """The same in short steps: with many nodes it takes long."""
     waiting = [pod for pod in cluster.asking if not (pod.node or pod.finished or pod.terminating)]
     found = yield from figures.counting(cluster.ledger, waiting)
     idle = sorted(_idle(cluster, peaks, allowed), key=lambda one: (-one.idle, one.namespace, one.pod))
     yield
     return HistoryPage(
-        times=series.times,
-        total=series.total,
-        granted=series.granted,
-        used=series.used,
-        waiting=series.waiting,
+        times=columns["times"],
+        total=columns["total"],
+        granted=columns["granted"],
+        used=columns["used"],
+        waiting=columns["waiting"],
         free=found.free >> 20,
         sizes=[_size(name, size, found.bytes.get(name)) for name, size in found.sizes.items()],
         idle=idle[:MOST_IDLE],
         idle_namespaces=_by_namespace(idle)[:MOST_IDLE],
-        source=series.source,
-        begins=series.begins,
-        note=series.note,
+        source=columns["source"],
+        begins=columns["from"],
+        note=columns["note"],
     )
 
 

@@ -11,7 +11,7 @@ from gpushare.core.facts.model import NodeFacts
 from gpushare.dashboard.allowed import Allowed, is_allowed
 from gpushare.dashboard.answers import gpus
 from gpushare.dashboard.answers.body import Body, Number, in_words, mib, names
-from gpushare.dashboard.answers.gpus import GpuRow, OneNode
+from gpushare.dashboard.answers.gpus import GpuRow, OneNode, OverFor
 from gpushare.view import measured, remarks, standing, usage, wording
 from gpushare.view.snapshot import NodeStatus, Snapshot
 from gpushare.view.sold import SoldUse
@@ -99,12 +99,14 @@ def namespaces(cluster: Snapshot, name: str) -> frozenset[str]:
     return frozenset(pod.metadata.namespace for pod in cluster.pods if pod.spec.node_name == name)
 
 
-def answer(cluster: Snapshot, name: str, number: Number, allowed: Allowed) -> NodePage | None:
-    """None: there is no such node."""
+def answer(
+    cluster: Snapshot, name: str, number: Number, allowed: Allowed, over_for: OverFor = gpus.not_known
+) -> NodePage | None:
+    """None: there is no such node. `over_for`: for how many seconds a pod has used too much of a GPU."""
     one = gpus.find(cluster, name)
     if one is None:
         return None
-    facts, rows, sampling = cluster.ledger.facts(name), gpus.rows(one, number, allowed), _sampling(one)
+    facts, rows, sampling = cluster.ledger.facts(name), gpus.rows(one, number, allowed, over_for), _sampling(one)
     fits, whole = _fits(cluster, name)
     unit = one.use.unit if one.use is not None else facts.unit if facts is not None else ""
     return NodePage(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpushare.core.explain.report import Explanation
+from gpushare.core.explain.report import NO_REQUEST, Explanation
 from gpushare.core.facts import names, request
 from gpushare.core.facts.policies import POLICIES
 from gpushare.dashboard.allowed import Allowed
@@ -26,7 +26,8 @@ from gpushare.view.why.files.trial import Place, Trial
 from gpushare.view.why.text import page
 from gpushare.view.why.text.page import Style
 
-TEXT = "the text"  # what it is called in sentences
+TEXT = "the text"  # what it is called in sentences about it
+PASTED = "pasted"  # and where a pod comes from, behind its name
 MOST_BYTES = 256 << 10
 MOST_ITEMS = 20  # each answer says something about every node
 MOST_REPLICAS = 1000  # of all items together: each is placed by itself
@@ -103,7 +104,7 @@ def trying(question: Question, cluster: Snapshot, source: Source | None) -> Trie
     before = _granted(cluster)
     trial, reader = Trial(cluster, by), source or _Nothing()
     admission = Admission(reader, cluster.ledger, manifest.namespaces, notes.append, None)
-    style, explanations, places = Style(cluster.now, file=TEXT), list[Explanation](), list[list[Place]]()
+    style, explanations, places = Style(cluster.now, file=PASTED), list[Explanation](), list[list[Place]]()
     for item in items:
         trial.places = []
         explanations += drafts.explain([item], admission, trial, notes.append, style)
@@ -134,10 +135,8 @@ def _read(question: Question) -> manifests.Manifest:
 def _check(items: Sequence[Item]) -> None:
     """What is too much for one answer."""
     if len(items) > MOST_ITEMS:
-        why = f"at most {MOST_ITEMS} are tried at once"
-        raise UserError(
-            f"{TEXT} has {len(items):,} objects with pods", why, "paste fewer of them, or gpushare why -f FILE"
-        )
+        why, way = f"at most {MOST_ITEMS} are tried at once", "paste fewer of them, or gpushare why -f FILE"
+        raise UserError(f"{TEXT} has {len(items):,} objects with pods", why, way)
     if (replicas := sum(item.replicas for item in items)) > MOST_REPLICAS:
         raise _too_many(replicas)
 
@@ -197,10 +196,10 @@ def _row(item: Item, explanation: Explanation, places: Sequence[Place], now: flo
         namespace=item.pod.metadata.namespace,
         kind=item.kind,
         asked=asked,
-        fit=shown.replicas.fit if shown.replicas is not None else len(places),
+        fit=shown.replicas.fit if shown.replicas is not None else asked if shown.code == NO_REQUEST else len(places),
         places=[PlaceRow(node, gpu, count) for (node, gpu), count in Counter(places).items()],
         explanation=shown,
-        text=page.text(shown, Style(now, file=TEXT)),
+        text=page.text(shown, Style(now, file=PASTED)),
         ways=page.sentences(shown, exists=False),
     )
 
