@@ -95,8 +95,10 @@ class _Sampling(NamedTuple):
 
 
 def namespaces(cluster: Snapshot, name: str) -> frozenset[str]:
-    """Those of the pods on a node."""
-    return frozenset(pod.metadata.namespace for pod in cluster.pods if pod.spec.node_name == name)
+    """Those of the pods on a node, and of those that its GPUs are kept for."""
+    state = cluster.ledger.node(name)
+    waiting = {kept.pod.namespace for kept in state.kept()} if state is not None else set()
+    return frozenset(waiting | {pod.metadata.namespace for pod in cluster.pods if pod.spec.node_name == name})
 
 
 def answer(

@@ -56,12 +56,12 @@ def namespace_of(pod: str) -> str:
 
 
 def _redacted(way: Way, namespaces: Collection[str]) -> Way:
-    if way.pods is None:
+    if all(namespace_of(pod) in namespaces for pod in way.pods or ()):
         return way
     return msgspec.structs.replace(
         way,
-        count=way.count or len(way.pods),
-        pods=[pod for pod in way.pods if namespace_of(pod) in namespaces],
+        count=way.count or len(way.pods or ()),
+        pods=[pod for pod in way.pods or () if namespace_of(pod) in namespaces],
         holders=[holder for holder in way.holders or () if namespace_of(holder.pod) in namespaces],
     )
 
