@@ -17,6 +17,7 @@ from gpushare.core.facts.objects import FINISHED
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.placement import fit
+from gpushare.core.steps import Steps, finish
 from gpushare.view import by_count, sold, wording
 from gpushare.view.snapshot import Snapshot
 
@@ -75,25 +76,31 @@ def _waits_by_count(pod: intree.Pod) -> bool:
 
 def pods(cluster: Snapshot, waiting: Sequence[Waits]) -> list[Waiting]:
     """These pods with what each waits for."""
+    return finish(answering(cluster, waiting))
+
+
+def answering(cluster: Snapshot, waiting: Sequence[Waits]) -> Steps[list[Waiting]]:
+    """The same in steps, one for each request that differs: with many nodes each takes long."""
     offers = by_count.offers(sold.uses(cluster)) if any(isinstance(pod, intree.Pod) for pod in waiting) else {}
     invalid = {pod.uid for pod in waiting if isinstance(pod, PodFacts) and isinstance(pod.request, Refusal)}
     written = {pod.metadata.uid: pod for pod in cluster.pods if pod.metadata.uid in invalid} if invalid else {}
     answers: dict[tuple[object, ...], Answer] = {}
 
-    def once(key: tuple[object, ...], work_out: Callable[[], Answer]) -> Answer:
+    def once(key: tuple[object, ...], work_out: Callable[[], Answer]) -> Steps[Answer]:
         if key not in answers:
             answers[key] = work_out()
+            yield
         return answers[key]
 
     answered = []
     for pod in waiting:
         if isinstance(pod, intree.Pod):
             meta, asks = pod.metadata, sold.asked(pod)
-            answer = once(tuple(asks.items()), partial(_by_count, asks, offers))
+            answer = yield from once(tuple(asks.items()), partial(_by_count, asks, offers))
             answered.append(Waiting(meta.namespace, meta.name, meta.creation_timestamp or "", answer))
             continue
         if isinstance(pod.request, Request):
-            answer = once(_key(cluster.ledger, pod), partial(_answer, cluster.ledger, pod, pod.request))
+            answer = yield from once(_key(cluster.ledger, pod), partial(_answer, cluster.ledger, pod, pod.request))
         else:
             assert pod.request is not None
             answer = _invalid(pod.request, written[pod.uid])

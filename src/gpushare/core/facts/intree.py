@@ -8,6 +8,7 @@ later; the extender asks which nodes admit a pod.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor
 
 import msgspec
@@ -209,6 +210,7 @@ def _asked(container: objects.Container) -> dict[str, int]:
     return {name: _whole(name, amount) for name, amount in amounts.items()}
 
 
+@lru_cache(4096)  # pods ask for the same few amounts, and exact numbers cost time
 def _whole(resource: str, quantity: objects.Quantity) -> int:
     """Rounded up, as kube-scheduler counts. An unreadable amount is 0: no API server accepts one."""
     amount = units.exact(quantity) or 0

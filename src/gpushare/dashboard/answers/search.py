@@ -3,8 +3,8 @@
 Pure, and quick enough to be asked at every key: it looks through all names once.
 """
 
-from collections.abc import Iterable
-from heapq import nsmallest
+from collections.abc import Sequence
+from typing import TypeVar
 
 from gpushare.core.facts import intree
 from gpushare.dashboard.allowed import Allowed, is_allowed
@@ -13,10 +13,9 @@ from gpushare.view.snapshot import Snapshot
 
 MOST = 20  # of each kind
 LONGEST = 320  # characters of a question: a namespace, a slash and the longest name
-GPU_PREFIX = "gpu-"  # how UUIDs begin; people leave it out
+GPU_PREFIX = "GPU-"  # how UUIDs begin; people leave it out
 
-Rank = tuple[int, str, str]
-"""0 if a name begins with what is looked for, else 1; then the name, and its namespace."""
+Named = TypeVar("Named", bound=intree.Pod | intree.Node)
 
 
 class GpuHit(Body):
@@ -42,56 +41,54 @@ class SearchPage(Body):
 
 def namespaces(cluster: Snapshot, question: str) -> frozenset[str]:
     """Those of the pods that match."""
-    return frozenset(pod.metadata.namespace for _, pod in _pods(cluster, _read(question), None))
+    space, name = _read(question)
+    matching = [pod.metadata.namespace for pod in cluster.pods if name in pod.metadata.name] if name else []
+    return frozenset(matching) if not space else frozenset({space}.intersection(matching))
 
 
 def answer(cluster: Snapshot, question: str, allowed: Allowed) -> SearchPage:
-    """Case does not matter. `namespace/name` is understood, too."""
-    wanted = _read(question)
-    if not wanted:
+    """Case does not matter: names in Kubernetes are small. `namespace/name` is a pod."""
+    space, name = _read(question)
+    if not name:
         return SearchPage([], [], [])
-    ranks = (_rank(node.metadata.name, wanted) for node in cluster.nodes)
-    nodes = nsmallest(MOST, (rank for rank in ranks if rank is not None))
-    pods = nsmallest(MOST, _pods(cluster, wanted, allowed), key=lambda hit: hit[0])
-    return SearchPage([name for _, name, _ in nodes], _gpus(cluster, wanted), [_hit(cluster, pod) for _, pod in pods])
+    there = [pod for pod in cluster.pods if pod.metadata.namespace == space] if space else cluster.pods
+    hits = [_hit(cluster, pod) for pod in _first(there, name, allowed)]
+    if space:
+        return SearchPage([], [], hits)
+    nodes = _first(cluster.nodes, name, None)
+    return SearchPage([node.metadata.name for node in nodes], _gpus(cluster, name), hits)
 
 
-def _read(question: str) -> str:
-    return question.strip().lower()[:LONGEST]
+def _read(question: str) -> tuple[str, str]:
+    """A namespace, if one is named, and a part of a name."""
+    space, _, name = question.strip().lower()[:LONGEST].rpartition("/")
+    return space, name
 
 
-def _rank(name: str, wanted: str, namespace: str = "") -> Rank | None:
-    """None: it does not match."""
-    place = name.lower().find(wanted)
-    return None if place < 0 else (min(place, 1), name, namespace)
+def _first(named: Sequence[Named], wanted: str, allowed: Allowed) -> list[Named]:
+    """The first of those that begin with it, then of those that have it elsewhere, in the order they have."""
+    begins: list[Named] = []
+    others: list[Named] = []
+    for one in named:
+        name = one.metadata.name
+        if wanted in name and is_allowed(allowed, one.metadata.namespace):
+            (begins if name.startswith(wanted) else others).append(one)
+            if len(begins) == MOST:
+                break
+    return [*begins, *others][:MOST]
 
 
 def _gpus(cluster: Snapshot, wanted: str) -> list[GpuHit]:
     """By the beginning of the UUID."""
-    wanted = wanted.removeprefix(GPU_PREFIX)
+    start = f"{GPU_PREFIX}{wanted.removeprefix(GPU_PREFIX.lower())}"
     found: list[GpuHit] = []
-    for node in cluster.nodes if wanted else ():
-        name = node.metadata.name
-        facts = cluster.ledger.facts(name)
+    for node in cluster.nodes if start != GPU_PREFIX else ():
+        facts = cluster.ledger.facts(node.metadata.name)
         gpus = facts.gpus if facts is not None else ()
-        matching = (gpu for gpu in gpus if gpu.uuid.lower().removeprefix(GPU_PREFIX).startswith(wanted))
-        found += [GpuHit(name, gpu.index, gpu.uuid) for gpu in matching]
+        found += [GpuHit(node.metadata.name, gpu.index, gpu.uuid) for gpu in gpus if gpu.uuid.startswith(start)]
         if len(found) >= MOST:
             break
     return found[:MOST]
-
-
-def _pods(cluster: Snapshot, wanted: str, allowed: Allowed) -> Iterable[tuple[Rank, intree.Pod]]:
-    if not wanted:
-        return
-    space, slash, name = wanted.partition("/")
-    for pod in cluster.pods:
-        meta = pod.metadata
-        if slash and meta.namespace.lower() != space:
-            continue
-        rank = _rank(meta.name, name if slash else wanted, meta.namespace)
-        if rank is not None and is_allowed(allowed, meta.namespace):
-            yield rank, pod
 
 
 def _hit(cluster: Snapshot, pod: intree.Pod) -> PodHit:

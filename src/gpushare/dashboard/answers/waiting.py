@@ -9,6 +9,7 @@ from typing import Any
 from gpushare.core.explain import report
 from gpushare.core.facts import intree
 from gpushare.core.facts.model import PodFacts
+from gpushare.core.steps import Steps, finish
 from gpushare.dashboard.allowed import Allowed, is_allowed
 from gpushare.dashboard.answers.body import Body
 from gpushare.view import waiting
@@ -35,7 +36,12 @@ def namespaces(cluster: Snapshot) -> frozenset[str]:
 
 
 def answer(cluster: Snapshot, allowed: Allowed) -> WaitingPage:
-    everyone = waiting.pods(cluster, waiting.who(cluster))
+    return finish(answering(cluster, allowed))
+
+
+def answering(cluster: Snapshot, allowed: Allowed) -> Steps[WaitingPage]:
+    """The same in steps: with many nodes and different pods it takes long."""
+    everyone = yield from waiting.answering(cluster, waiting.who(cluster))
     mine = [one for one in everyone if is_allowed(allowed, one.namespace)]
     mine.sort(key=lambda one: (timestamp(one.created), one.namespace, one.name))
     codes = Counter(one.answer.code for one in everyone)

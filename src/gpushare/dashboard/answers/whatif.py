@@ -29,6 +29,7 @@ from gpushare.view.why.text.page import Style
 TEXT = "the text"  # what it is called in sentences about it
 PASTED = "pasted"  # and where a pod comes from, behind its name
 MOST_BYTES = 256 << 10
+MOST_VALUES = 20_000  # of YAML: to read so many takes a second
 MOST_ITEMS = 20  # each answer says something about every node
 MOST_REPLICAS = 1000  # of all items together: each is placed by itself
 COPIES = "ReplicaSet"  # what several copies of a pod are placed as
@@ -129,7 +130,10 @@ def _read(question: Question) -> manifests.Manifest:
         raise UserError(f'no policy "{question.policy[:60]}"', f"there are {', '.join(POLICIES)}", "one of these")
     if question.replicas is not None and not 0 <= question.replicas <= MOST_REPLICAS:
         raise _too_many(question.replicas)
-    return manifests.read(question.yaml, TEXT, question.namespace or "default")
+    try:
+        return manifests.read(question.yaml, TEXT, question.namespace or "default", MOST_VALUES)
+    except UserError as error:
+        raise UserError(error.what, error.why, error.way.replace(f"-f {TEXT}", "-f FILE")) from None
 
 
 def _check(items: Sequence[Item]) -> None:

@@ -14,6 +14,11 @@ from gpushare.view.why import pod_details
 
 MOST_REPLICAS = 10_000  # each is placed by itself
 MOST_VALUES = 1_000_000  # in one file; aliases of aliases make a small file very large
+LONGEST_NUMBER = 100  # characters
+TOO_MANY = "it has more than {most:,} values"
+UNFOLD = "its aliases unfold to more than {most:,} values"
+TOO_LONG = "a number with {length:,} characters"
+TOO_DEEP = "it is nested too deeply"
 KINDS = "Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController or List"
 NAMES_ITS_NODE = (
     "{file}: nodeName of {kind} {name} is ignored here. A pod with nodeName starts without kube-scheduler and gpushare."
@@ -51,13 +56,13 @@ class Manifest(msgspec.Struct):
     namespaces: dict[str, dict[str, str]]  # that the file itself makes, and their labels
 
 
-def read(text: str, file: str, namespace: str) -> Manifest:
-    """All pods of a file. `namespace`: of those that name none."""
+def read(text: str, file: str, namespace: str, most: int = MOST_VALUES) -> Manifest:
+    """All pods of a file. `namespace`: of those that name none. `most`: values that it may have."""
     items: list[Item] = []
     notes: list[str] = []
     skipped: list[str] = []
     namespaces: dict[str, dict[str, str]] = {}
-    for position, document in enumerate(_documents(text, file), 1):
+    for position, document in enumerate(_documents(text, file, most), 1):
         if not isinstance(document, dict):
             what = f"{file}: document {position} is no Kubernetes object"
             raise UserError(what, f"it is {_described(document)}", f"it should begin with kind: {KINDS}")
@@ -78,22 +83,37 @@ def read(text: str, file: str, namespace: str) -> Manifest:
     return Manifest(items, [*notes, *(f"{file}: {one} holds no pod." for one in skipped)], namespaces)
 
 
-def _documents(text: str, file: str) -> list[Any]:
+def _documents(text: str, file: str, most: int) -> list[Any]:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Stops before it has made anything of a text that is too large, or of a number that is."""
+
+        values = 0.0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            node: Any = super().compose_node(parent, index)
+            self.values += 1
+            if self.values > most:
+                raise ValueError(TOO_MANY.format(most=most))
+            if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
+                raise ValueError(TOO_LONG.format(length=len(node.value)))
+            return node
+
     try:
-        loader, documents, size = yaml.SafeLoader(text), [], 0.0
+        loader, documents, size = Loader(text), [], 0.0
         while loader.check_node():
             node = loader.get_node()
             size += _size(node, {})
-            if size > MOST_VALUES:  # merge keys (<<) copy what they name: nothing may be made of it before this
-                raise ValueError(f"its aliases unfold to more than {MOST_VALUES:,} values")
+            if size > most:  # merge keys (<<) copy what they name: nothing may be made of it before this
+                raise ValueError(UNFOLD.format(most=most))
             documents.append(loader.construct_document(node))
         return [document for document in documents if document is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error) or repr(error)
+        problem = TOO_DEEP if isinstance(error, RecursionError) else problem
         raise UserError(f"{file} is no YAML", f"{where}{problem}", _UNSURE.replace("FILE", file)) from None
 
 
