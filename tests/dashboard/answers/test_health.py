@@ -33,9 +33,8 @@ def template(file: str, kind: str) -> Json:
 
 
 def seen(pods: list[Json] | None = None, events: list[Json] | None = None, policies: list[Json] | None = None) -> Seen:
-    return ours.seen(
-        *(None if one is None else msgspec.json.encode({"items": one}) for one in (pods, events, policies))
-    )
+    bodies = [None if one is None else msgspec.json.encode({"items": one}) for one in (pods, events, policies)]
+    return ours.seen(*bodies)
 
 
 def page(read_besides: Seen, world: worlds.World | None = None, allowed: frozenset[str] | None = None) -> Any:
@@ -115,9 +114,11 @@ def test_pods_whose_gpu_is_not_known() -> None:
     assert all(one["why"] for one in unplaced)
 
 
-def event(code: str, kind: str = "Node", name: str = "a", minute: int = 1, **more: Any) -> Json:
-    return {"involvedObject": {"kind": kind, "name": name}, "reason": code, "message": f"{code} of secret/p",
-            "lastTimestamp": f"2026-11-15T12:{minute:02}:00Z", "reportingComponent": "gpushare", "count": 1} | more  # fmt: skip
+def event(code: str, minute: int = 1, **more: Any) -> Json:
+    """About node a."""
+    made = {"involvedObject": {"kind": "Node", "name": "a"}, "reason": code, "message": f"{code} of secret/p"}
+    made |= {"lastTimestamp": f"2026-11-15T12:{minute:02}:00Z", "reportingComponent": "gpushare", "count": 1}
+    return made | more
 
 
 def test_what_audits_found_is_told_once_the_latest_first() -> None:
@@ -148,7 +149,7 @@ def test_who_may_not_see_all_pods_reads_what_is_wrong_and_no_name() -> None:
 
 
 def test_the_policy_that_counts() -> None:
-    policies = [
+    policies: list[Json] = [
         {"metadata": {"name": "b", "creationTimestamp": "2026-02-01T00:00:00Z"}, "status": {"state": "ignored"}},
         {"metadata": {"name": "a", "creationTimestamp": "2026-03-01T00:00:00Z"},
          "status": {"state": "notReady", "conditions": [{"type": "Ready", "message": "node a: driver"}]}},

@@ -100,9 +100,10 @@ def test_what_would_still_fit_there() -> None:
 
 
 def test_a_node_that_sells_by_count_has_no_granted_memory() -> None:
-    cluster = Cluster(worlds.sold(), [gpunode("gpu-e", {"usedMiB": 700, "containers": [
-        {"namespace": "default", "pod": "infer-1", "uid": "default/infer-1", "container": "main", "usedMiB": 600},
-        {"namespace": "default", "pod": "gone", "uid": "default/gone", "container": "main", "usedMiB": 1}]})])  # fmt: skip
+    using = [container("infer-1", 0, 600), container("gone", 0, 1)]
+    for one_of in using:
+        del one_of["grantedMiB"]
+    cluster = Cluster(worlds.sold(), [gpunode("gpu-e", {"usedMiB": 700, "containers": using})])
     shown = page(cluster, "gpu-e")
     (row,) = shown["gpus"]
     assert (shown["state"], shown["pin"], row["granted"], row["free"], row["used"]) == (
