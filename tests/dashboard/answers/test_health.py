@@ -116,7 +116,7 @@ def test_pods_whose_gpu_is_not_known() -> None:
 
 def event(code: str, minute: int = 1, **more: Any) -> Json:
     """About node a."""
-    made = {"involvedObject": {"kind": "Node", "name": "a"}, "reason": code, "message": f"{code} of secret/p"}
+    made: Json = {"involvedObject": {"kind": "Node", "name": "a"}, "reason": code, "message": f"{code} of secret/p"}
     made |= {"lastTimestamp": f"2026-11-15T12:{minute:02}:00Z", "reportingComponent": "gpushare", "count": 1}
     return made | more
 
