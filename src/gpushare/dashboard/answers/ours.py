@@ -14,7 +14,7 @@ from gpushare.view.snapshot import Items
 from gpushare.view.why import pod_details
 
 PODS = "/api/v1/pods?labelSelector=app%3Dgpushare"
-EVENTS = "/api/v1/events?fieldSelector=type%3DWarning%2Csource%3Dgpushare"
+EVENTS = "/api/v1/events?fieldSelector=type%3DWarning%2CreportingComponent%3Dgpushare"
 POLICIES = "/apis/gpushare.io/v1alpha1/clusterpolicies"
 EXTENDER, NODE_PART = "extender", "node"
 
