@@ -17,6 +17,7 @@ from gpushare.dashboard.answers.ours import Event, OurPod, Seen
 from gpushare.view import standing, usage, wording
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.usage import NodeUse
+from gpushare.view.why.stuck import DEFAULT_SCHEDULER
 
 MOST = 500  # rows of each list
 NOT_READ = "{what} could not be read: {effect}."
@@ -26,7 +27,6 @@ OUR_PODS, EVENTS, POLICIES = (
     ("ClusterPolicies", "it is not known whether the operator is used"),
 )
 READY = "Ready"
-DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class ExtenderPod(Body):

@@ -162,9 +162,9 @@ def _fits(cluster: Snapshot, name: str) -> tuple[list[Fits], int]:
     """The largest piece that is free, the usual sizes below it, and GPUs that nobody uses."""
     state = cluster.ledger.node(name)
     room = state.room if state is not None else None
-    if state is None or room is None or not room.rising or room.facts.sold:
+    if state is None or room is None or room.facts.sold:
         return [], 0
-    largest = room.rising[-1] * units.BYTES_IN[room.facts.unit]
+    largest = max(room.rising, default=0) * units.BYTES_IN[room.facts.unit]
     usual = [size for size in figures.FIXED.values() if size <= room.largest * units.BYTES_IN[room.facts.unit]]
     sizes = sorted({*usual, *([largest] if largest else [])}, reverse=True)
     counts, whole = figures.of_node(state, sizes)
