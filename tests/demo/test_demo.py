@@ -1,6 +1,7 @@
 """The demo from beginning to end, as `make demo` runs it: piped, and on a terminal until Ctrl-C."""
 
 import asyncio
+import math
 import os
 import pty
 import re
@@ -86,7 +87,7 @@ def test_on_a_terminal_it_stays_up_until_somebody_has_seen_enough(folder: Path) 
 @pytest.mark.parametrize("enough", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])  # SIGHUP: a window that is closed
 async def test_whichever_way_somebody_has_seen_enough_it_is_the_normal_end(enough: signal.Signals) -> None:
     async with asyncio.timeout(PATIENCE):
-        await app.until_interrupted(lambda: os.kill(os.getpid(), enough))
+        await app.until_interrupted(lambda: os.kill(os.getpid(), enough), asyncio.sleep(math.inf))
 
 
 def _type_elsewhere(lines: list[str]) -> str:
