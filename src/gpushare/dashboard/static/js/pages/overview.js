@@ -138,7 +138,7 @@ function AsTable({ filter }) {
   if (!part) return html`<${Loading} />`;
   if (part.error) return html`<${Trouble} failure=${part.error.message} />`;
   const names = list => [...new Set(list.map(({ node }) => node))];
-  return html`<${part.Table} title=${t('overview.table')} columns=${COLUMNS()} rows=${rows} rowKey=${gpu => `${gpu.node}/${gpu.index}`} csvName="gpus" kubectl=${list => `kubectl inspect gpushare ${names(list).join(' ')}`} />`;
+  return html`<div class="page"><${part.Table} title=${t('overview.table')} columns=${COLUMNS()} rows=${rows} rowKey=${gpu => `${gpu.node}/${gpu.index}`} csvName="gpus" kubectl=${list => `kubectl inspect gpushare ${names(list).join(' ')}`} /></div>`;
 }
 
 export default function Overview({ route }) {
@@ -147,7 +147,8 @@ export default function Overview({ route }) {
   const me = useMe();
   const namespaces = me.namespaces || {};
   const own = useMemo(() => (me.everything ? () => true : number => number in namespaces), [me]);
-  if (!ready) return html`<${Loading} />`;
+  const problem = useStore(store => store.problem);
+  if (!ready) return problem ? html`<${Trouble} failure=${problem} />` : html`<${Loading} />`;
   const settings = settingsOf(route.query, namespaces);
   const table = route.query.view === 'table';
   return html`<div class="overview">
