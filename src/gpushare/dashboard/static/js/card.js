@@ -1,8 +1,7 @@
 // What is known of one GPU, beside the pointer. Names of pods are not in the stream: they are asked for when somebody
 // stays on a cell, and kept for 10 s.
 import { get, path } from './api.js';
-import { age, known, mib, n, pct, t } from './i18n.js';
-import { named } from './parts/basics.js';
+import { age, has, known, mib, n, pct, t } from './i18n.js';
 import { FINE, store, useStore } from './store.js';
 import { html, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
 
@@ -68,7 +67,7 @@ export function Card({ row, x, y, cell, width }) {
   return html`<div class="card" aria-hidden="true" ref=${card} style=${{ left: `${left}px`, top: `${y + (beside ? -4 : cell.height + 10)}px`, width: `${Math.min(WIDTH, width)}px` }}>
     <header><b>${String(gpu.node)} <span class="nowrap">GPU ${gpu.index}</span></b> <span class="muted">${String(gpu.model)}</span></header>
     ${!gpu.healthy && html`<p class="bad">${t('card.unhealthy')}${detail?.why ? `: ${String(detail.why)}` : ''}</p>`}
-    ${!FINE.includes(state) && html`<p class="warn">${named('node.state', state)}</p>`}
+    ${!FINE.includes(state) && html`<p class="warn">${has(`node.state.${state}`) ? t(`node.state.${state}`) : String(state)}</p>`}
     ${sold && html`<p class="muted">${t('card.sold', { sold: sold.map(([name, all, used]) => `${used}/${all} ${name}`).join(', ') })}</p>`}
     <dl>
       <div><dt>${t('sums.granted')}</dt><dd>${mib(gpu.granted)} <span class="muted">/ ${mib(gpu.total)}</span></dd></div>
