@@ -1,6 +1,6 @@
 // How full the cluster was, who waited, which pods its free memory could still take, and who holds memory unused.
 import { html, useMemo } from '../ui.js';
-import { known, mib, n, pct, t } from '../i18n.js';
+import { has, known, mib, n, pct, t } from '../i18n.js';
 import { Answer, named, wide } from '../parts/basics.js';
 import { Chart, DASH, GIB_STEPS, rangeOf, Ranges, Timed } from '../parts/chart.js';
 import { useFresh } from '../parts/fresh.js';
@@ -36,7 +36,7 @@ function History({ data, range }) {
 }
 
 const SIZES = [
-  { key: 'size', label: t('history.size'), value: row => row.size, cell: row => (row.size === named('history.size', row.size) ? mib(row.mib) : [named('history.size', row.size), known(row.mib) && mib(row.mib)].filter(Boolean).join(', ')) },
+  { key: 'size', label: t('history.size'), value: row => row.size, cell: row => (has(`history.size.${row.size}`) ? t(`history.size.${row.size}`, { size: mib(row.mib) }) : mib(row.mib)) },
   count('fits', t('history.fits')),
   { key: 'unusable', label: t('history.unusable'), cell: ({ unusable }) => html`${known(unusable) && html`<span class="part"><i ref=${wide(unusable, 1)}></i></span>`} ${pct(unusable)}` },
 ];

@@ -39,16 +39,6 @@ function save(name, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-async function copy(words) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(words);
-  const area = document.createElement('textarea'); // the clipboard is there only with https or on this machine
-  area.value = words;
-  document.body.append(area);
-  area.select();
-  document.execCommand('copy');
-  area.remove();
-}
-
 export function sorted(rows, column, direction) {
   if (!column) return rows;
   const sign = direction === FALLING ? -1 : 1;
@@ -86,9 +76,10 @@ function Tools({ columns, rows, csvName, kubectl }) {
   const [said, say] = useState('');
   const take = () => {
     const command = typeof kubectl === 'function' ? kubectl(rows) : kubectl;
-    copy(command).then(() => say(t('table.copied', { command: command.length > 80 ? `${command.slice(0, 80)}…` : command })));
+    // Browsers have a clipboard only over https and on this machine: else the command is there to be selected.
+    Promise.resolve(navigator.clipboard?.writeText(command)).catch(() => {}).then(() => say(command));
   };
-  return html`<div class="tools"><span role="status" class="muted">${said}</span>
+  return html`<div class="tools">${said && html`<code role="status">${said}</code>`}
     <button onClick=${() => save(csvName, csv(columns, rows))}>${t('table.csv')}</button>
     ${kubectl && html`<button onClick=${take}>${t('table.kubectl')}</button>`}</div>`;
 }
