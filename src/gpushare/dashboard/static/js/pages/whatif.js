@@ -79,7 +79,7 @@ export default function WhatIfPage() {
     then?.(event.dataTransfer.files);
   };
   const { yaml, replicas, policy, error, result } = kept, { policies = [] } = useMe();
-  const line = /line (\d+)/.exec(error?.error)?.[1];
+  const line = /line (\d+)/.exec(`${error?.error} ${error?.why}`)?.[1];
   return html`<article class="page"><h1>${t('whatif.title')}</h1><p class="muted">${t('whatif.what')}</p>
     <form class="whatif" onSubmit=${submit}>
       <textarea ref=${area} class=${over ? 'over' : ''} rows="12" maxlength=${MOST_BYTES} spellcheck="false" aria-label=${t('whatif.yaml')} placeholder=${t('whatif.paste')} value=${yaml} aria-invalid=${String(Boolean(error))}
