@@ -23,7 +23,7 @@ export const MODES = {
 export function palette(element, context) {
   const style = getComputedStyle(element);
   const color = name => style.getPropertyValue(`--${name}`).trim();
-  const names = ['bg', 'fg', 'muted', 'line', 'accent', 'granted', 'granted-2', 'other', 'other-2', 'used', 'idle', 'good', 'warn', 'over', 'bad', 'free'];
+  const names = ['bg', 'muted', 'granted', 'granted-2', 'other', 'other-2', 'used', 'idle', 'good', 'warn', 'over', 'bad', 'free'];
   const colors = Object.fromEntries(names.map(name => [name, color(name)]));
   for (const { color: name } of Object.values(MODES).filter(Boolean)) colors[`${name} ramp`] = ramp(colors.free, colors[name]);
   colors.hatch = context.createPattern(hatched(colors), 'repeat');
@@ -135,7 +135,7 @@ function paintMarks(pen, rows) {
   bars(pen, off, colors.warn, 0, width);
   for (const row of sick) cross(pen, x[row], y[row] - top);
   if (!highlighted.size) return;
-  context.strokeStyle = colors.accent;
+  context.strokeStyle = colors.warn;
   context.lineWidth = 2;
   for (const row of rows) if (highlighted.has(row)) context.strokeRect(x[row] + 1, y[row] - top + 1, width - 2, height - 2);
 }

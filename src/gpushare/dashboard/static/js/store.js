@@ -21,6 +21,7 @@ export const store = {
   largest: 0, // MiB of the largest GPU
   waiting: { count: 0, oldest: -1, codes: {} },
   unplaced: 0,
+  problem: null, // why there is no snapshot yet, as api.js throws it
   connected: false,
   heard: now(), // when any byte came
   told: { ages: { watch: -1, use: -1, failure: '' }, at: now(), time: 0 }, // the server's last word on how old things are
@@ -98,6 +99,11 @@ function changed(kind, gpus) {
 
 export const heard = () => { store.heard = now(); };
 
+export function setProblem(problem) {
+  store.problem = problem;
+  changed('stream', []);
+}
+
 export function setConnected(connected) {
   store.connected = connected;
   changed('stream', []);
@@ -143,7 +149,7 @@ export function takeSnapshot(body) {
   rows.node = new Map(nodes.name.map((name, row) => [name, row]));
   rows.nodeId = new Map(ids.node.map((id, row) => [id, row]));
   rows.gpuId = new Map(ids.gpu.map((id, row) => [id, row]));
-  Object.assign(store, { ready: true, epoch: body.epoch, seq: body.seq, waiting: body.waiting, unplaced: body.unplaced });
+  Object.assign(store, { ready: true, problem: null, epoch: body.epoch, seq: body.seq, waiting: body.waiting, unplaced: body.unplaced });
   tell(body.ages, body.time);
   light();
   changed('snapshot', null);

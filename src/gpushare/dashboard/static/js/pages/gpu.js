@@ -18,7 +18,7 @@ function memoryLayers({ times, shares }, colour) {
   let from = times.map(() => 0);
   for (const share of shares) {
     const base = from, fill = `--${colour(share)}`;
-    const granted = base.map((low, at) => low + (share.granted[at] || 0));
+    const granted = base.map((low, at) => low + (share.granted[at] ?? share.used[at] ?? 0)); // sold by count: nothing is above it
     const used = base.map((low, at) => (known(share.used[at]) ? low + share.used[at] : null));
     const inside = used.map((high, at) => high && Math.min(high, granted[at]));
     layers.push({ from, to: granted, fill, alpha: 0.16 }, { from, to: inside, fill, alpha: 0.8 }, { from, to: granted, fill, outline: true });

@@ -9,7 +9,7 @@ const ago = seconds => (known(seconds) ? t('why.ago', { age: age(seconds) }) : t
 const listed = (list, show) => (known(list) ? list.map(show).join(' · ') || t('health.none') : text(null));
 
 function Extender({ extender }) {
-  if (!extender?.found) return html`<p class=${extender ? 'lead no' : 'lead'}>${extender ? t('health.noExtender') : `${t('health.extender')} ${text(null)}`}</p>`;
+  if (!extender?.found) return html`<p class="lead">${extender ? t('health.noExtender') : `${t('health.extender')} ${text(null)}`}</p>`;
   const { ready, version, policy, unit, namespace, image, count } = extender;
   return html`<p class="lead">${t('health.extender')} <strong class=${ready ? 'yes' : ready === false ? 'no' : ''}>${t(`health.ready.${ready}`)}</strong></p>
     <${Facts} facts=${[count > 1 && t('health.count.pods', { count }), version, policy && t('why.policy', { policy }), unit && t('health.unit', { unit }), namespace, image]} />`;

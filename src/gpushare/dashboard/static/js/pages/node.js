@@ -42,7 +42,7 @@ const About = ({ node, node: { kubelet, driver } }) => html`<${Facts} facts=${[
 function Fits({ node: { name, fits, whole, sold, gpus } }) {
   const unknown = gpus.filter(gpu => gpu.unattributed > 0);
   return html`<dl class="pairs">
-    <dt>${t('node.fits')}</dt><dd>${[...fits.map(fit => `${n(fit.count)} × ${mib(fit.size)}`), t('node.whole', { count: whole })].join(' · ')}</dd>
+    ${gpus.some(gpu => known(gpu.granted)) && html`<dt>${t('node.fits')}</dt><dd>${[...fits.map(fit => `${n(fit.count)} × ${mib(fit.size)}`), t('node.whole', { count: whole })].join(' · ')}</dd>`}
     ${unknown.length > 0 && html`<dt>${t('node.notOurs')}</dt><dd>${unknown.map((gpu, at) => html`${at ? ' · ' : ''}<${Gpu} node=${name} gpu=${gpu.index} alone /> ${mib(gpu.unattributed)}`)}</dd>`}
     ${sold.map(one => html`<dt>${String(one.resource)}</dt><dd>${t('node.sold', one)}</dd>`)}
   </dl>`;

@@ -79,7 +79,7 @@ export default function WhatIfPage() {
     then?.(event.dataTransfer.files);
   };
   const { yaml, replicas, policy, error, result } = kept, { policies = [] } = useMe();
-  const line = /line (\d+)/.exec(error?.error)?.[1];
+  const line = /line (\d+)/.exec(`${error?.error} ${error?.why}`)?.[1];
   return html`<article class="page"><h1>${t('whatif.title')}</h1><p class="muted">${t('whatif.what')}</p>
     <form class="whatif" onSubmit=${submit}>
       <textarea ref=${area} class=${over ? 'over' : ''} rows="12" maxlength=${MOST_BYTES} spellcheck="false" aria-label=${t('whatif.yaml')} placeholder=${t('whatif.paste')} value=${yaml} aria-invalid=${String(Boolean(error))}
@@ -87,7 +87,7 @@ export default function WhatIfPage() {
       <div class="fields">
         <label class="file">${t('whatif.file')}<input type="file" accept=".yaml,.yml,.json" onChange=${event => take(event.target.files)} /></label>
         <button type="button" onClick=${() => set({ yaml: EXAMPLE, error: null })}>${t('whatif.example')}</button>
-        <label>${t('whatif.replicas')} <input type="number" min="1" max="10000" placeholder=${t('whatif.written')} value=${replicas} onInput=${typed('replicas')} /></label>
+        <label>${t('whatif.replicas')} <input type="number" min="1" max="1000" placeholder=${t('whatif.written')} value=${replicas} onInput=${typed('replicas')} /></label>
         <label>${t('whatif.policy')} <select value=${policy} onChange=${typed('policy')}><option value="">${t('whatif.written')}</option>${policies.map(name => html`<option>${String(name)}</option>`)}</select></label>
         <button class="main" disabled=${busy || !yaml.trim()}>${t(busy ? 'whatif.busy' : 'whatif.ask')}</button>
       </div>

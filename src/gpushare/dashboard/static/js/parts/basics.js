@@ -56,7 +56,7 @@ function Share({ share, total, colour }) {
   const { namespace, pod, container, granted, used } = share;
   const mine = known(pod), name = mine ? String(pod) : `${t('table.otherTeam')}, ${mib(granted)}`;
   const label = [mine ? `${namespace}/${pod}` : t('table.otherTeam'), container, t('table.grantedUsed', { granted: mib(granted), used: mib(used) }), share.over > 0 && t('table.overBy', { over: mib(share.over) })].filter(Boolean).join(', ');
-  return html`<a class=${`share ${colour}${share.over > 0 ? ' over' : ''}`} href=${mine ? podHref(share) : null} title=${label} aria-label=${label} ref=${wide(granted, total)}>
+  return html`<a class=${`share ${colour}${share.over > 0 ? ' over' : ''}`} href=${mine ? podHref(share) : null} title=${label} aria-label=${label} ref=${known(granted) ? wide(granted, total) : styled('flex', '1')}>
     <span>${name}</span>${known(used) && html`<i ref=${wide(used, granted)}></i>`}</a>`;
 }
 
