@@ -37,7 +37,8 @@ POLICY_GUIDE = manifests.ROOT / "docs" / "policy-configmap.md"
 KETI = "keti/deployments/rbac/role_binding.yaml"
 SOURCES = Path(gpushare.__file__).parent
 USED_BY_ALL = (SOURCES / "kube" / "events.py",)
-USED_TO_BE_SCRAPED = sorted((SOURCES / "kube" / "scraping").rglob("*.py"))
+REVIEWING = sorted((SOURCES / "kube" / "reviewing").rglob("*.py"))
+USED_TO_BE_SCRAPED = [*sorted((SOURCES / "kube" / "scraping").rglob("*.py")), *REVIEWING]
 RESCHEDULING = SOURCES / "extender" / "policy" / "rescheduler.py"
 USED_BY_THE_EXTENDER = (
     *sorted({*(SOURCES / "extender").rglob("*.py")} - {RESCHEDULING}), *USED_TO_BE_SCRAPED, *USED_BY_ALL,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare.kube import client
+from gpushare.kube.reviewing import bearers
 from gpushare.kube.scraping import readers
 from gpushare.kube.scraping.readers import Readers, Verdict
 from tests.support import scripted_api
@@ -60,7 +61,7 @@ async def test_the_api_server_is_asked_about_all_that_is_known_of_the_owner(worl
 
 
 @pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer \udcff", "Bearer " + "x" * (readers.LONGEST + 1)]
+    "header", ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer \udcff", "Bearer " + "x" * (bearers.LONGEST + 1)]
 )
 async def test_without_a_token_nobody_is_asked(world: World, header: str) -> None:
     assert await world.readers.verdict(header) == (401, readers.NO_TOKEN)
@@ -69,7 +70,7 @@ async def test_without_a_token_nobody_is_asked(world: World, header: str) -> Non
 
 async def test_a_token_that_nobody_knows_is_asked_about_again_after_five_seconds(world: World) -> None:
     world.known(None)
-    assert await world.asks() == (401, readers.BAD_TOKEN)
+    assert await world.asks() == (401, bearers.BAD_TOKEN)
     world.known()
     world.now = 4.9
     assert (await world.asks()).status == 401
@@ -99,7 +100,7 @@ async def test_an_api_server_that_cannot_be_asked_is_said_and_not_remembered(wor
 
 
 async def test_only_so_many_answers_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MOST_KEPT", 2)
+    monkeypatch.setattr(bearers, "MOST_KEPT", 2)
     for token in ("a", "b", "c", "c", "a"):
         await world.asks(token)
     assert world.server.count(TOKENS) == 4  # a was dropped for c
@@ -107,15 +108,15 @@ async def test_only_so_many_answers_are_kept(world: World, monkeypatch: pytest.M
 
 async def test_tokens_are_not_kept(world: World) -> None:
     await world.asks("very-secret")
-    assert "very-secret" not in repr(vars(world.readers))
+    assert "very-secret" not in repr(vars(world.readers._bearers))
 
 
 async def test_invented_tokens_become_no_flood_of_questions_and_keep_nobody_out(world: World) -> None:
     assert (await world.asks("good", "10.0.0.2")).status == 200
     world.known(None)
     told = [(await world.asks(f"invented-{number}")).status for number in range(600)]
-    assert (told.count(401), told.count(503)) == (readers.AT_FIRST, 600 - readers.AT_FIRST)
-    assert world.server.count(TOKENS) == readers.AT_FIRST + 1
+    assert (told.count(401), told.count(503)) == (bearers.AT_FIRST, 600 - bearers.AT_FIRST)
+    assert world.server.count(TOKENS) == bearers.AT_FIRST + 1
     world.now = 59.0
     assert (await world.asks("good", "10.0.0.2")).status == 200
     for number in range(600):
