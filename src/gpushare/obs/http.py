@@ -71,7 +71,7 @@ async def body(req: web.Request, largest: int, seconds: float) -> bytes:
 
 
 async def listen(
-    runner: web.AppRunner,
+    runner: web.BaseRunner,
     host: str,
     ports: Sequence[int],
     *,
@@ -101,7 +101,7 @@ async def cannot_listen(host: str, port: int, error: OSError | UnicodeError, oth
 
 
 async def _sites(
-    runner: web.AppRunner, host: str, port: int, *, tls: ssl.SSLContext | None, most: int | None, backlog: int
+    runner: web.BaseRunner, host: str, port: int, *, tls: ssl.SSLContext | None, most: int | None, backlog: int
 ) -> list[web.BaseSite]:
     if most is None:
         return [web.TCPSite(runner, host, port, ssl_context=tls, backlog=backlog, reuse_address=True)]

@@ -1,7 +1,7 @@
-"""Makes the certificate of the metrics page where no files are given: `python -m gpushare.kube.scraping.self_signed`.
+"""Makes the certificate of a port where no files are given: `python -m gpushare.kube.scraping.self_signed`.
 
 A process of its own, because the library for it needs 10 MB, and needs them for a moment only. Nobody can check such a
-certificate; it keeps the token of Prometheus from being read on the way.
+certificate; it keeps tokens from being read on the way.
 """
 
 import asyncio
@@ -10,14 +10,12 @@ import ipaddress
 import sys
 from typing import Final
 
-from gpushare.obs.errors import UserError
-
 LIFE: Final = datetime.timedelta(days=30)
 SECONDS: Final = 30.0  # until a process that makes one is given up
 
 
 async def made(*hosts: str) -> tuple[bytes, bytes]:
-    """A certificate for these names and addresses, and its key."""
+    """A certificate for these names and addresses, and its key. OSError: why there is none."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, *hosts, stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -31,7 +29,7 @@ async def made(*hosts: str) -> tuple[bytes, bytes]:
     certificate, _, key = text.partition(b"\n\n")
     if child.returncode or not key:
         last = failure.decode(errors="replace").strip().rpartition("\n")[2]
-        raise UserError("no certificate could be made", last, "--metrics-tls-cert FILE --metrics-tls-key FILE")
+        raise OSError(last)
     return certificate, key
 
 

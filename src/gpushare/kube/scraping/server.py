@@ -9,27 +9,25 @@ import asyncio
 import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from gpushare.kube.client import Api
 from gpushare.kube.scraping import self_signed
+from gpushare.kube.scraping.certificate import Certificate, Files, Made
 from gpushare.kube.scraping.readers import Readers
 from gpushare.obs import http, log
 from gpushare.obs.beside import beside
 from gpushare.obs.errors import UserError
-from gpushare.obs.tls import Shown
 
 TRY_SECONDS: Final = 30.0  # between two tries to listen
 CONNECTIONS: Final = 64  # open at a time; Prometheus needs one
-FILES_SECONDS: Final = 60.0  # between two looks at certificate files
-RENEW_SECONDS: Final = 7 * 86_400.0  # after that a certificate of our own is replaced
 # Accepted at once. Anybody may connect here, and each handshake costs a millisecond: with hundreds of them at once,
 # what else the component has to answer would wait. Prometheus has one connection, and keeps it.
 BACKLOG: Final = 4
 OTHER: Final = "--metrics-listen HOST:PORT, or off"
+FLAGS: Final = "--metrics-tls-cert and --metrics-tls-key"
 
 logger = log.get(__name__)
 
@@ -56,19 +54,20 @@ class Server:
         api: Api,
         page: http.Page,
         *,
-        made: Callable[..., Awaitable[tuple[bytes, bytes]]] = self_signed.made,
+        made: Made = self_signed.made,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.port: int | None = None  # on which it listens; None: not yet
-        self._listen, self._name, self._page, self._made, self._sleep = listen, name, page, made, sleep
+        self._listen, self._page, self._sleep = listen, page, sleep
         self._open = is_loopback(listen.host) and not listen.client_ca
         self._readers = None if self._open or listen.client_ca else Readers(api)
-        self._shown = None if self._open else Shown()
+        self._certificate: Certificate | None = None
         self._refused = ""
-        if self._shown is not None and listen.tls_cert:
-            self._load_files(self._shown)
+        if not self._open:
+            files = Files(listen.tls_cert, listen.tls_key, FLAGS)
+            self._certificate = Certificate(files, (listen.host, name), OTHER, made)
             if listen.client_ca:
-                _trust(self._shown.context, listen.client_ca)
+                _trust(self._certificate.context, listen.client_ca)
 
     async def run(self) -> None:
         """For ever."""
@@ -78,8 +77,8 @@ class Server:
         runner, certified = None, False
         while runner is None:
             try:
-                if not certified:  # once, however long the port is in use
-                    await self._certify()
+                if self._certificate is not None and not certified:  # once, however long the port is in use
+                    await self._certificate.refresh()
                     certified = True
                 runner = await self._serve()
             except UserError as error:
@@ -88,15 +87,12 @@ class Server:
                 self._refused = error.what
                 await self._sleep(TRY_SECONDS)
         self.port = runner.addresses[0][1]
-        scheme = "http" if self._shown is None else "https"
+        scheme = "http" if self._certificate is None else "https"
         logger.info("metrics page", scheme=scheme, host=self._listen.host, port=self.port, tokens=bool(self._readers))
         try:
-            while True:
-                await self._sleep(FILES_SECONDS if self._listen.tls_cert else RENEW_SECONDS)
-                try:
-                    await self._certify()
-                except UserError as error:
-                    logger.warn(error.what, **error.fields())  # the one before stays in use
+            if self._certificate is not None:
+                await self._certificate.keep(self._sleep)
+            await asyncio.Event().wait()
         finally:
             await runner.cleanup()
 
@@ -104,7 +100,7 @@ class Server:
         app = web.Application()
         app.add_routes([web.get("/metrics", self._answer)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        tls = self._shown.context if self._shown is not None else None
+        tls = self._certificate.context if self._certificate is not None else None
         await http.listen(
             runner, self._listen.host, [self._listen.port], tls=tls, other_port=OTHER, most=CONNECTIONS, backlog=BACKLOG
         )
@@ -117,26 +113,6 @@ class Server:
                 headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
                 return web.Response(status=status, text=f"{why}\n", headers=headers)
         return http.scraped(self._page)
-
-    async def _certify(self) -> None:
-        if self._shown is None:
-            return
-        if self._listen.tls_cert:
-            self._load_files(self._shown)
-            return
-        hosts = [host for host in (self._listen.host, self._name) if host not in ("", "::", "0.0.0.0")]
-        try:
-            self._shown.load(*await self._made(*hosts))
-        except (OSError, TimeoutError) as error:
-            raise UserError("no certificate could be made", str(error) or "it took too long", OTHER) from error
-
-    def _load_files(self, shown: Shown) -> None:
-        files = self._listen.tls_cert, self._listen.tls_key
-        try:
-            shown.load(*(Path(file).read_bytes() for file in files))
-        except (OSError, ValueError) as error:  # ssl's own errors are OSErrors
-            way = "check --metrics-tls-cert and --metrics-tls-key: PEM, without a password, and a matching pair"
-            raise UserError(f"the TLS files cannot be used: {', '.join(files)}", str(error), way) from error
 
 
 def is_loopback(host: str) -> bool:
