@@ -45,3 +45,29 @@ async def test_connections_that_were_closed_do_not_count() -> None:
         kept.close()
     finally:
         await runner.cleanup()
+
+
+async def test_a_connection_that_is_spared_outlives_any_number_of_new_ones() -> None:
+    spared: set[int] = set()
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        spared.add(request.transport.get_extra_info("socket").fileno())
+        return web.Response(text="served")
+
+    app = web.Application()
+    app.add_routes([web.get("/", answer)])
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await http.listen(runner, "127.0.0.1", [0], most=MOST, spared=spared)
+    try:
+        reader, writer = await asyncio.open_connection(*runner.addresses[0])
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"served")
+        silent = [await asyncio.open_connection(*runner.addresses[0]) for _ in range(3 * MOST)]
+        assert await silent[0][0].read() == b""
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, other in [*silent, (reader, writer)]:
+            other.close()
+    finally:
+        await runner.cleanup()

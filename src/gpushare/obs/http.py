@@ -9,7 +9,7 @@ import contextlib
 import errno
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -79,15 +79,16 @@ async def listen(
     other_port: str = OTHER_PORT,
     most: int | None = None,
     backlog: int = BACKLOG,
+    spared: Set[int] = frozenset(),
 ) -> None:
     """Listening when it returns. Stop with `runner.cleanup()`. `other_port`: how to choose another port. `most`:
     connections that are open at a time; None: any number. `backlog`: so many connections may wait to be accepted, and
-    so many are accepted at once."""
+    so many are accepted at once. `spared`: see `bounded_socket`."""
     logging.getLogger("aiohttp.server").addFilter(_without_content)
     await runner.setup()
     for port in ports:
         try:
-            for site in await _sites(runner, host, port, tls=tls, most=most, backlog=backlog):
+            for site in await _sites(runner, host, port, tls=tls, most=most, backlog=backlog, spared=spared):
                 await site.start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
@@ -101,11 +102,18 @@ async def cannot_listen(host: str, port: int, error: OSError | UnicodeError, oth
 
 
 async def _sites(
-    runner: web.BaseRunner, host: str, port: int, *, tls: ssl.SSLContext | None, most: int | None, backlog: int
+    runner: web.BaseRunner,
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None,
+    most: int | None,
+    backlog: int,
+    spared: Set[int],
 ) -> list[web.BaseSite]:
     if most is None:
         return [web.TCPSite(runner, host, port, ssl_context=tls, backlog=backlog, reuse_address=True)]
-    sockets = await bounded_socket.bound(host, port, most)
+    sockets = await bounded_socket.bound(host, port, most, spared)
     return [web.SockSite(runner, bound, ssl_context=tls, backlog=backlog) for bound in sockets]
 
 
