@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 import gpushare
-from gpushare.cli import commands, components, finder, help, installing, mps, observing, operating, validating, words
+from gpushare.cli import (
+    commands, components, dashboard, finder, help, installing, mps, observing, operating, validating, words,
+)  # fmt: skip
 from gpushare.cli.traces import replaying, snapshotting
 from gpushare.ctl import streams
 from gpushare.obs import errors
@@ -19,6 +21,7 @@ COMMANDS: dict[str, tuple[str, commands.Command]] = {
     "inspect": (help.INSPECT, commands.inspect),
     "why": (help.WHY, commands.why),
     "top": (help.TOP, commands.top),
+    "dashboard": (dashboard.PAGE, dashboard.dashboard),
     "validate": (validating.PAGE, validating.validate),
     "snapshot": (snapshotting.PAGE, snapshotting.snapshot),
     "replay": (replaying.PAGE, replaying.replay),

@@ -13,9 +13,9 @@ Look and try
   inspect [NODE...]   GPU memory by node, GPU, pod    (kubectl inspect gpushare)
   why POD             why a pod waits, where it runs  (kubectl gpushare why)
   top                 what each GPU does now          (kubectl gpushare top)
+  dashboard           all of this in a browser, and what would fit where
   validate [NODE...]  whether driver, toolkit, node part and a real pod work
-  snapshot            nodes and pods of a cluster as a file
-  replay FILE         which policy places the pods of a file best
+  snapshot, replay    a cluster as a file; which policy places its pods best
   demo                all of it on this machine, without a cluster, in a minute
 Run in a cluster (the manifests in deploy/ do this for you)
   extender            tells kube-scheduler which node and which GPU
