@@ -2,8 +2,11 @@
 
 import asyncio
 import gzip
+import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -22,6 +25,7 @@ from tests.support import scripted_api
 from tests.support.scripted_api import Server, answer
 
 TOKENS = "POST /apis/authentication.k8s.io/v1/tokenreviews"
+FILES = {"index.html": "<!doctype html>", "app.css": "body {}" * 200, "js/main.js": "export {};"}
 RIGHTS = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -60,6 +64,7 @@ class World:
         self.waits: asyncio.Queue[float] = asyncio.Queue()
         self.not_ready = ""
         self.asked: list[tuple[Asked, Allowed]] = []
+        self.streams: Streams | None = None
 
     def clock(self) -> float:
         return self.now
@@ -128,7 +133,7 @@ async def serving_with(world: World, access: Access, hosts: Callable[[int], guar
     runner = await serving.listen(handle, "127.0.0.1", world.port, spared=open_streams.filenos)
     world.port = runner.addresses[0][1]
     routes.append(Routes(
-        hosts(world.port), access, world.ticks, open_streams, pages, Static(),
+        hosts(world.port), access, world.ticks, open_streams, pages, _files(),
         cluster="test", not_ready=lambda: world.not_ready, probed=access.mode == "cluster",
     ))  # fmt: skip
     looking = asyncio.create_task(open_streams.run())
@@ -193,9 +198,15 @@ def _any_scheme(port: int) -> guard.Hosts:
     return guard.in_cluster(port, ["gpus.example.com"], behind_proxy=True)
 
 
-def _free_port() -> int:
-    import socket
+def _files() -> Static:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "js").mkdir()
+        for name, text in FILES.items():
+            (Path(folder) / name).write_text(text, "utf-8")
+        return Static(Path(folder))
 
+
+def _free_port() -> int:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
@@ -210,5 +221,3 @@ async def frames(response: aiohttp.ClientResponse, count: int) -> list[str]:
         if not frame.startswith(":"):
             found.append(frame.strip())
     return found
-
-

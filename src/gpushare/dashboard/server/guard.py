@@ -25,7 +25,6 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Cache-Control": "no-store",  # static files say something else
     "Server": "gpushare",
 }
 POSTS: Final = ("/login", "/logout", "/api/whatif")
@@ -65,8 +64,8 @@ class Request(web.BaseRequest):
     """Its answer has our headers, whoever made it: also what aiohttp says of requests that it cannot read."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
+        response.headers.update(HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")  # static files say something else
 
 
 def local(port: int) -> Hosts:
