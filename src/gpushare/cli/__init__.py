@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 
 import gpushare
 from gpushare.cli import (
-    commands, components, dashboard, finder, help, installing, mps, observing, operating, validating, words,
+    commands,
+    components,
+    dashboard,
+    finder,
+    help,
+    installing,
+    mps,
+    observing,
+    operating,
+    validating,
+    words,
 )  # fmt: skip
 from gpushare.cli.traces import replaying, snapshotting
 from gpushare.ctl import streams

@@ -16,7 +16,7 @@ from gpushare.dashboard.allowed import Allowed
 from gpushare.dashboard.server import guard, serving
 from gpushare.dashboard.server.access.local import Local
 from gpushare.dashboard.server.access.reviewed import Reviewed
-from gpushare.dashboard.server.routes import Access, Asked, Page, Routes
+from gpushare.dashboard.server.routes import Access, Asked, Page, Routes, See
 from gpushare.dashboard.server.sessions import Sessions
 from gpushare.dashboard.server.static import Static
 from gpushare.dashboard.server.streams import Streams
@@ -114,16 +114,17 @@ class World:
             writer.close()
 
     def page(self, parts: int, method: str = "GET") -> Page:
-        async def make(asked: Asked, allowed: Allowed) -> object | None:
+        async def make(asked: Asked, see: See) -> object | None:
+            allowed = await see(["ours", "theirs"])
             self.asked.append((asked, allowed))
             return None if "missing" in asked.parts else {"parts": asked.parts, "seen": sorted(allowed or ())}
 
-        return Page(parts, lambda asked: ["ours", "theirs"], make, "no such thing", method)
+        return Page(parts, make, method)
 
 
 @asynccontextmanager
 async def serving_with(world: World, access: Access, hosts: Callable[[int], guard.Hosts]) -> AsyncIterator[World]:
-    open_streams = Streams(world.ticks, access.ended, sleep=world.sleep, clock=world.clock)
+    open_streams = Streams(world.ticks, access.ended, set(), sleep=world.sleep, clock=world.clock)
     pages = {"node": world.page(1), "why": world.page(2), "waiting": world.page(0), "whatif": world.page(0, "POST")}
     routes: list[Routes] = []
 

@@ -1,8 +1,9 @@
 """Which path gets which answer. Who asks and what they may see is known before an answer is made.
 
-Pages of the API are data: `Page` says whose pods an answer may name, so that nobody is asked about more, and makes it.
+Pages of the API are data. Each asks what the reader may see when it knows whose pods it would name.
 """
 
+import functools
 import gzip
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
@@ -36,14 +37,15 @@ class Asked(NamedTuple):
     body: bytes = b""
 
 
+See = Callable[[Iterable[str]], Awaitable[Allowed]]
+"""Which of these namespaces the reader may see the pods of; None: all there are."""
+
+
 class Page(NamedTuple):
-    """`parts`: how many there are. `namespaces`: those whose pods it may name. `make` returns None if there is no such
-    thing, and `missing` says so in the same words whether it is not there or not allowed."""
+    """`parts`: how many there are. `make` asks only about namespaces that its answer names; None: no such thing."""
 
     parts: int
-    namespaces: Callable[[Asked], Iterable[str]]
-    make: Callable[[Asked, Allowed], Awaitable[object | None]]
-    missing: str = NOT_FOUND
+    make: Callable[[Asked, See], Awaitable[object | None]]
     method: str = "GET"
 
 
@@ -167,9 +169,9 @@ class Routes:
             raise Problem(404, NOT_FOUND)
         body = await _posted(request) if page.method == "POST" else b""
         asked = Asked(tuple(parts), request.query, body)
-        made = await page.make(asked, await self._access.allowed(session, page.namespaces(asked)))
+        made = await page.make(asked, functools.partial(self._access.allowed, session))
         if made is None:
-            raise Problem(404, page.missing)
+            raise Problem(404, NOT_FOUND)
         return _json(made)
 
 

@@ -54,17 +54,18 @@ class _Client:
 
 
 class Streams:
-    """`ended`: why a session must not go on; empty: it may."""
+    """`ended`: why a session must not go on; empty: it may. `filenos`: gets those of connections that are streams."""
 
     def __init__(
         self,
         ticks: Ticks,
         ended: Callable[[Session], Awaitable[str]],
+        filenos: set[int],
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.filenos: set[int] = set()  # of connections that are streams: they are not closed for new ones
+        self.filenos = filenos
         self._ticks, self._ended, self._sleep, self._clock = ticks, ended, sleep, clock
         self._clients: set[_Client] = set()
         self._opening: Counter[bytes] = Counter()  # by session: also those that are not among the clients yet
