@@ -45,6 +45,7 @@ OTHER: Final = "--tls-cert FILE --tls-key FILE"
 FLAGS: Final = "--tls-cert and --tls-key"
 LINK: Final = "Dashboard: {url}"
 EPOCH_BYTES: Final = 3
+STARTING: Final = "starting"
 LOOK_SECONDS: Final = 0.2  # between two looks at whether the cluster is read
 
 logger = log.get(__name__)
@@ -73,15 +74,10 @@ class Dashboard:
         prometheus = Prometheus(config.prometheus, http) if config.prometheus else None
         past = Past(self.history, prometheus, time.time)
         self.pages = Pages(self.live, self.history, past, Reading(api), self.trials)
-        self._was_read = False
 
     def not_ready(self) -> str:
         """Why nothing can be shown yet; empty if it can. Once it could, it can: the page says how old everything is."""
-        if not self._was_read:
-            ages = self.live.ages()
-            self._was_read = ages.synced
-            return "" if ages.synced else ages.failure
-        return ""
+        return "" if self.ticks.seq else self.live.ages().failure or STARTING
 
     async def run(self) -> None:
         """For ever."""
@@ -90,8 +86,8 @@ class Dashboard:
             tasks.create_task(self._tick())
 
     async def _tick(self) -> None:
-        while why := self.not_ready():  # of half a cluster there is nothing to say
-            logger.debug("not read yet", why=why)
+        while not (ages := self.live.ages()).synced:  # of half a cluster there is nothing to say
+            logger.debug("not read yet", why=ages.failure)
             await asyncio.sleep(LOOK_SECONDS)
         await self.ticks.run()
 
