@@ -123,9 +123,14 @@ class World:
 
 
 @asynccontextmanager
-async def serving_with(world: World, access: Access, hosts: Callable[[int], guard.Hosts]) -> AsyncIterator[World]:
+async def serving_with(
+    world: World, access: Access, hosts: Callable[[int], guard.Hosts], shown: Mapping[str, Page] | None = None
+) -> AsyncIterator[World]:
+    """`shown`: the pages, instead of those that only say what they were asked."""
     open_streams = Streams(world.ticks, access.ended, set(), sleep=world.sleep, clock=world.clock)
-    pages = {"node": world.page(1), "why": world.page(2), "waiting": world.page(0), "whatif": world.page(0, "POST")}
+    pages = shown or {
+        "node": world.page(1), "why": world.page(2), "waiting": world.page(0), "whatif": world.page(0, "POST")
+    }  # fmt: skip
     routes: list[Routes] = []
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -182,7 +187,9 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(*, behind_proxy: bool) -> AsyncIterator[tuple[World, Cluster]]:
+async def cluster(
+    *, behind_proxy: bool, shown: Mapping[str, Page] | None = None
+) -> AsyncIterator[tuple[World, Cluster]]:
     """In a cluster; plain HTTP, because a test of TLS says nothing about who may see what."""
     async with (
         scripted_api.serve() as server,
@@ -191,7 +198,7 @@ async def cluster(*, behind_proxy: bool) -> AsyncIterator[tuple[World, Cluster]]
     ):
         world = World(http)
         access = Reviewed(api, world.sessions, behind_proxy=behind_proxy, now=world.clock, clock=world.clock)
-        async with serving_with(world, access, _any_scheme):
+        async with serving_with(world, access, _any_scheme, shown):
             yield world, Cluster(server)
 
 
