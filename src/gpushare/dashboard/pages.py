@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from gpushare.core.explain.report import Explanation
 from gpushare.core.steps import Run
 from gpushare.dashboard.allowed import is_allowed
 from gpushare.dashboard.answers import gpu, health, history, node, search, waiting, whatif, why
+from gpushare.dashboard.copies import Copies
 from gpushare.dashboard.live.cluster import Live
 from gpushare.dashboard.live.history import RANGES, History
 from gpushare.dashboard.live.past import Past
@@ -24,8 +24,6 @@ from gpushare.dashboard.server.problems import Problem
 from gpushare.dashboard.server.routes import Asked, Page, See
 from gpushare.dashboard.server.trials import Trials
 from gpushare.obs.errors import UserError
-from gpushare.view.snapshot import Snapshot
-from gpushare.view.why.pod_details import Event, Pod
 
 DEFAULT_RANGE: Final = "1h"
 NOT_JSON: Final = "the question cannot be read"
@@ -44,6 +42,7 @@ class Pages:
     ) -> None:
         self._live, self._history, self._past = live, history, past
         self._reading, self._trials, self._now = reading, trials, now
+        self._copies = Copies(live)
 
     def table(self) -> Mapping[str, Page]:
         return {
@@ -87,8 +86,9 @@ class Pages:
             sentence = why.NO_SUCH_POD.format(name=name[:LONGEST], namespace=namespace[:LONGEST])
             raise Problem(404, sentence, "", "kubectl get pods -A")
         events = await self._reading.events(pod)
-        build, now = self._live.isolating(), self._now()
-        explanation = await self._trials.run(lambda: _explained(build, pod, events))
+        shared, own, now = self._copies.shared(), self._live.isolating(), self._now()
+        # In a thread: with many nodes it takes long.
+        explanation = await self._trials.run(lambda: why.explain(shared(), own, pod, events))
         allowed = await see(why.namespaces(explanation))
         return why.answer(explanation, now, allowed)
 
@@ -123,12 +123,6 @@ class Pages:
     @property
     def _over_for(self) -> Callable[[str, str, str], float | None]:
         return functools.partial(self._history.over_for, now=self._now())
-
-
-def _explained(build: Callable[[], Snapshot], pod: Pod, events: list[Event]) -> Explanation:
-    """In a thread: with many nodes it takes long."""
-    cluster = build()
-    return why.explain(cluster, lambda: cluster, pod, events)
 
 
 def _range(asked: Asked) -> str:
