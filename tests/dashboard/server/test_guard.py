@@ -50,6 +50,11 @@ def test_a_name_that_is_not_ours_is_refused_even_if_it_has_our_address(host: str
     assert refused("GET", "/", {}) == 421
 
 
+def test_another_loopback_address_is_answered_if_it_listens_there() -> None:
+    assert refused("GET", "/", {"Host": "127.0.0.2:8080"}, guard.local(8080, "127.0.0.2")) == 0
+    assert refused("GET", "/", {"Host": "127.0.0.2:8080"}) == 421
+
+
 def test_who_forwards_another_port_is_told_how_to() -> None:
     with pytest.raises(Problem) as caught:
         guard.check("GET", "/", {"Host": "localhost:9000"}, guard.local(8080))

@@ -68,10 +68,10 @@ class Request(web.BaseRequest):
         response.headers.setdefault("Cache-Control", "no-store")  # static files say something else
 
 
-def local(port: int) -> Hosts:
-    """On the loopback of this machine."""
-    names = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-    way = f"http://127.0.0.1:{port}/; from another machine: ssh -L {port}:127.0.0.1:{port} HOST, with the same port"
+def local(port: int, host: str = "127.0.0.1") -> Hosts:
+    """On the loopback of this machine. `host`: where it listens, as it stands in a URL."""
+    names = frozenset(f"{name}:{port}" for name in (host.lower(), "127.0.0.1", "localhost", "[::1]"))
+    way = f"http://{host}:{port}/; from another machine: ssh -L {port}:127.0.0.1:{port} HOST, with the same port"
     return Hosts(names, False, frozenset({"http"}), way)
 
 

@@ -25,6 +25,7 @@ from gpushare.kube.errors import KubeError
 from gpushare.kube.reviewing import bearers, reviews
 from gpushare.kube.reviewing.bearers import Bearers, Refused
 from gpushare.kube.reviewing.reviews import User
+from gpushare.obs import log
 
 AUDIENCE: Final = "gpushare-dashboard"
 NO_SESSION: Final = "you are not logged in"
@@ -36,6 +37,8 @@ NOT_ALLOWED_WHY: Final = "the dashboard is for those who may list nodes"
 BIND: Final = "kubectl create clusterrolebinding NAME --clusterrole=gpushare-view {subject} (deploy/view-rbac.yaml)"
 ENDED: Final = "your right to list nodes has ended"
 FORM: Final = "application/x-www-form-urlencoded"
+
+logger = log.get(__name__)
 
 
 class _Claims(msgspec.Struct):
@@ -78,6 +81,7 @@ class Reviewed:
         token = parse_qs(form).get("token", [""])[0].strip()
         session = self._shown(await self._bearers.of_token(token, request.remote or ""))
         await self._check(session)
+        logger.info("logged in", user=self.name(session))
         return self._cookie.given(self._sessions.open(session.user, session.until))
 
     async def logout(self, request: web.BaseRequest) -> web.StreamResponse:
