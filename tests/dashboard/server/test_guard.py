@@ -89,6 +89,15 @@ def test_a_form_or_script_of_another_page_is_refused(origin: str, path: str) -> 
     assert refused("POST", path, OWN) == 403
 
 
+def test_a_form_of_our_own_page_is_accepted_though_the_browser_names_no_page() -> None:
+    """As browsers do where no referrer is sent. A page that hides its origin is another site for them."""
+    nameless = {**OWN, "Origin": "null"}
+    assert refused("POST", "/login", {**nameless, "Sec-Fetch-Site": "same-origin"}) == 0
+    for site in ("cross-site", "same-site", "none", ""):
+        assert refused("POST", "/login", {**nameless, "Sec-Fetch-Site": site}) == 403
+    assert refused("GET", "/api/me", {**nameless, "Sec-Fetch-Site": "same-origin"}) == 403
+
+
 def test_a_script_of_another_page_cannot_read_the_api() -> None:
     assert refused("GET", "/api/me", {**OWN, "Sec-Fetch-Site": "same-origin"}) == 0
     assert refused("GET", "/api/me", {**OWN, "Sec-Fetch-Site": "cross-site"}) == 403

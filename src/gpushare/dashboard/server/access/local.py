@@ -51,7 +51,7 @@ class Local:
         session = self._sessions.find(self._cookie.read(request))
         if session is None:
             self.invite()
-            raise Problem(401, NO_SESSION, "this browser has no session", TERMINAL, login=True)
+            raise Problem(401, NO_SESSION, "this browser has no session", TERMINAL, login=self.mode)
         return session
 
     async def login(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -69,7 +69,7 @@ class Reviewed:
         else:
             found = self._sessions.find(self._cookie.read(request))
             if found is None:
-                raise Problem(401, NO_SESSION, "this browser has no session", HOW, login=True)
+                raise Problem(401, NO_SESSION, "this browser has no session", HOW, login=self.mode)
             session = found
         await self._check(session)
         return session
@@ -121,9 +121,11 @@ class Reviewed:
         """Of somebody who shows a token."""
         if isinstance(found, Refused):
             headers = {"WWW-Authenticate": "Bearer"} if found.status == 401 else {"Retry-After": "5"}
-            raise Problem(found.status, found.why, "", HOW, login=not self._behind_proxy, headers=headers)
+            raise Problem(
+                found.status, found.why, "", HOW, login="" if self._behind_proxy else self.mode, headers=headers
+            )
         if self._now() >= found.until:
-            raise Problem(401, "this token has expired", "", HOW, login=not self._behind_proxy)
+            raise Problem(401, "this token has expired", "", HOW, login="" if self._behind_proxy else self.mode)
         return Session(found.key, found.user, self._now(), found.until)  # what was found is kept for others
 
     async def _check(self, session: Session) -> None:
