@@ -18,7 +18,7 @@ from gpushare.view.why.pod_details import Event, Pod
 
 KEPT_SECONDS: Final = 10.0
 OUR_PODS: Final = {"labelSelector": "app=gpushare"}  # as all manifests of deploy/ say
-OUR_EVENTS: Final = {"fieldSelector": f"type=Warning,source={names.COMPONENT}"}
+OUR_EVENTS: Final = {"fieldSelector": f"type=Warning,reportingComponent={names.COMPONENT}"}
 
 T = TypeVar("T")
 
