@@ -38,17 +38,20 @@ SETTLING = 3.0  # seconds
 MOST_BYTES = 180_000
 RESOURCE = f"{vitals.PLURAL}.{vitals.GROUP}"
 PATIENCE = 120.0
+# Frames by the clock, not by the time that each was meant for; and how far the page went.
 SCROLL = """seconds => new Promise(done => {
   const frames = [], began = performance.now();
-  let last = began, y = 0, step = 24;
-  const frame = now => {
+  let last = began, y = 0, step = 24, lowest = 0;
+  const frame = () => {
+    const now = performance.now();
     frames.push(now - last);
     last = now;
     y += step;
     if (y < 0 || y > document.documentElement.scrollHeight - innerHeight) step = -step;
     scrollTo(0, y);
+    lowest = Math.max(lowest, scrollY);
     if (now - began < seconds * 1000) requestAnimationFrame(frame);
-    else done(frames.slice(1));
+    else done([frames.slice(1), lowest]);
   };
   requestAnimationFrame(frame);
 })"""
@@ -143,7 +146,8 @@ async def test_8000_gpus_are_shown_smoothly(cluster: Cluster, tmp_path: Path, fi
         wire = await _first_look(look, dashboard.url)
         async with beside(crowd.change()):
             await asyncio.sleep(SETTLING)
-            frames = sorted(await look.page.evaluate(SCROLL, SECONDS))
+            frames, lowest = await look.page.evaluate(SCROLL, SECONDS)
+            frames.sort()
             shown = await look.text(".sums")
         await look.picture("e2e-8000")
         assert look.complaints == []
@@ -155,11 +159,12 @@ async def test_8000_gpus_are_shown_smoothly(cluster: Cluster, tmp_path: Path, fi
     )
     figures.say(
         "scrolling while 533 GPUs change each second",
-        f"{len(frames)} frames in {SECONDS} s, ms: median {median:.1f} (goal 16), 99 % {late:.0f} (goal 50), "
-        f"longest {last:.0f}; software drawing, all on shared cores",
+        f"{len(frames)} frames in {SECONDS} s over {lowest:.0f} px, ms: median {median:.1f} (goal 16), "
+        f"99 % {late:.0f} (goal 50), longest {last:.0f}; software drawing, all on shared cores",
     )
     assert "GPUs on 1000 nodes\n8000" in shown
     assert wire.bodies <= MOST_BYTES
+    assert lowest > 0
     assert len(frames) > SECONDS  # it never stood still
 
 
