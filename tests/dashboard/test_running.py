@@ -90,6 +90,7 @@ async def test_the_link_leads_to_every_page_and_ctrl_c_ends_it(server: ApiServer
             assert (whole["nodes"]["name"], whole["gpus"]["total"]) == (["a"], [8000, 8000])
             for page in PAGES:
                 await answered(http, link[1] + page)
+            assert (await answered(http, f"{link[1]}api/health"))["notes"] == []  # everything could be read
             async with http.get(f"{link[1]}api/stream?from={whole['epoch']}.{whole['seq']}") as stream:
                 await asyncio.wait_for(stream.content.readuntil(b"event: delta"), PATIENCE)
             body = {"yaml": POD, "replicas": 9, "policy": "", "namespace": "default"}

@@ -104,7 +104,7 @@ async def run(config: Config, access: login.Access, tell: Callable[[str], None])
 
 async def _local(config: Config, dashboard: Dashboard, tell: Callable[[str], None]) -> None:
     await _check_rights(dashboard.api)
-    sessions, access = Sessions(), dashboard.api.access
+    sessions, access, host = Sessions(), dashboard.api.access, _in_url(config.host)
     opening = config.browser
 
     def show(url: str) -> None:
@@ -115,7 +115,8 @@ async def _local(config: Config, dashboard: Dashboard, tell: Callable[[str], Non
             asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
 
     def made(port: int) -> tuple[Access, guard.Hosts]:
-        return Local(port, access.user or access.context, show, sessions), guard.local(port)
+        user = access.user or access.context
+        return Local(port, user, show, sessions, host=host), guard.local(port, host)
 
     await _serve(config, dashboard, made, cluster=access.context, certificate=None)
 
@@ -123,7 +124,7 @@ async def _local(config: Config, dashboard: Dashboard, tell: Callable[[str], Non
 async def _in_cluster(config: Config, dashboard: Dashboard) -> None:
     namespace, address = os.environ.get("POD_NAMESPACE", "kube-system"), os.environ.get("POD_IP", "")
     service = [NAME, f"{NAME}.{namespace}", f"{NAME}.{namespace}.svc", f"{NAME}.{namespace}.svc.cluster.local"]
-    own = [f"[{address}]" if ":" in address else address] if address else []
+    own = [_in_url(address)] if address else []
     certificate = None
     if not config.behind_proxy:
         files = Files(config.tls_cert, config.tls_key, FLAGS)
@@ -188,6 +189,10 @@ async def _check_rights(api: client.Api) -> None:
 async def _first(pages: AsyncIterator[object]) -> None:
     async for _ in pages:
         return
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def _name(host: str) -> str:

@@ -50,6 +50,11 @@ def test_a_name_that_is_not_ours_is_refused_even_if_it_has_our_address(host: str
     assert refused("GET", "/", {}) == 421
 
 
+def test_another_loopback_address_is_answered_if_it_listens_there() -> None:
+    assert refused("GET", "/", {"Host": "127.0.0.2:8080"}, guard.local(8080, "127.0.0.2")) == 0
+    assert refused("GET", "/", {"Host": "127.0.0.2:8080"}) == 421
+
+
 def test_who_forwards_another_port_is_told_how_to() -> None:
     with pytest.raises(Problem) as caught:
         guard.check("GET", "/", {"Host": "localhost:9000"}, guard.local(8080))
@@ -82,6 +87,15 @@ def test_a_form_or_script_of_another_page_is_refused(origin: str, path: str) -> 
     assert refused("POST", path, POSTED) == 0
     assert refused("POST", path, {**OWN, "Origin": origin}) == 403
     assert refused("POST", path, OWN) == 403
+
+
+def test_a_form_of_our_own_page_is_accepted_though_the_browser_names_no_page() -> None:
+    """As browsers do where no referrer is sent. A page that hides its origin is another site for them."""
+    nameless = {**OWN, "Origin": "null"}
+    assert refused("POST", "/login", {**nameless, "Sec-Fetch-Site": "same-origin"}) == 0
+    for site in ("cross-site", "same-site", "none", ""):
+        assert refused("POST", "/login", {**nameless, "Sec-Fetch-Site": site}) == 403
+    assert refused("GET", "/api/me", {**nameless, "Sec-Fetch-Site": "same-origin"}) == 403
 
 
 def test_a_script_of_another_page_cannot_read_the_api() -> None:

@@ -103,7 +103,7 @@ async def test_nothing_of_the_cluster_is_said_without_a_session(world: World) ->
         response = await world.get(path)
         assert response.status == 401
         said = await response.json()
-        assert said["login"]
+        assert (said["login"], said["mode"]) == (True, "local")
         assert said["error"]
     assert (await world.post("api/whatif", b"{}")).status == 401
     assert world.asked == []

@@ -49,6 +49,21 @@ def vars_of(session: object) -> list[object]:
     return [getattr(session, name) for name in session.__slots__]  # type: ignore[attr-defined]
 
 
+async def test_the_log_says_who_and_never_a_token_or_an_id(
+    made: tuple[World, Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    world, cluster = made
+    with caplog.at_level("DEBUG"):
+        session = await login(world)
+        await world.get("api/me", session)
+        cluster.user = None
+        await world.post("login", b"token=another-secret", FORM)
+    said = " ".join(f"{record.getMessage()} {vars(record).get('fields')}" for record in caplog.records)
+    assert "'user': 'bob'" in said
+    for secret in (TOKEN, "another-secret", session["Cookie"].partition("=")[2]):
+        assert secret not in said
+
+
 async def test_the_cookie_goes_over_https_only_and_to_no_script(made: tuple[World, Cluster]) -> None:
     world, _ = made
     response = await world.post("login", f"token={TOKEN}".encode(), FORM)

@@ -31,6 +31,7 @@ POSTS: Final = ("/login", "/logout", "/api/whatif")
 PROBES: Final = ("/healthz", "/readyz")
 API: Final = "/api/"
 LARGEST: Final = 256 * 1024  # bytes of a body
+SAME: Final = "same-origin"
 MARK: Final = "X-Gpushare"  # a header that no form can send
 
 LOOPBACK: Final = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
@@ -68,10 +69,10 @@ class Request(web.BaseRequest):
         response.headers.setdefault("Cache-Control", "no-store")  # static files say something else
 
 
-def local(port: int) -> Hosts:
-    """On the loopback of this machine."""
-    names = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-    way = f"http://127.0.0.1:{port}/; from another machine: ssh -L {port}:127.0.0.1:{port} HOST, with the same port"
+def local(port: int, host: str = "127.0.0.1") -> Hosts:
+    """On the loopback of this machine. `host`: where it listens, as it stands in a URL."""
+    names = frozenset(f"{name}:{port}" for name in (host.lower(), "127.0.0.1", "localhost", "[::1]"))
+    way = f"http://{host}:{port}/; from another machine: ssh -L {port}:127.0.0.1:{port} HOST, with the same port"
     return Hosts(names, False, frozenset({"http"}), way)
 
 
@@ -98,14 +99,18 @@ def check(method: str, path: str, headers: Mapping[str, str], hosts: Hosts) -> N
     if not posted and method != "GET":
         allowed = "GET, POST" if path in POSTS else "GET"
         raise Problem(405, WRONG_METHOD.format(method=method[:20]), f"{allowed} only", headers={"Allow": allowed})
-    origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "")
-    foreign = origin is not None and not hosts.is_own(origin, host)
-    if posted:
-        foreign = foreign or origin is None or site not in ("", "same-origin")
-    elif path.startswith(API):
-        foreign = foreign or site not in ("", "same-origin", "none")
-    if foreign:
+    if _is_foreign(path, posted, headers, hosts, host):
         raise Problem(403, WRONG_ORIGIN, "another site must not ask in your name", "open the dashboard itself")
+
+
+def _is_foreign(path: str, posted: bool, headers: Mapping[str, str], hosts: Hosts, host: str) -> bool:
+    """Whether a page of somebody else may have sent it. No page can write these two headers itself."""
+    origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "")
+    if posted and origin == "null":
+        return site != SAME  # because we send no referrer, a browser does not name the page of a form, not even ours
+    if origin is None:
+        return posted or (path.startswith(API) and site not in ("", SAME, "none"))
+    return not hosts.is_own(origin, host) or (site not in ("", SAME) and (posted or path.startswith(API)))
 
 
 def _has_port(name: str) -> bool:

@@ -15,7 +15,8 @@ PAGE: Final = """\
 
 
 class Problem(Exception):
-    """Raised wherever a request cannot be answered. `login`: a session would help. Never with a token in it."""
+    """Raised wherever a request cannot be answered. `login`: a session would help; the way to log in
+    is that of this mode. Never with a token in it."""
 
     def __init__(
         self,
@@ -24,7 +25,7 @@ class Problem(Exception):
         why: str = "",
         way: str = "",
         *,
-        login: bool = False,
+        login: str = "",
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(status, error)
@@ -34,7 +35,7 @@ class Problem(Exception):
 
 def as_json(problem: Problem) -> web.Response:
     body: dict[str, object] = {"error": problem.error, "why": problem.why, "try": problem.way}
-    body |= {"login": True} if problem.login else {}
+    body |= {"login": True, "mode": problem.login} if problem.login else {}
     return web.Response(
         status=problem.status, body=msgspec.json.encode(body), content_type="application/json", headers=problem.headers
     )

@@ -15,7 +15,7 @@ from gpushare.obs import http
 
 CONNECTIONS: Final = 800  # open at a time; streams are at most 500 of them, and a shell allows 1024 files
 BACKLOG: Final = 64
-TLS_BACKLOG: Final = 8  # each handshake costs a millisecond, in which nothing is sent to others
+TLS_BACKLOG: Final = 16  # each handshake costs a millisecond, in which nothing is sent to others
 KEEP_ALIVE: Final = 75.0
 STOP_SECONDS: Final = 1.0
 

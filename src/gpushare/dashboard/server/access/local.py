@@ -33,9 +33,10 @@ class Local:
         show: Callable[[str], None],
         sessions: Sessions,
         now: Callable[[], float] = time.time,
+        host: str = "127.0.0.1",
     ) -> None:
-        """`show`: shows a link in the terminal."""
-        self._port, self._user, self._show, self._sessions, self._now = port, user, show, sessions, now
+        """`show`: shows a link in the terminal. `host`: where it listens, as it stands in a URL."""
+        self._base, self._user, self._show, self._sessions, self._now = f"{host}:{port}", user, show, sessions, now
         self._cookie = cookies.Cookie(f"gpushare-session-{port}", secure=False)
         self._token, self._until = "", 0.0
 
@@ -44,13 +45,13 @@ class Local:
         if self._token and self._now() < self._until:
             return
         self._token, self._until = secrets.token_urlsafe(32), self._now() + LINK_SECONDS
-        self._show(f"http://127.0.0.1:{self._port}/login?token={self._token}")
+        self._show(f"http://{self._base}/login?token={self._token}")
 
     async def who(self, request: web.BaseRequest) -> Session:
         session = self._sessions.find(self._cookie.read(request))
         if session is None:
             self.invite()
-            raise Problem(401, NO_SESSION, "this browser has no session", TERMINAL, login=True)
+            raise Problem(401, NO_SESSION, "this browser has no session", TERMINAL, login=self.mode)
         return session
 
     async def login(self, request: web.BaseRequest) -> web.StreamResponse:

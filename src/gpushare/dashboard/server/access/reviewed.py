@@ -25,6 +25,7 @@ from gpushare.kube.errors import KubeError
 from gpushare.kube.reviewing import bearers, reviews
 from gpushare.kube.reviewing.bearers import Bearers, Refused
 from gpushare.kube.reviewing.reviews import User
+from gpushare.obs import log
 
 AUDIENCE: Final = "gpushare-dashboard"
 NO_SESSION: Final = "you are not logged in"
@@ -36,6 +37,8 @@ NOT_ALLOWED_WHY: Final = "the dashboard is for those who may list nodes"
 BIND: Final = "kubectl create clusterrolebinding NAME --clusterrole=gpushare-view {subject} (deploy/view-rbac.yaml)"
 ENDED: Final = "your right to list nodes has ended"
 FORM: Final = "application/x-www-form-urlencoded"
+
+logger = log.get(__name__)
 
 
 class _Claims(msgspec.Struct):
@@ -66,7 +69,7 @@ class Reviewed:
         else:
             found = self._sessions.find(self._cookie.read(request))
             if found is None:
-                raise Problem(401, NO_SESSION, "this browser has no session", HOW, login=True)
+                raise Problem(401, NO_SESSION, "this browser has no session", HOW, login=self.mode)
             session = found
         await self._check(session)
         return session
@@ -78,6 +81,7 @@ class Reviewed:
         token = parse_qs(form).get("token", [""])[0].strip()
         session = self._shown(await self._bearers.of_token(token, request.remote or ""))
         await self._check(session)
+        logger.info("logged in", user=self.name(session))
         return self._cookie.given(self._sessions.open(session.user, session.until))
 
     async def logout(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -117,9 +121,11 @@ class Reviewed:
         """Of somebody who shows a token."""
         if isinstance(found, Refused):
             headers = {"WWW-Authenticate": "Bearer"} if found.status == 401 else {"Retry-After": "5"}
-            raise Problem(found.status, found.why, "", HOW, login=not self._behind_proxy, headers=headers)
+            raise Problem(
+                found.status, found.why, "", HOW, login="" if self._behind_proxy else self.mode, headers=headers
+            )
         if self._now() >= found.until:
-            raise Problem(401, "this token has expired", "", HOW, login=not self._behind_proxy)
+            raise Problem(401, "this token has expired", "", HOW, login="" if self._behind_proxy else self.mode)
         return Session(found.key, found.user, self._now(), found.until)  # what was found is kept for others
 
     async def _check(self, session: Session) -> None:
