@@ -1,9 +1,9 @@
 // What is known of one GPU, beside the pointer. Names of pods are not in the stream: they are asked for when somebody
 // stays on a cell, and kept for 10 s.
 import { get, path } from './api.js';
-import { age, known, mib, n, pct, t } from './i18n.js';
-import { store, useStore } from './store.js';
-import { html, useEffect, useState } from './ui.js';
+import { age, has, known, mib, n, pct, t } from './i18n.js';
+import { FINE, store, useStore } from './store.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
 
 const STAY = 120; // milliseconds
 const KEPT = 10_000;
@@ -45,11 +45,17 @@ export function Card({ row, x, y, cell, width }) {
   useStore(({ version }) => version);
   const gpu = store.gpu(row);
   const [node, tell] = useState(null);
+  const card = useRef(null);
   useEffect(() => {
     let over = false;
     const timer = setTimeout(() => nodeOf(gpu.node).then(found => over || tell(found), () => {}), node?.name === gpu.node ? 0 : STAY);
     return () => { over = true; clearTimeout(timer); };
   }, [gpu.node, gpu.index]);
+  useLayoutEffect(() => { // it stays on the screen: at the foot of the page it goes up
+    const { style } = card.current;
+    style.marginTop = '0';
+    style.marginTop = `${Math.min(0, innerHeight - 12 - card.current.getBoundingClientRect().bottom)}px`;
+  });
   const detail = node?.name === gpu.node ? node.gpus.find(({ index }) => index === gpu.index) : null;
   const ages = store.nodeAge(store.gpus.node[row]);
   const state = store.nodes.state[store.gpus.node[row]];
@@ -58,10 +64,10 @@ export function Card({ row, x, y, cell, width }) {
   const named = share => detail?.shares.find(({ number }) => number === share.pod);
   const right = x + cell.width + 10;
   const left = Math.max(0, Math.min(right, width - WIDTH)), beside = left === right;
-  return html`<div class="card" aria-hidden="true" style=${{ left: `${left}px`, top: `${y + (beside ? -4 : cell.height + 10)}px`, width: `${Math.min(WIDTH, width)}px` }}>
+  return html`<div class="card" aria-hidden="true" ref=${card} style=${{ left: `${left}px`, top: `${y + (beside ? -4 : cell.height + 10)}px`, width: `${Math.min(WIDTH, width)}px` }}>
     <header><b>${String(gpu.node)} <span class="nowrap">GPU ${gpu.index}</span></b> <span class="muted">${String(gpu.model)}</span></header>
     ${!gpu.healthy && html`<p class="bad">${t('card.unhealthy')}${detail?.why ? `: ${String(detail.why)}` : ''}</p>`}
-    ${state !== 'ready' && html`<p class="warn">${t('card.state', { state })}</p>`}
+    ${!FINE.includes(state) && html`<p class="warn">${has(`node.state.${state}`) ? t(`node.state.${state}`) : String(state)}</p>`}
     ${sold && html`<p class="muted">${t('card.sold', { sold: sold.map(([name, all, used]) => `${used}/${all} ${name}`).join(', ') })}</p>`}
     <dl>
       <div><dt>${t('sums.granted')}</dt><dd>${mib(gpu.granted)} <span class="muted">/ ${mib(gpu.total)}</span></dd></div>

@@ -32,7 +32,7 @@ export function Keys({ onClose }) {
     set(!on);
   };
   const rows = [['/', t('search.what')], ...Object.entries(PAGES).map(([key, page]) => [key, t(`page.${page}`)]), ['← ↑ ↓ →', t('keys.move')], ['Enter', t('keys.open')], ['Esc', t('keys.close')], ['?', t('keys')]];
-  return html`<${Dialog} label=${t('keys')} kind="keys" onClose=${onClose}>
+  return html`<${Dialog} label=${t('keys')} kind="keylist" onClose=${onClose}>
     <h2>${t('keys')}</h2>
     <dl>${rows.map(([key, words]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl>
     <label class="toggle"><input type="checkbox" checked=${on} onChange=${change} /><span>${t('keys.on')}</span></label>

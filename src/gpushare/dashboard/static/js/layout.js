@@ -12,8 +12,10 @@ const IDLE_BELOW = 0.1; // used less than this part of what is granted
 export const isIdle = (gpus, row) => gpus.granted[row] > 0 && gpus.used[row] >= 0 && gpus.used[row] < IDLE_BELOW * gpus.granted[row];
 
 // What a person filtered by -> does a GPU match? Null: everything does. `namespace` is a number.
-export function matcher({ gpus, nodes, tables }, filter) {
+// GPUs that another page lit are a filter, too.
+export function matcher({ gpus, nodes, tables, highlighted }, filter) {
   const tests = [];
+  if (highlighted.size) tests.push(row => highlighted.has(row));
   if (filter.model) tests.push(row => tables.models[gpus.model[row]] === filter.model);
   if (filter.zone) tests.push(row => tables.zones[nodes.zone[gpus.node[row]]] === filter.zone);
   if (filter.unhealthy) tests.push(row => !gpus.healthy[row]);

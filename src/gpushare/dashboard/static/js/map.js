@@ -35,7 +35,7 @@ function useLayout(box, settings) {
       renew(rank !== null, true);
     });
     watch.observe(box.current);
-    const forget = store.on(({ kind }) => kind === 'snapshot' && width && renew(rank !== null, true));
+    const forget = store.on(({ kind }) => (kind === 'snapshot' || kind === 'highlight') && width && renew(rank !== null, true));
     const timer = setInterval(() => {
       const held = box.current.matches(':hover, :focus-within');
       if (width && !document.hidden && (sort === 'free' || matcher(store, filter))) renew(held || Date.now() - sortedAt < SORTED_FOR, false);

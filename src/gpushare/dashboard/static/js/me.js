@@ -2,7 +2,7 @@
 // this person may read, {number: name}. It is asked for again every minute, because rights and namespaces change.
 import { get } from './api.js';
 import { store } from './store.js';
-import { useEffect, useState } from './ui.js';
+import { useTold } from './ui.js';
 
 const AGAIN = 60_000;
 const listeners = new Set();
@@ -12,7 +12,7 @@ async function load() {
   if (document.hidden) return;
   try {
     me = await get('api/me');
-    for (const listener of [...listeners]) listener(me);
+    for (const listener of [...listeners]) listener();
   } catch {
     // the header says that the dashboard does not answer, and api.js that nobody is logged in
   }
@@ -29,12 +29,4 @@ export async function startMe() {
   await load();
 }
 
-export function useMe() {
-  const [now, tell] = useState(me);
-  useEffect(() => {
-    tell(me);
-    listeners.add(tell);
-    return () => listeners.delete(tell);
-  }, []);
-  return now;
-}
+export const useMe = () => useTold(listeners, () => me);

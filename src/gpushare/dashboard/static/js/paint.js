@@ -1,5 +1,6 @@
 // Draws cells of the map on a canvas. Every kind of rectangle has its own pass over the cells, because changing the
 // colour costs more than drawing. What each colouring shows stands in MODES.
+import { FINE } from './store.js';
 
 const LEVELS = 8;
 const BAR = 0.25; // of a cell's width: real use
@@ -22,7 +23,7 @@ export const MODES = {
 export function palette(element, context) {
   const style = getComputedStyle(element);
   const color = name => style.getPropertyValue(`--${name}`).trim();
-  const names = ['bg', 'fg', 'muted', 'line', 'accent', 'granted', 'granted-2', 'other', 'other-2', 'used', 'idle', 'good', 'warn', 'over', 'bad', 'free'];
+  const names = ['bg', 'muted', 'granted', 'granted-2', 'other', 'other-2', 'used', 'idle', 'good', 'warn', 'over', 'bad', 'free'];
   const colors = Object.fromEntries(names.map(name => [name, color(name)]));
   for (const { color: name } of Object.values(MODES).filter(Boolean)) colors[`${name} ramp`] = ramp(colors.free, colors[name]);
   colors.hatch = context.createPattern(hatched(colors), 'repeat');
@@ -127,14 +128,14 @@ function paintMarks(pen, rows) {
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i];
     if (gpus.over[row] > 0) over.push(row, Math.round(height * (1 - CAP)), height);
-    if (nodes.state[gpus.node[row]] !== 'ready') off.push(row, -3, -1.5);
+    if (!FINE.includes(nodes.state[gpus.node[row]])) off.push(row, -3, -1.5);
     if (!gpus.healthy[row]) sick.push(row);
   }
   bars(pen, over, colors.over, 0, width);
   bars(pen, off, colors.warn, 0, width);
   for (const row of sick) cross(pen, x[row], y[row] - top);
   if (!highlighted.size) return;
-  context.strokeStyle = colors.accent;
+  context.strokeStyle = colors.warn;
   context.lineWidth = 2;
   for (const row of rows) if (highlighted.has(row)) context.strokeRect(x[row] + 1, y[row] - top + 1, width - 2, height - 2);
 }

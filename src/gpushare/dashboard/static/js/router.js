@@ -1,6 +1,6 @@
 // Which page is shown, and with what settings: all of it stands in the address after #, so that a link brings another
 // person to the same view.
-import { useEffect, useState } from './ui.js';
+import { useTold } from './ui.js';
 
 const listeners = new Set();
 
@@ -45,17 +45,9 @@ export function setQuery(changes) {
 
 function changed() {
   shown = parse(location.hash);
-  for (const listener of [...listeners]) listener(shown);
+  for (const listener of [...listeners]) listener();
 }
 
 addEventListener('hashchange', changed);
 
-export function useRoute() {
-  const [now, tell] = useState(shown);
-  useEffect(() => {
-    tell(shown);
-    listeners.add(tell);
-    return () => listeners.delete(tell);
-  }, []);
-  return now;
-}
+export const useRoute = () => useTold(listeners, route);

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from './ui.js';
 
 const FIGURES = ['total', 'healthy', 'granted', 'free', 'used', 'util', 'temp', 'power', 'over'];
+export const FINE = ['ready', 'selling']; // states of a node that need nobody
 const NO_SHARES = new Float64Array(0);
 const SHARE = 3; // numbers per share: pod, namespace, granted
 
@@ -20,6 +21,7 @@ export const store = {
   largest: 0, // MiB of the largest GPU
   waiting: { count: 0, oldest: -1, codes: {} },
   unplaced: 0,
+  problem: null, // why there is no snapshot yet, as api.js throws it
   connected: false,
   heard: now(), // when any byte came
   told: { ages: { watch: -1, use: -1, failure: '' }, at: now(), time: 0 }, // the server's last word on how old things are
@@ -97,6 +99,11 @@ function changed(kind, gpus) {
 
 export const heard = () => { store.heard = now(); };
 
+export function setProblem(problem) {
+  store.problem = problem;
+  changed('stream', []);
+}
+
 export function setConnected(connected) {
   store.connected = connected;
   changed('stream', []);
@@ -106,9 +113,18 @@ function tell(ages, time) {
   store.told = { ages: ages || store.told.ages, at: now(), time };
 }
 
+// Numbers that were sent as differences to the one before.
+function summed(gaps) {
+  let sum = 0;
+  return gaps.map(gap => (sum += gap));
+}
+
+// Ids and numbers of pods come as differences to the one before, and what is free as the difference to what is not
+// granted: small numbers are short.
 export function takeSnapshot(body) {
   const { nodes, gpus, shares } = body;
-  const count = nodes.id.length;
+  const ids = { node: summed(nodes.id), gpu: summed(gpus.id) }, pods = summed(shares.pod);
+  const count = ids.node.length;
   const first = new Int32Array(count + 1);
   const owner = new Int32Array(gpus.id.length);
   for (let i = 0; i < count; i++) {
@@ -118,21 +134,22 @@ export function takeSnapshot(body) {
   const flat = [];
   for (let row = 0, at = 0; row < gpus.id.length; row++) {
     const list = gpus.shares[row] ? new Float64Array(gpus.shares[row] * SHARE) : NO_SHARES;
-    for (let i = 0; i < list.length; i += SHARE, at++) list.set([shares.pod[at], shares.ns[at], shares.granted[at]], i);
+    for (let i = 0; i < list.length; i += SHARE, at++) list.set([pods[at], shares.ns[at], shares.granted[at]], i);
     flat.push(list);
   }
   store.tables = body.tables;
   store.nodes = {
-    count, first, id: nodes.id, name: nodes.name, unit: nodes.unit, pin: nodes.pin, zone: nodes.zone, state: nodes.state, sold: nodes.sold,
+    count, first, id: ids.node, name: nodes.name, unit: nodes.unit, pin: nodes.pin, zone: nodes.zone, state: nodes.state, sold: nodes.sold,
     sampled: Float64Array.from(nodes.age, age => sampledAt(age, body.time)),
   };
-  store.gpus = { count: gpus.id.length, id: gpus.id, index: gpus.index, model: gpus.model, node: owner, shares: flat };
+  store.gpus = { count: gpus.id.length, id: ids.gpu, index: gpus.index, model: gpus.model, node: owner, shares: flat };
   for (const name of FIGURES) store.gpus[name] = Float64Array.from(gpus[name]);
+  for (let row = 0; row < gpus.id.length; row++) store.gpus.free[row] += store.gpus.total[row] - store.gpus.granted[row];
   store.largest = store.gpus.total.reduce((most, total) => Math.max(most, total), 0);
   rows.node = new Map(nodes.name.map((name, row) => [name, row]));
-  rows.nodeId = new Map(nodes.id.map((id, row) => [id, row]));
-  rows.gpuId = new Map(gpus.id.map((id, row) => [id, row]));
-  Object.assign(store, { ready: true, epoch: body.epoch, seq: body.seq, waiting: body.waiting, unplaced: body.unplaced });
+  rows.nodeId = new Map(ids.node.map((id, row) => [id, row]));
+  rows.gpuId = new Map(ids.gpu.map((id, row) => [id, row]));
+  Object.assign(store, { ready: true, problem: null, epoch: body.epoch, seq: body.seq, waiting: body.waiting, unplaced: body.unplaced });
   tell(body.ages, body.time);
   light();
   changed('snapshot', null);

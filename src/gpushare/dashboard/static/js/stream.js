@@ -2,7 +2,7 @@
 // fetch() instead of EventSource, because that hides heartbeats and what a refusal said. The stream is closed when the
 // page has been hidden for 30 s, and opened again where it stopped.
 import { ask, get } from './api.js';
-import { heard, setConnected, store, takeDelta, takeSnapshot } from './store.js';
+import { heard, setConnected, setProblem, store, takeDelta, takeSnapshot } from './store.js';
 
 const HIDDEN_FOR = 30_000;
 const SILENT_FOR = 35; // seconds; the server says something at least every 15 s
@@ -39,6 +39,7 @@ async function follow() {
       await read();
     } catch (failure) {
       if (failure.status === 401) wanted = false;
+      else if (!store.ready) setProblem(failure);
     }
     failures++; // also when it ended well: at once again would be a storm
     if (wanted) await pause(PAUSES[Math.min(failures, PAUSES.length) - 1] * (0.75 + Math.random() / 2));

@@ -18,6 +18,18 @@ export function useNow(seconds = 1) {
   return now;
 }
 
+// What `read` gives, drawn again whenever the listeners are called.
+export function useTold(listeners, read) {
+  const [now, tell] = useState(read);
+  useEffect(() => {
+    const hear = () => tell(read);
+    hear(); // something may have come since it was drawn
+    listeners.add(hear);
+    return () => listeners.delete(hear);
+  }, []);
+  return now;
+}
+
 // An error of api.js: what, why, what to try.
 export function Trouble({ failure }) {
   return html`<div class="trouble" role="alert">

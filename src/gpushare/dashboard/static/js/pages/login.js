@@ -9,7 +9,7 @@ export default function Login({ said }) {
   const local = said.mode === 'local';
   return html`<main id="main" class="login">
     <h1 tabindex="-1">${t('login')}</h1>
-    ${said.error && html`<p class="warn">${String(said.error)}</p>`}
+    ${said.error && html`<p class="warn">${[said.error, said.try].filter(Boolean).map(String).join('; ')}</p>`}
     ${said.mode !== 'cluster' && html`<p>${t('login.local')}</p><pre>${COMMAND}</pre>`}
     ${!local && html`<form method="post" action="login">
       <p>${t('login.cluster')}</p><pre>${TOKEN}</pre>

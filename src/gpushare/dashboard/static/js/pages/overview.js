@@ -30,7 +30,7 @@ function Figure({ label, value, part, kind, note, link }) {
   const shown = link ? html`<a href=${link}>${value}</a>` : value;
   return html`<div class=${`figure ${kind || ''}`} title=${note || null}>
     <dt>${label}</dt><dd>${shown}</dd>
-    ${part !== undefined && html`<i class="meter" aria-hidden="true"><i style=${{ width: `${Math.min(100, 100 * (part || 0))}%` }}></i></i>`}
+    ${part !== undefined && html`<i class="gauge" aria-hidden="true"><i style=${{ width: `${Math.min(100, 100 * (part || 0))}%` }}></i></i>`}
   </div>`;
 }
 
@@ -86,20 +86,22 @@ function Controls({ settings, query, namespaces, table }) {
   const { mode, group, sort, filter } = settings;
   const plain = list => list.filter(Boolean).map(word => [word, word]);
   const names = Object.values(namespaces).sort();
+  const lit = useStore(({ highlighted }) => highlighted.size);
   const filtered = Object.values(filter).some(value => value !== '' && value !== false && value !== null);
   const view = html`<button class="view" aria-pressed=${table} onClick=${() => setQuery({ view: table ? '' : 'table' })}>${t(table ? 'control.map' : 'control.table')}</button>`;
   return html`<div class="controls">
-    ${!table && html`<div class="row"><fieldset class="segments"><legend>${t('control.colour')}</legend>
+    ${!table && html`<div><fieldset class="segments"><legend>${t('control.colour')}</legend>
       ${COLOURS.map(key => html`<label key=${key}><input type="radio" name="colour" checked=${key === mode} onChange=${() => setQuery({ colour: key === COLOURS[0] ? '' : key })} /><span>${t(`colour.${key}`)}</span></label>`)}
       </fieldset>
       <${Pick} name="group" value=${group} options=${GROUPS.map(key => [key, t(`group.${key}`)])} />
       <${Pick} name="sort" value=${sort} options=${SORTS.map(key => [key, t(`sort.${key}`)])} />${view}</div>`}
-    <div class="row">
+    <div>
       ${models.length > 1 && html`<${Pick} name="model" value=${filter.model} options=${plain(models)} none />`}
       ${zones.filter(Boolean).length > 1 && html`<${Pick} name="zone" value=${filter.zone} options=${plain(zones)} none />`}
       ${names.length > 0 && html`<${Pick} name="ns" value=${query.ns || ''} options=${plain(names)} none />`}
       <${Toggle} name="unhealthy" on=${filter.unhealthy} /><${Toggle} name="over" on=${filter.over} /><${Toggle} name="idle" on=${filter.idle} />
       ${filtered && html`<button class="quiet" onClick=${() => setQuery({ model: '', zone: '', ns: '', unhealthy: '', over: '', idle: '' })}>${t('control.clear')}</button>`}
+      ${lit > 0 && html`<button class="quiet" onClick=${() => store.highlight([])}>${t('control.lit', { n: lit })}</button>`}
       ${table && view}
     </div>
   </div>`;
@@ -130,15 +132,15 @@ function AsTable({ filter }) {
     const timer = setInterval(() => next(count => count + 1), 10_000);
     return () => clearInterval(timer);
   }, []);
-  const epoch = useStore(({ epoch }) => epoch);
+  const epoch = useStore(({ epoch }) => epoch), lit = useStore(({ highlighted }) => highlighted);
   const rows = useMemo(() => {
     const match = matcher(store, filter);
     return Array.from({ length: store.gpus.count }, (_, row) => row).filter(row => !match || match(row)).map(store.gpu);
-  }, [beat, epoch, JSON.stringify(filter)]);
+  }, [beat, epoch, lit, JSON.stringify(filter)]);
   if (!part) return html`<${Loading} />`;
   if (part.error) return html`<${Trouble} failure=${part.error.message} />`;
   const names = list => [...new Set(list.map(({ node }) => node))];
-  return html`<${part.Table} title=${t('overview.table')} columns=${COLUMNS()} rows=${rows} rowKey=${gpu => `${gpu.node}/${gpu.index}`} csvName="gpus" kubectl=${list => `kubectl inspect gpushare ${names(list).join(' ')}`} />`;
+  return html`<div class="page"><${part.Table} title=${t('overview.table')} columns=${COLUMNS()} rows=${rows} rowKey=${gpu => `${gpu.node}/${gpu.index}`} csvName="gpus" kubectl=${list => `kubectl inspect gpushare ${names(list).join(' ')}`} /></div>`;
 }
 
 export default function Overview({ route }) {
@@ -147,7 +149,8 @@ export default function Overview({ route }) {
   const me = useMe();
   const namespaces = me.namespaces || {};
   const own = useMemo(() => (me.everything ? () => true : number => number in namespaces), [me]);
-  if (!ready) return html`<${Loading} />`;
+  const problem = useStore(store => store.problem);
+  if (!ready) return problem ? html`<${Trouble} failure=${problem} />` : html`<${Loading} />`;
   const settings = settingsOf(route.query, namespaces);
   const table = route.query.view === 'table';
   return html`<div class="overview">
