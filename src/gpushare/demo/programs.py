@@ -114,16 +114,20 @@ class Dashboard(Program):
         async with asyncio.timeout(READY_SECONDS), aiohttp.ClientSession(cookie_jar=cookies) as browser:
             async with browser.get(self.url, raise_for_status=True) as page:
                 place = page.url
-            while (found := await self._snapshot(browser, place)) is None:
-                await asyncio.sleep(LOOK_SECONDS)
+            found = None
+            while found is None:
+                found = await self._snapshot(browser, place)
         async with aiohttp.ClientSession() as another, another.get(place.join(URL("api/me"))):
             return found  # that link was used: for another browser it shows a new one
 
     async def _snapshot(self, browser: aiohttp.ClientSession, place: URL) -> dict[str, Any] | None:
-        """None: it still reads the cluster."""
+        """None: it still reads the cluster; to be asked again."""
         async with browser.get(place.join(URL("api/snapshot"))) as answer:
-            found: dict[str, Any] | None = await answer.json() if answer.status == 200 else None
-            return found
+            if answer.status == 200:
+                found: dict[str, Any] = await answer.json()
+                return found
+        await asyncio.sleep(LOOK_SECONDS)
+        return None
 
     def _words(self) -> tuple[str, ...]:
         return ("--no-browser",)
