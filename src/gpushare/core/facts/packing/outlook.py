@@ -15,7 +15,7 @@ from gpushare.core.facts.packing.model import GpuClass, Mixture, PodType
 SIZES = 14  # of shares that are looked at: those with most demand
 SMALLEST = 30  # as a part of a GPU: smaller shares fit everywhere
 PLAIN = 0.5  # of the value of what is left is its amount, the rest is what the best shares in it are worth
-EVENLY = 50  # pods that may not use every GPU are taken to have come before, each model asked for as often
+EVENLY = 50  # pods are taken to have come before, which ask for each model, and for each size of GPU, as often
 FEW = 100  # pods: after so many, half of the CPU that they ask is believed
 
 
@@ -113,18 +113,39 @@ class Outlook:
     def price(self, model: str, total: int) -> float:
         """Of a GPU that not every pod may use: how much those that may want it, for each of the GPUs they may use."""
         mine = next((at for at, gpu in enumerate(self._classes) if (gpu.model, gpu.total) == (model, total)), None)
-        asked, share, count = 0.0, 0.0, 0
-        for kind, gpus, usable in self._seen:
-            if len(usable) < len(self._classes):
-                part = kind.count * gpus / self.demand
-                share += part
-                count += kind.count
-                if mine in usable:
-                    asked += part * self.gpus / sum([self._classes[at].count for at in usable])
-        if mine is None or not count:
+        return 0.0 if mine is None else self._price_of_model(mine) + self._price_of_size(mine)
+
+    def _price_of_model(self, mine: int) -> float:
+        """By pods that name models."""
+        choosy = [seen for seen in self._choosy() if seen.kind.models is not None]
+        count = sum([seen.kind.count for seen in choosy])
+        if not count:
             return 0.0
+        share = sum([seen.kind.count * seen.gpus for seen in choosy]) / self.demand
         evenly = share * self.gpus / len(self._classes) / self._classes[mine].count
+        return (count * self._asked(choosy, mine) + EVENLY * evenly) / (count + EVENLY)
+
+    def _price_of_size(self, mine: int) -> float:
+        """By pods that are too large for other GPUs."""
+        asked = self._asked([seen for seen in self._choosy() if seen.kind.models is None], mine)
+        sizes = sorted({each.total for each in self._classes})
+        needed = [size for size in sizes[1:] if size <= self._classes[mine].total]
+        able = [sum([each.count for each in self._classes if each.total >= size]) for size in needed]
+        evenly = sum([self.gpus / len(sizes) / gpus for gpus in able])
+        count = sum([seen.kind.count for seen in self._seen])
         return (count * asked + EVENLY * evenly) / (count + EVENLY)
+
+    def _choosy(self) -> list[_Seen]:
+        """Pods that may not use every GPU."""
+        return [seen for seen in self._seen if len(seen.usable) < len(self._classes)]
+
+    def _asked(self, choosy: Sequence[_Seen], mine: int) -> float:
+        """How much of a GPU of this class such pods want."""
+        asked = 0.0
+        for kind, gpus, usable in choosy:
+            if mine in usable:
+                asked += kind.count * gpus / self.demand * self.gpus / sum([self._classes[at].count for at in usable])
+        return asked
 
     def together(self, model: str, total: int, free: int) -> Together:
         """Pods of several GPUs that so many free ones of this class could serve."""
