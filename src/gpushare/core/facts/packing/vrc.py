@@ -29,7 +29,7 @@ class _Class(NamedTuple):
     """GPUs of one model and size."""
 
     worth: Worth
-    price: float
+    price: float  # to use one up, apart from its worth
     together: list[Together]  # by the number of free ones
 
 
@@ -39,7 +39,7 @@ class _Known(NamedTuple):
     scorer: "Vrc"
     idle: float  # GPUs, by worth
     value: float
-    unused: float  # GPUs
+    unused: float  # GPUs, by memory
     free: int  # whole ones
     gpus: list[tuple[int, int, int, _Class]]  # that differ, the fullest first: free units, total, position
     together: list[Together]
@@ -65,7 +65,7 @@ class Vrc:
             if units >= need:
                 free = all_free - 1 if units == total else all_free
                 idle = all_idle - worth[units] + worth[units - need]
-                value = self._value(idle, cpu, memory, together, free) - need / total * (price - EMPTIER)
+                value = self._value(idle, cpu, memory, together, free) - need / total * price
                 if best is None or value > best:
                     best, where = value, gpu
         if best is None:
@@ -81,7 +81,7 @@ class Vrc:
                 kind = self._class(node.models[gpu], total)
                 idle += kind.worth[units] - kind.worth[before]
                 whole -= before == total
-                price += (before - units) / total * (kind.price - EMPTIER)
+                price += (before - units) / total * kind.price
         cpu = node.cpu - ask.cpu
         value = self._value(idle, cpu, node.memory - ask.memory, known.together, whole)
         return self._key(value - known.value - price, cpu)
@@ -116,7 +116,7 @@ class Vrc:
         for gpu, (units, total, model) in enumerate(zip(node.free, node.totals, node.models, strict=True)):
             kind = self._class(model, total)
             idle += kind.worth[units]
-            unused += units / total
+            unused += units / total * kind.worth.whole
             free += units == total
             if units:
                 differ.setdefault((units, total, model), (units, total, gpu, kind))
@@ -130,7 +130,7 @@ class Vrc:
         kind = self._classes.get((model, total))
         if kind is None:
             worth = self._outlook.worth(total)
-            price = SOUGHT * self._outlook.price(model, total) * worth.whole
+            price = (SOUGHT * self._outlook.price(model, total) - EMPTIER) * worth.whole
             self._classes[model, total] = kind = _Class(worth, price, [])
         return kind
 
