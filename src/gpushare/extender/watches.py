@@ -56,7 +56,9 @@ class Pods:
         if facts.request is None:
             self._count_without_gpus(facts, finished=item.status.phase in objects.FINISHED)
             return
-        pod = self._slim(facts)
+        known = self._ledger.bound(facts.uid)
+        # After our own binding the watch shows what is known already.
+        pod = known.pod if known is not None and known.pod == facts else self._slim(facts)
         self._notice_if_unbound(pod)
         if pod.node:
             self._warn_of_second_extender(pod)

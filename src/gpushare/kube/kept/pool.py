@@ -16,6 +16,7 @@ import yarl
 from gpushare.kube.auth.login import Access
 from gpushare.kube.kept.answer import Answer
 from gpushare.kube.kept.connection import Connection
+from gpushare.kube.limits import Limits
 
 IDLE_SECONDS: Final = 15.0  # as aiohttp's client
 CONNECT_SECONDS: Final = 5.0
@@ -29,7 +30,7 @@ class Pool:
     def __init__(self, access: Access, most: int, headers: Mapping[str, str], seconds: float) -> None:
         """`most`: connections; 0: none, and none where there is a proxy. `headers`: of every request. `seconds`: for
         each."""
-        self._access, self._headers, self._seconds = access, headers, seconds
+        self._access, self._headers, self._limits = access, headers, Limits(seconds)
         self._url = _url(access.server)
         self._prefix = self._url.raw_path.rstrip("/")
         self._last: tuple[Mapping[str, str], str] = {}, ""  # headers, and how they are written
@@ -57,7 +58,7 @@ class Pool:
             return None
         head = f"POST {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         try:
-            return await connection.ask(head.encode() + body, self._seconds)
+            return await connection.ask(head.encode() + body, self._limits)
         finally:
             self._odd |= connection.odd
 
