@@ -29,6 +29,7 @@ class Holding:
 
     __slots__ = (
         "charges", "decided_on", "node", "places", "pod", "seen", "since", "splits", "state", "unlocated", "until",
+        "waits",
     )  # fmt: skip
 
     def __init__(
@@ -41,7 +42,8 @@ class Holding:
         self.decided_on = facts if state is not State.BOUND else None  # the node when we decided
         self.places: Places = ()  # its GPUs among those of that node, while it is not bound
         self.unlocated = 0 if charges is not None else self.on_every_gpu(facts)
-        self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in shares(pod))
+        self.waits = waits_for_kubelet(pod)
+        self.splits = self.waits and any(s.gpus > 1 and s.units for s in shares(pod))
         self.since = self.until = 0.0
         self.seen = False  # the API server has shown it bound
 
@@ -53,7 +55,14 @@ class Holding:
 
     def is_like(self, other: "Holding") -> bool:
         """Whether another, of the same pod on the same node, takes the same from everybody."""
-        return self.charges is not None and self.charges == other.charges and self.splits == other.splits
+        old, new = self.pod, other.pod
+        return (
+            self.charges is not None
+            and self.charges == other.charges
+            and self.waits == other.waits
+            and shares(old) == shares(new)
+            and (old.cpu, old.memory) == (new.cpu, new.memory)
+        )
 
     def on_every_gpu(self, facts: NodeFacts | None) -> int:
         """What it counts on every GPU while it is unlocated."""

@@ -86,10 +86,7 @@ class Ledger(Observed):
             record = self._nodes[holding.node]
             bound = bound_holding(pod, record)
             bound.since = holding.since
-            if holding.is_like(bound) and not record.promised:  # nearly always: all that is free stays as it is
-                self._holdings[pod.uid] = bound
-                record.show(bound)
-            else:
+            if not self._shows(record, holding, bound):
                 self._take(record, holding)
                 self._put(record, bound)
                 self._refresh(record)

@@ -60,8 +60,9 @@ class NodeRecord(NodeState):
         self._charge(holding, -1)
 
     def show(self, holding: Holding) -> None:
-        """The same pod holds the same here, in another state: there is nothing to renew."""
+        """The same pod holds the same here, in another state: nothing is to be renewed but what asks for its words."""
         self._holdings[holding.pod.uid] = holding
+        self._starting = None
 
     def _charge(self, holding: Holding, sign: int) -> None:
         self._unlocated += sign * holding.unlocated

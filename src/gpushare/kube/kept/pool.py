@@ -36,6 +36,7 @@ class Pool:
         self._last: tuple[Mapping[str, str], str] = {}, ""  # headers, and how they are written
         self._most = most if self._url.host and access.proxy is None else 0
         self._connections: list[Connection] = []
+        self._idle: list[Connection] = []  # those of them that are not in use, the last used last
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0  # the loop's time
         self._odd = False  # what answers there is not an API server
@@ -61,6 +62,7 @@ class Pool:
             return await connection.ask(head.encode() + body, self._limits)
         finally:
             self._odd |= connection.odd
+            self._idle.append(connection)
 
     def _written(self, headers: Mapping[str, str]) -> str:
         """As lines; empty if that cannot be. They are the same for most requests, so the last ones are kept."""
@@ -80,13 +82,20 @@ class Pool:
             connection.close()
 
     def _free(self) -> Connection | None:
+        """The last used, so that those that are not needed are closed."""
         now, context = asyncio.get_running_loop().time(), self._access.ssl
-        for connection in self._connections[:]:
-            if connection.is_free and (connection.context is not context or now - connection.used > IDLE_SECONDS):
-                connection.close()
-            if not connection.is_open:
-                self._connections.remove(connection)
-        return next((connection for connection in self._connections if connection.is_free), None)
+        while self._idle and now - self._idle[0].used > IDLE_SECONDS:
+            self._drop(self._idle.pop(0))
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and connection.context is context:
+                return connection
+            self._drop(connection)
+        return None
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        self._connections.remove(connection)
 
     def _open_another(self) -> None:
         loop = asyncio.get_running_loop()
@@ -106,6 +115,7 @@ class Pool:
                         lambda: Connection(context), host, port or 0, ssl=context, server_hostname=name
                     )  # fmt: skip
                 self._connections.append(connection)
+                self._idle.append(connection)
                 self._not_before = 0.0
         finally:
             self._opening = None
