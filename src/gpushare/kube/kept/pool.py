@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import re
 import ssl
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,7 @@ from gpushare.kube.limits import Limits
 IDLE_SECONDS: Final = 15.0  # as aiohttp's client
 CONNECT_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0  # after one could not be opened
+WAIT_SECONDS: Final = 0.25  # for one that comes free
 
 _TARGET = re.compile(r"/[!-~]*")
 _VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
@@ -37,6 +39,7 @@ class Pool:
         self._most = most if self._url.host and access.proxy is None else 0
         self._connections: list[Connection] = []
         self._idle: list[Connection] = []  # those of them that are not in use, the last used last
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for one that comes free
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0  # the loop's time
         self._odd = False  # what answers there is not an API server
@@ -53,9 +56,8 @@ class Pool:
         target, fields = self._prefix + path, self._written(headers)
         if not (fields and _TARGET.fullmatch(target)):
             return None
-        connection = self._free()
+        connection = self._free() or await self._next()
         if connection is None:
-            self._open_another()
             return None
         head = f"POST {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         try:
@@ -63,6 +65,7 @@ class Pool:
         finally:
             self._odd |= connection.odd
             self._idle.append(connection)
+            self._wake()
 
     def _written(self, headers: Mapping[str, str]) -> str:
         """As lines; empty if that cannot be. They are the same for most requests, so the last ones are kept."""
@@ -93,6 +96,32 @@ class Pool:
             self._drop(connection)
         return None
 
+    async def _next(self) -> Connection | None:
+        """The next that comes free or is opened. None: there is none to wait for, or it takes long. To wait a little
+        costs less than the ordinary way, which opens a connection of its own."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while True:
+                    self._open_another()
+                    if not self._connections and self._opening is None:
+                        return None
+                    freed = asyncio.get_running_loop().create_future()
+                    self._waiting.append(freed)
+                    await freed
+                    connection = self._free()
+                    if connection is not None:
+                        return connection
+        except TimeoutError:
+            return None
+
+    def _wake(self) -> None:
+        """Whoever waits longest looks again."""
+        while self._waiting:
+            freed = self._waiting.popleft()
+            if not freed.done():
+                freed.set_result(None)
+                return
+
     def _drop(self, connection: Connection) -> None:
         connection.close()
         self._connections.remove(connection)
@@ -119,6 +148,8 @@ class Pool:
                 self._not_before = 0.0
         finally:
             self._opening = None
+            for _ in range(len(self._waiting)):  # if that failed, nobody needs to wait for it
+                self._wake()
 
 
 def _url(server: str) -> yarl.URL:
