@@ -259,7 +259,8 @@ class Life:
         self.pending.forget(pod.uid)
 
     def observe(self, pod: PodFacts, now: float, version: str = "") -> bool:
-        """The API server shows a pod, in that version if it is known. Returns whether it has begun to wait, or waits for another reason."""
+        """The API server shows a pod, in that version if it is known. Returns whether it has begun to wait, or waits
+        for another reason."""
         self.ledger.observe(pod, now)
         if pod.node or pod.finished or pod.terminating:
             self.waits_no_longer(pod.uid)
