@@ -65,7 +65,7 @@ def bound_by_hand(pod: PodFacts, what: str) -> str:
     return cut(f"Pod {name} was not bound by gpushare: {what}. Delete it, and create it without nodeName.")
 
 
-def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]) -> str:
+def assigned(facts: NodeFacts, request: Request, places: Places, left: Sequence[int]) -> str:
     """Where a pod went. `left`: free units of each GPU of the node with the pod there."""
     node = short_name(facts.name)
     if len(request.shares) == 1 and len(places[0]) == 1:
@@ -78,7 +78,7 @@ def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]
     return cut(f"{node}: {', '.join(parts)}.")
 
 
-def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int]) -> str:
+def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: Sequence[int]) -> str:
     chosen, container = facts.gpus[gpu], share.container
     if share.kind.exclusive:
         return f"{node} GPU {chosen.index}: the whole GPU ({chosen.total} {facts.unit}) for {container}."
