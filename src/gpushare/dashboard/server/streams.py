@@ -7,7 +7,6 @@ still do so.
 """
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -156,7 +155,7 @@ class Streams:
                 self._bye(client, sentence)
 
     def _bye(self, client: _Client, why: str) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # it has gone
+        if not client.transport.is_closing():  # else it has gone, and over TLS nothing can be written any more
             client.transport.write(_chunk(f"event: bye\ndata: {why}\n\n".encode()))
         # It is not waited for: who does not read must not keep a connection.
         asyncio.get_running_loop().call_later(LAST_SECONDS, client.transport.abort)
