@@ -22,6 +22,7 @@ from tests.e2e.harness.dashboards import Reader
 from tests.e2e.harness.figures import Figures
 from tests.e2e.harness.world import World
 from tests.support import browser, wait
+from tests.support.objects import Object
 
 PATIENCE = 120.0  # seconds; a right that is taken away is to end within 60
 FOREIGN = b"foreign"  # in all names of the other team
@@ -87,8 +88,8 @@ async def _other_team(world: World, nodes: list[str]) -> AsyncIterator[str]:
         await world.api.call("DELETE", path)
 
 
-async def _bound(world: World, path: str) -> objects.Object:
-    async def placed() -> objects.Object | None:
+async def _bound(world: World, path: str) -> Object:
+    async def placed() -> Object | None:
         pod = (await world.api.get(path)).body
         return pod if pod["spec"].get("nodeName") else None
 
