@@ -105,7 +105,7 @@ class Dashboard(Program):
 
     @property
     def url(self) -> str:
-        """Where a browser may log in, once; it tells a new one after each use. Empty: it has not read the cluster."""
+        """Where a browser may log in, once: the newest that it has shown. Empty: it does not listen yet."""
         return next(reversed(re.findall(r"^Dashboard: (\S+)$", self.log.read_text(), re.MULTILINE)), "")
 
     async def shown(self) -> dict[str, Any]:
@@ -117,8 +117,13 @@ class Dashboard(Program):
             found = None
             while found is None:
                 found = await self._snapshot(browser, place)
-        async with aiohttp.ClientSession() as another, another.get(place.join(URL("api/me"))):
-            return found  # that link was used: for another browser it shows a new one
+        return found
+
+    async def invited(self) -> str:
+        """A link that works. If the one that was shown is used already, it shows a new one to whoever asks without a
+        session."""
+        async with aiohttp.ClientSession() as stranger, stranger.get(URL(self.url).join(URL("api/me"))):
+            return self.url
 
     async def _snapshot(self, browser: aiohttp.ClientSession, place: URL) -> dict[str, Any] | None:
         """None: it still reads the cluster; to be asked again."""

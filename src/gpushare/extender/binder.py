@@ -22,7 +22,7 @@ from gpushare.extender.wire import BindArgs
 from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Unreachable
-from gpushare.kube.limits import Limits
+from gpushare.kube.kept.limits import Limits
 from gpushare.kube.loop import Backoff
 from gpushare.obs import log
 

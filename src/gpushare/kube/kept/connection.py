@@ -9,7 +9,7 @@ import ssl
 from typing import cast
 
 from gpushare.kube.kept import answer
-from gpushare.kube.limits import Limits
+from gpushare.kube.kept.limits import Limits
 
 
 class Connection(asyncio.Protocol):

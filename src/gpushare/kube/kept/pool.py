@@ -17,7 +17,7 @@ import yarl
 from gpushare.kube.auth.login import Access
 from gpushare.kube.kept.answer import Answer
 from gpushare.kube.kept.connection import Connection
-from gpushare.kube.limits import Limits
+from gpushare.kube.kept.limits import Limits
 
 IDLE_SECONDS: Final = 15.0  # as aiohttp's client
 CONNECT_SECONDS: Final = 5.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest import mock
 
-from gpushare.kube.limits import Limits
+from gpushare.kube.kept.limits import Limits
 from tests.adversary.clock import Loop
 
 
