@@ -148,6 +148,17 @@ async def logged_in(dashboard: Dashboard, shown: str) -> AsyncIterator[Reader]:
         yield Reader(session, dashboard.url)
 
 
+@contextlib.asynccontextmanager
+async def opened(dashboard: Dashboard, link: str) -> AsyncIterator[Reader]:
+    """By a link that logs in once."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    limit = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(cookie_jar=jar, connector=limit) as session:
+        async with session.get(link) as answer:
+            assert answer.status == 200, await answer.text()
+        yield Reader(session, dashboard.url)
+
+
 class Between:
     """A proxy that knows nothing of HTTP. `cut` ends all connections at once, as one that is restarted does."""
 

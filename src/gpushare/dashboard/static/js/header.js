@@ -33,7 +33,7 @@ export function Banner() {
     document.documentElement.classList.toggle('old', wrong !== null);
   }, [wrong !== null]);
   // a screen reader is told once, not every second: only the words beside the age are announced
-  return html`<div role="status">${wrong && html`<p class="banner"><span class="sr">${t('banner.announce')}</span><span aria-live="off">${t(...wrong)}</span></p>`}</div>`;
+  return html`<div class="news" role="status">${wrong && html`<p class="banner"><span class="sr">${t('banner.announce')}</span><span aria-live="off">${t(...wrong)}</span></p>`}</div>`;
 }
 
 export function Header({ page, onSearch, onKeys }) {
