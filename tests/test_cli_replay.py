@@ -57,6 +57,16 @@ def test_the_table_has_a_row_for_each_policy(capsys: pytest.CaptureFixture[str],
     assert lines[3].split()[1:6:2] == ["90", "100", "129"]
 
 
+def test_the_seeds_are_named_as_long_as_they_are_few(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(written((Node("n", 10, 10, (Gpu(100),)),), (Pod("p", 0, 0, 1, 50),)))
+    seeds = list(map(str, range(1, 12)))
+    assert "; mean of seeds 1, 2, 3, 4, 5, 6, 7, 8, 9, 10\n" in replayed(
+        capsys, str(file), "--policy", "vrc", "--seed", *seeds[:10]
+    )
+    assert "; mean of 11 seeds\n" in replayed(capsys, str(file), "--policy", "vrc", "--seed", *seeds)
+
+
 def test_json_has_every_run_and_csv_every_point(capsys: pytest.CaptureFixture[str], files: tuple[str, str]) -> None:
     pods, nodes = files
     words = [pods, "--nodes", nodes, "--policy", "binpack,fgd", "--seed", "4,5", "--load", "1.1"]

@@ -26,6 +26,7 @@ ON: Final[Object] = {
     "toolkit": {"enabled": True},
     "nodeStatusExporter": {"enabled": True},
     "monitoring": {"enabled": True},
+    "dashboard": {"enabled": True},
 }
 
 

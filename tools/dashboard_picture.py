@@ -29,7 +29,7 @@ async def main() -> None:
             async with app.running_dashboard(world, Path(folder)) as dashboard:
                 await dashboard.start()
                 await asyncio.sleep(SECONDS)
-                async with browser.looking(dashboard.url, size=SIZE) as look:
+                async with browser.looking(await dashboard.invited(), size=SIZE) as look:
                     await look.shows("What needs you")
                     await look.page.wait_for_timeout(2000)
                     await look.page.screenshot(path=FILE)

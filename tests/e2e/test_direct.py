@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
-from gpushare.core.explain.audit_codes import UNASKED_GPU
+from gpushare.core.explain.event_texts import UNASKED_GPU
 from gpushare.core.facts import names
 from tests.e2e.harness import events, shipped
 from tests.e2e.harness.cluster import ADMIN, NODE

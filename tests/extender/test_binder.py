@@ -628,10 +628,11 @@ async def test_nothing_is_written_if_the_watches_are_lost_while_the_pod_is_read(
 
 
 async def test_the_scheduler_gets_its_answer_in_time_while_the_outcome_is_pursued(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert binder.ANSWER_SECONDS < 5  # kube-scheduler's patience
     monkeypatch.setattr(binder, "ANSWER_SECONDS", 0.02)
+    world = World()
     released = asyncio.Event()
 
     async def slow(fake: FakeApi, pod: objects.Pod, node: str, annotations: Mapping[str, str]) -> None:
@@ -650,10 +651,11 @@ async def test_the_scheduler_gets_its_answer_in_time_while_the_outcome_is_pursue
 
 
 async def test_while_the_api_server_is_away_memory_stays_reserved_and_is_settled_when_it_is_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(binder, "ANSWER_SECONDS", 0.02)
     monkeypatch.setattr(binder, "RETRY_SECONDS", (0.005, 0.005))
+    world = World()
     world.api.binds = [reply_lost]
     world.api.reads = [NOT_SENT] * 20
     args = world.add(6000)

@@ -16,7 +16,7 @@ from gpushare.sim.learning import true_mix
 from gpushare.sim.trace import Trace
 from tests.sim import published_rules, small
 
-DATA = Path(os.environ.get("DATA", Path(__file__).parents[3] / "shared" / "data" / "fgd"))
+DATA = Path(os.environ.get("DATA", ""))
 
 
 def busy(seed: int) -> Trace:
@@ -61,7 +61,7 @@ def name_of(trace: Trace, ranks: Sequence[int], position: int) -> str:
     return f"{ranks[position]:02}-{trace.nodes[position].name}"
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the published results are not here")
+@pytest.mark.skipif(not (DATA / "published").is_dir(), reason="DATA=FOLDER, with the published results, is not set")
 @pytest.mark.parametrize(
     ("trace", "policy", "seed", "load"),
     [

@@ -30,6 +30,7 @@ EVERYTHING: Object = {
     "mps": {"enabled": True},
     "nodeStatusExporter": {"enabled": True},
     "monitoring": {"enabled": True},
+    "dashboard": {"enabled": True},
     "sharing": {"mpsSlots": 10, "reserveMiB": 512},
 }
 SEED: Object = {  # the values of the guide that people follow

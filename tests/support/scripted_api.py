@@ -28,6 +28,7 @@ class Asked:
     query: dict[str, str]
     headers: dict[str, str]
     body: Any
+    peer: Any  # the address of who asked
 
 
 @dataclass
@@ -50,7 +51,12 @@ class Server:
         body = await request.read()
         path = request.raw_path.partition("?")[0]
         asked = Asked(
-            request.method, path, dict(request.query), dict(request.headers), json.loads(body) if body else None
+            request.method,
+            path,
+            dict(request.query),
+            dict(request.headers),
+            json.loads(body) if body else None,
+            request.transport.get_extra_info("peername") if request.transport is not None else None,
         )
         self.asked.append(asked)
         answers = self._answers.get(_what(asked))

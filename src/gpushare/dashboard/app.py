@@ -160,6 +160,7 @@ async def _serve(
     streams = Streams(dashboard.ticks, access.ended, filenos)
     routes.set_result(Routes(
         hosts, access, dashboard.ticks, streams, dashboard.pages.table(), Static(),
+        dashboard.live.numbers.namespaces,
         cluster=cluster, not_ready=dashboard.not_ready, probed=config.in_cluster,
     ))  # fmt: skip
     logger.info("listening", host=config.host, port=port, tls=tls is not None, mode=access.mode)

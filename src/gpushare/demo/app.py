@@ -81,7 +81,7 @@ async def _demo(folder: Path, terminal: Terminal, *, stay: bool) -> int:
         terminal.say(f"demo: {STEPS} steps, {verdict}, {time.monotonic() - began:.0f} s")
         if stay and not failed:
             await afterwards.begin(world)
-            lines = next_steps.lines(world.cluster.kubeconfig, dashboard.url)
+            lines = next_steps.lines(world.cluster.kubeconfig, await dashboard.invited())
             await until_interrupted(lambda: terminal.say("", *lines), afterwards.go_on(world, gpus_of))
         return FAILED if failed else 0
 

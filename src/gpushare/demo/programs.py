@@ -105,7 +105,7 @@ class Dashboard(Program):
 
     @property
     def url(self) -> str:
-        """Where a browser may log in, once; it tells a new one after each use. Empty: it has not read the cluster."""
+        """Where a browser may log in, once: the newest that it has shown. Empty: it does not listen yet."""
         return next(reversed(re.findall(r"^Dashboard: (\S+)$", self.log.read_text(), re.MULTILINE)), "")
 
     async def shown(self) -> dict[str, Any]:
@@ -114,16 +114,25 @@ class Dashboard(Program):
         async with asyncio.timeout(READY_SECONDS), aiohttp.ClientSession(cookie_jar=cookies) as browser:
             async with browser.get(self.url, raise_for_status=True) as page:
                 place = page.url
-            while (found := await self._snapshot(browser, place)) is None:
-                await asyncio.sleep(LOOK_SECONDS)
-        async with aiohttp.ClientSession() as another, another.get(place.join(URL("api/me"))):
-            return found  # that link was used: for another browser it shows a new one
+            found = None
+            while found is None:
+                found = await self._snapshot(browser, place)
+        return found
+
+    async def invited(self) -> str:
+        """A link that works. If the one that was shown is used already, it shows a new one to whoever asks without a
+        session."""
+        async with aiohttp.ClientSession() as stranger, stranger.get(URL(self.url).join(URL("api/me"))):
+            return self.url
 
     async def _snapshot(self, browser: aiohttp.ClientSession, place: URL) -> dict[str, Any] | None:
-        """None: it still reads the cluster."""
+        """None: it still reads the cluster; to be asked again."""
         async with browser.get(place.join(URL("api/snapshot"))) as answer:
-            found: dict[str, Any] | None = await answer.json() if answer.status == 200 else None
-            return found
+            if answer.status == 200:
+                found: dict[str, Any] = await answer.json()
+                return found
+        await asyncio.sleep(LOOK_SECONDS)
+        return None
 
     def _words(self) -> tuple[str, ...]:
         return ("--no-browser",)

@@ -192,6 +192,8 @@ class Extender:
     def _not_read(self) -> str:
         """Why the view of the cluster may be old or incomplete; empty if it is neither."""
         for name, watch in self.watches.items():
+            if watch.current:
+                continue
             if not watch.synced:
                 return NOT_SYNCED.format(what=f"{name}: {watch.failure}" if watch.failure else name)
             cut_off = watch.disconnected_for()
@@ -208,7 +210,7 @@ class Extender:
 
     def is_connected(self) -> bool:
         """Whether every change in the cluster is seen at this moment."""
-        return all(watch.synced and not watch.disconnected_for() for watch in self.watches.values())
+        return all(watch.current for watch in self.watches.values())
 
 
 async def run(config: Config, access: Access) -> signal.Signals:

@@ -22,6 +22,7 @@ from gpushare.extender.wire import BindArgs
 from gpushare.kube import pod_requests
 from gpushare.kube.client import Api
 from gpushare.kube.errors import ApiError, KubeError, Unreachable
+from gpushare.kube.kept.limits import Limits
 from gpushare.kube.loop import Backoff
 from gpushare.obs import log
 
@@ -50,33 +51,37 @@ class Outcome(NamedTuple):
 
 
 class _Caller:
-    """Somebody who asked for a binding. He is told how it ended, or that it is still in progress."""
+    """Somebody who asked for a binding. He is told once: how it ended, or that it is still in progress."""
 
-    __slots__ = ("_in_progress", "_tell", "_timer")
+    __slots__ = ("_in_progress", "_limit", "_tell")
 
-    def __init__(self, tell: Tell, in_progress: str) -> None:
+    def __init__(self, tell: Tell, in_progress: str, limits: Limits) -> None:
         self._tell: Tell | None = tell
         self._in_progress = in_progress
+        self._limit = limits.begin(self._late)
 
-    def wait(self, task: "asyncio.Task[str]") -> None:
-        self._timer = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._late)
-        task.add_done_callback(self._ended)
+    def ended(self, outcome: str | Exception | None, limits: Limits) -> None:
+        """None: nobody knows, because we are ending."""
+        limits.end(self._limit)
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell(self._in_progress if outcome is None else outcome)
 
     def _late(self) -> None:
         tell, self._tell = self._tell, None
         if tell is not None:
             tell(self._in_progress)
 
-    def _ended(self, task: "asyncio.Task[str]") -> None:
-        self._timer.cancel()
-        tell, self._tell = self._tell, None
-        error = None if task.cancelled() else task.exception()
-        if tell is None:
-            return
-        if task.cancelled():
-            tell(self._in_progress)
-        else:
-            tell(error if isinstance(error, Exception) else task.result())
+
+class _Running:
+    """A binding that is being made."""
+
+    __slots__ = ("callers", "node", "task")
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.callers: list[_Caller] = []
+        self.task: asyncio.Task[None] | None = None
 
 
 class Binder:
@@ -97,11 +102,12 @@ class Binder:
         self._announcer, self._metrics = announcer, metrics
         self._unit, self.identity = unit, identity
         self._nanoseconds, self._clock, self._connected = nanoseconds, clock, connected
-        self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._running: dict[str, _Running] = {}  # by uid
+        self._limits = Limits(ANSWER_SECONDS)
 
     def target(self, uid: str) -> str:
         """The node this pod is being bound to right now, or nothing."""
-        return self._running[uid][0] if uid in self._running else ""
+        return self._running[uid].node if uid in self._running else ""
 
     async def bind(self, args: BindArgs) -> str:
         """Binds, and returns what went wrong; empty if the pod is bound as asked."""
@@ -115,19 +121,31 @@ class Binder:
     def begin(self, args: BindArgs, tell: Tell) -> None:
         """The same without a task of the caller's. `tell` is called once, at once or later, but in time."""
         running = self._running.get(args.pod_uid)
-        in_progress = IN_PROGRESS.format(pod=args.pod_name, node=running[0] if running is not None else args.node)
-        if running is not None and running[0] != args.node:
+        in_progress = IN_PROGRESS.format(pod=args.pod_name, node=running.node if running is not None else args.node)
+        if running is not None and running.node != args.node:
             tell(in_progress)
             return
         if running is None:
-            task = asyncio.create_task(self._bind(args))
-            self._running[args.pod_uid] = running = (args.node, task)
-            task.add_done_callback(lambda _: self._running.pop(args.pod_uid))
-        _Caller(tell, in_progress).wait(running[1])
+            running = self._running[args.pod_uid] = _Running(args.node)
+            running.task = asyncio.create_task(self._run(args, running))
+        running.callers.append(_Caller(tell, in_progress, self._limits))
+
+    async def _run(self, args: BindArgs, running: _Running) -> None:
+        """Binds, and tells all who asked for it. They are not told by callbacks of the task: each would be one more
+        turn of the loop."""
+        outcome: str | Exception | None = None
+        try:
+            outcome = await self._bind(args)
+        except Exception as error:  # noqa: BLE001 - whatever our bug is, who asked must hear of it
+            outcome = error
+        finally:
+            del self._running[args.pod_uid]
+            for caller in running.callers:
+                caller.ended(outcome, self._limits)
 
     async def finish(self, seconds: float) -> None:
         """Waits for running bindings, but not longer than that: the next extender asks the API server about them."""
-        tasks = [task for _, task in self._running.values()]
+        tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
@@ -135,7 +153,7 @@ class Binder:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
-        if not await self._is_connected_soon():
+        if not self._connected() and not await self._is_connected_soon():
             return CUT_OFF
         pod = self._bound_pod(args.pod_uid) or self._life.pending.get(args.pod_uid)
         if pod is None:

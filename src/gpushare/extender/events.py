@@ -10,7 +10,7 @@ What happens next to a pod that waits: when memory comes free that it could use,
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gpushare.core.explain import event_texts, views
 from gpushare.core.facts.model import NodeFacts, Pin, Places, PodFacts, Request
@@ -47,9 +47,10 @@ class Announcer:
     def assigned(self, pod: PodFacts, request: Request, facts: NodeFacts, places: Places) -> None:
         state = self._ledger.node(facts.name)
         room = state.room if state is not None else None
-        # A node may go, or lose GPUs, while the binding is written.
-        free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
-        left = [free.get(gpu.key, 0) for gpu in facts.gpus]
+        left: Sequence[int] = room.free if room is not None else ()
+        if room is None or room.facts is not facts:  # a node may go, or lose GPUs, while the binding is written
+            free = {gpu.key: units for gpu, units in zip(room.facts.gpus, room.free, strict=True)} if room else {}
+            left = [free.get(gpu.key, 0) for gpu in facts.gpus]
         self._record(pod, "Normal", event_texts.ASSIGNED, event_texts.assigned(facts, request, places, left))
 
     def kept(self, kept: Kept, waited: float) -> None:

@@ -59,7 +59,7 @@ class Verbs:
             sent, offer = read(body)
         except BadRequest as error:
             return _error(str(error))
-        pod = self._life.facts(sent, self._unit)
+        pod = self._life.asked(sent, self._unit)
         problem = self._problem(pod.uid)
         if problem:
             return _error(problem)  # an Error is retried after a moment; a refusal would wait for an event
@@ -80,7 +80,7 @@ class Verbs:
             sent, offer = wire.read_args(body)
         except BadRequest:
             return b"[]"
-        pod = self._life.facts(sent, self._unit)
+        pod = self._life.asked(sent, self._unit)
         scores = self._life.prioritize(pod, offer, self._clock()) if not self._problem(pod.uid) else []
         return wire.encode([HostPriority(node, points) for node, points in scores])
 
@@ -90,7 +90,7 @@ class Verbs:
         except BadRequest:
             return b"{}"
         assert args.pod is not None
-        pod, victims = self._life.facts(args.pod, self._unit), args.victims()
+        pod, victims = self._life.asked(args.pod, self._unit), args.victims()
         if isinstance(pod.request, Refusal) or self._cannot_answer(pod.uid):
             return b"{}"
         chosen = {node: [victim.uid for victim in one.pods or ()] for node, one in victims.items()}

@@ -56,11 +56,13 @@ class Pods:
         if facts.request is None:
             self._count_without_gpus(facts, finished=item.status.phase in objects.FINISHED)
             return
-        pod = self._slim(facts)
+        known = self._ledger.bound(facts.uid)
+        # After our own binding the watch shows what is known already.
+        pod = known.pod if known is not None and known.pod == facts else self._slim(facts)
         self._notice_if_unbound(pod)
         if pod.node:
             self._warn_of_second_extender(pod)
-        self._observe(pod)
+        self._observe(pod, item.metadata.resource_version)
         if pod.node:
             self._announcer.bound(pod)
 
@@ -104,8 +106,8 @@ class Pods:
         else:
             self._ledger.use_no_longer(pod.uid)
 
-    def _observe(self, pod: PodFacts) -> None:
-        if self._life.observe(pod, self._clock()):
+    def _observe(self, pod: PodFacts, version: str) -> None:
+        if self._life.observe(pod, self._clock(), version):
             self._announcer.waits(pod)
         elif pod.node or pod.finished or pod.terminating:
             self._announcer.gone(pod.uid)

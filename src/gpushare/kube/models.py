@@ -22,8 +22,15 @@ class ListOf(objects.Struct, Generic[T]):
     items: list[T] | None = None
 
 
+class EventOf(objects.Struct, Generic[T]):
+    """One line of a watch, if it shows an object of that kind."""
+
+    type: str
+    object: T
+
+
 class WireEvent(objects.Struct):
-    """One line of a watch. The type of the object depends on `type`, so it is decoded in a second step."""
+    """Any line of a watch. The type of the object depends on `type`, so it is decoded in a second step."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.Raw(b"{}")

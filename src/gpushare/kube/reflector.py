@@ -111,6 +111,11 @@ class Reflector(Generic[T]):
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
+    @property
+    def current(self) -> bool:
+        """Whether the list is complete, and every change is seen at this moment."""
+        return self._lost is None and self._synced.is_set()
+
     def age(self) -> float:
         """Seconds since the API server last sent anything, or since the start."""
         return self._clock() - self._heard

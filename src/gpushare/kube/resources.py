@@ -4,6 +4,7 @@ A new kind is a constant here or near its use; the client needs nothing else to 
 and delete it.
 """
 
+import re
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -60,8 +61,11 @@ TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", n
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
 
 
+_PLAIN = re.compile("[a-z0-9.-]+")  # nearly all names: nothing in them has to be quoted
+
+
 def _segment(name: str) -> str:
     """One part of a path. Names come from other people's requests and must not reach another path."""
     if name in ("", ".", ".."):
         raise ApiError(422, "Invalid", f'not a name: "{name}"')
-    return quote(name, safe="")
+    return name if _PLAIN.fullmatch(name) else quote(name, safe="")

@@ -21,6 +21,7 @@ from gpushare.obs import errors
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 HEAD: Final = ("ts", "level", "msg", "logger")
+_NAMES: Final = {number: name for name, number in LEVELS.items()}
 UNKNOWN_LEVEL: Final = 'unknown log level "{level}"'
 
 
@@ -119,4 +120,4 @@ def get(name: str) -> Log:
 
 
 def _level_name(number: int) -> str:
-    return next((name for name, least in reversed(LEVELS.items()) if number >= least), "debug")
+    return _NAMES.get(number) or next((name for name, least in reversed(LEVELS.items()) if number >= least), "debug")

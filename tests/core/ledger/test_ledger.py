@@ -257,6 +257,29 @@ def test_once_confirmed_what_was_written_counts() -> None:
     assert free(anew) == free(books)
 
 
+@pytest.mark.parametrize("shown_first", [True, False])
+def test_a_binding_that_is_made_as_it_was_reserved_changes_nothing_that_others_see(shown_first: bool) -> None:
+    """Else each pod would make all kept orders look at its node once more, for nothing."""
+    node, who = facts(8, 8), pod(5)
+    books = ledger(node)
+    books.reserve(who, "n", PACK)
+    there = bound(who, node, ((0,),))
+    books.ranked("default", "sort", None).put({"n": 1})
+    for confirmed in (False, True) if shown_first else (True, False):
+        if confirmed:
+            books.confirm(there)
+        else:
+            books.observe(there, 0.0)
+        assert (free(books), books.take_grown() - {"n"}) == ([3, 8], set())
+        assert not books.ranked("default", "sort", None).open
+    holding = books.bound(who.uid)
+    assert holding is not None
+    assert holding.seen
+    books.forget(who.uid)
+    assert free(books) == [8, 8]
+    assert list(books.ranked("default", "sort", None).open) == ["n"]
+
+
 def test_a_terminating_pod_still_holds_its_memory() -> None:
     node = facts(8)
     books = ledger(node)

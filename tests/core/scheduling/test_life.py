@@ -7,7 +7,7 @@ from gpushare.core.facts import names, request
 from gpushare.core.facts.model import PodFacts, Refusal, Request
 from gpushare.core.ledger.holding import State
 from gpushare.core.scheduling.life import Life, Reservation
-from tests.support.builders import facts, free, ledger, pod
+from tests.support.builders import api_pod, facts, free, ledger, pod
 
 NODES = ["a", "b"]
 
@@ -131,3 +131,31 @@ def test_a_restored_cluster_makes_a_bound_pod_wait_again(life: Life) -> None:
     bound(life, who)
     assert life.unbind(who, 0.0)
     assert (state(life, who), who.uid in life.pending.shown, free(life.ledger, "a")) == (None, True, [8])
+
+
+def test_a_pod_that_a_scheduler_sends_is_read_unless_the_watch_has_shown_that_version(life: Life) -> None:
+    sent = api_pod(5, name="p")
+    sent.metadata.resource_version = "7"
+    shown = life.facts(api_pod(5, name="p"), None)
+    life.observe(shown, 0.0, "7")
+    assert life.asked(sent, None) is shown
+    sent.metadata.resource_version = "8"
+    sent.spec.priority = 9
+    assert life.asked(sent, None).priority == 9
+    life.observe(shown, 0.0)  # in a version that nobody told
+    sent.metadata.resource_version = ""
+    assert life.asked(sent, None).priority == 9
+    life.observe(shown, 0.0, "8")
+    life.forget(shown.uid)
+    assert life.asked(sent, None).priority == 9
+
+
+def test_where_points_of_nodes_count_a_pod_that_a_scheduler_sends_is_always_read(life: Life) -> None:
+    """What counts for them may have changed since the watch has shown it."""
+    sent = api_pod(5, name="p", policy="metric")
+    sent.metadata.resource_version = "7"
+    shown = life.facts(sent, None)
+    life.observe(shown, 0.0, "7")
+    again = life.asked(sent, None)
+    assert again == shown
+    assert again is not shown

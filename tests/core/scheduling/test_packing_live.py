@@ -11,6 +11,7 @@ from gpushare.core.facts.packing.model import Ask, Mixture, Scorer
 from gpushare.core.facts.policies import POLICIES
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.core.order.ranked import Ranked
+from gpushare.core.placement.cost import CALL_LOOKS, Budget
 from gpushare.core.scheduling import ranking
 from gpushare.core.scheduling.mix import Mix
 from gpushare.core.steps import finish
@@ -171,3 +172,46 @@ def test_a_node_that_goes_while_policies_learn_is_not_chosen() -> None:
     ledger.remove_node(chosen)
     ledger.learn(ledger.mixture, scorers, finish(steps))
     assert place(ledger, "vrc", asks(4)) not in (None, chosen)
+
+
+def large_cluster() -> Ledger:
+    """More nodes than a call can look at, no two alike: the last by name has the smallest GPUs, and least CPU."""
+    ledger = Ledger()
+    for number in range(1200):
+        gpus = tuple([Gpu(i, f"GPU-{number}-{i}", 80_000 - 8 * number - i, model="A100") for i in range(8)])
+        ledger.set_node(NodeFacts(f"n{number:04}", "MiB", Pin.DIRECT, gpus))
+        ledger.offer(f"n{number:04}", 64_000 - 10 * number, 512 * GIB)
+    return ledger
+
+
+def hurried(ledger: Ledger, pod: PodFacts) -> str | None:
+    assert isinstance(pod.request, Request)
+    return ranking.first(ledger, pod.request, pod, list(ledger.node_names()), "best-fit", Budget(CALL_LOOKS))
+
+
+def test_a_sort_that_never_came_goes_where_those_like_it_go_also_if_a_call_cannot_look_at_all_nodes() -> None:
+    ledger = large_cluster()
+    known = asks(8)
+    assert isinstance(known.request, Request)
+    best = ranking.first(ledger, known.request, known, list(ledger.node_names()), "best-fit")  # looks at all of them
+    assert hurried(ledger, asks(9, cpu=2100)) == best
+
+
+def test_a_sort_that_fits_nowhere_where_those_like_it_go_gets_a_place_all_the_same() -> None:
+    ledger = large_cluster()
+    known, large = asks(8), msgspec.structs.replace(builders.pod(78_000), cpu=2000, memory=GIB)
+    assert isinstance(known.request, Request)
+    ranking.first(ledger, known.request, known, list(ledger.node_names()), "best-fit")
+    node = hurried(ledger, large)
+    assert node is not None
+    assert isinstance(large.request, Request)
+    assert ledger.fitting(large.request, large, [node]) == [node]
+
+
+def test_the_pods_of_a_new_sort_look_at_all_nodes_in_the_end() -> None:
+    ledger = large_cluster()
+    chosen = [hurried(ledger, asks(8)) for _ in range(20)]
+    known = asks(8)
+    assert isinstance(known.request, Request)
+    best = ranking.first(ledger, known.request, known, list(ledger.node_names()), "best-fit")
+    assert chosen[-1] == best != chosen[0]

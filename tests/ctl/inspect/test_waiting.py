@@ -12,8 +12,9 @@ from gpushare.core.ledger.ledger import Ledger
 from gpushare.ctl.inspect import command
 from gpushare.ctl.inspect.waiting import lines as waiting_lines
 from gpushare.ctl.screen import Screen
-from gpushare.view import snapshot, waiting
-from gpushare.view.waiting import Waiting
+from gpushare.view import snapshot
+from gpushare.view.why import waiting
+from gpushare.view.why.waiting import Waiting
 from tests.ctl import worlds
 from tests.ctl.worlds import NOW, Cluster, Json, node, pod
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpushare.core.explain import audit_codes
+from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.dashboard.answers import health, ours
 from gpushare.dashboard.answers.ours import Seen
@@ -123,16 +123,16 @@ def event(code: str, minute: int = 1, **more: Any) -> Json:
 
 def test_what_audits_found_is_told_once_the_latest_first() -> None:
     events = [
-        event(audit_codes.OVERCOMMITTED, minute=1),
-        event(audit_codes.OVERCOMMITTED, minute=6),
-        event(audit_codes.NVIDIA_TOO, minute=4),
+        event(event_texts.OVERCOMMITTED, minute=1),
+        event(event_texts.OVERCOMMITTED, minute=6),
+        event(event_texts.NVIDIA_TOO, minute=4),
         event("GPUAssigned"),
-        event(audit_codes.TOO_SMALL, reportingComponent="somebody"),
+        event(event_texts.TOO_SMALL, reportingComponent="somebody"),
     ]
     audit = page(seen(events=events))["audit"]
     assert [(one["reason"], one["count"], one["time"]) for one in audit] == [
-        (audit_codes.OVERCOMMITTED, 2, "2026-11-15T12:06:00Z"),
-        (audit_codes.NVIDIA_TOO, 1, "2026-11-15T12:04:00Z"),
+        (event_texts.OVERCOMMITTED, 2, "2026-11-15T12:06:00Z"),
+        (event_texts.NVIDIA_TOO, 1, "2026-11-15T12:04:00Z"),
     ]
     assert audit[0]["message"] == "GPUOvercommitted of secret/p"
 
@@ -140,11 +140,11 @@ def test_what_audits_found_is_told_once_the_latest_first() -> None:
 def test_who_may_not_see_all_pods_reads_what_is_wrong_and_no_name() -> None:
     about = {"kind": "Pod", "name": "p", "namespace": "secret"}
     mine = {"kind": "Pod", "name": "m", "namespace": "ml"}
-    events = [event(code) for code in audit_codes.CODES]
-    events += [event(audit_codes.WRONG_GPU, involvedObject=about)]
-    events += [event(audit_codes.WRONG_GPU, involvedObject=mine, message="sees GPU 1")]
+    events = [event(code) for code in event_texts.AUDIT_CODES]
+    events += [event(event_texts.WRONG_GPU, involvedObject=about)]
+    events += [event(event_texts.WRONG_GPU, involvedObject=mine, message="sees GPU 1")]
     audit = page(seen(events=events), allowed=frozenset({"ml"}))["audit"]
-    assert {one["message"] for one in audit if one["node"]} == set(audit_codes.MEANINGS.values())
+    assert {one["message"] for one in audit if one["node"]} == set(event_texts.AUDIT_MEANINGS.values())
     assert [(one["pod"], one["message"]) for one in audit if one["pod"]] == [("m", "sees GPU 1")]
 
 

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare.core.explain import audit_codes
+from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.dashboard.allowed import Allowed
 from gpushare.dashboard.answers import gpu, health, history, node, ours, search, waiting, whatif, why
@@ -108,7 +108,7 @@ def seen(pods: Sequence[Json]) -> Seen:
                             "namespace": one["metadata"]["namespace"] if kind == "Pod" else ""},
          "reason": code, "message": f"GPU 0: held by {THEIRS}/{MARK}-pod" if kind == "Node" else "about itself",
          "reportingComponent": "gpushare", "lastTimestamp": "2026-11-15T12:18:05Z"}
-        for one in pods for kind in ("Node", "Pod") for code in audit_codes.CODES
+        for one in pods for kind in ("Node", "Pod") for code in event_texts.AUDIT_CODES
     ]  # fmt: skip
     lists = ({"items": items} for items in ([own], events, []))
     return ours.seen(*map(msgspec.json.encode, lists))

@@ -50,7 +50,7 @@ async def demo(folder: Path) -> AsyncIterator[tuple[World, Dashboard]]:
 
 
 async def test_every_page_says_what_inspect_and_why_say(tmp_path: Path) -> None:
-    async with demo(tmp_path) as (world, dashboard), browser.looking(dashboard.url) as look:
+    async with demo(tmp_path) as (world, dashboard), browser.looking(await dashboard.invited()) as look:
         kubeconfig = world.cluster.kubeconfig
         await look.shows("What needs you")
         said = await dashboards.until_as_inspected(look, kubeconfig)
@@ -113,7 +113,7 @@ async def _what_if(look: Look) -> None:
 async def test_a_name_that_is_markup_is_shown_as_it_is(tmp_path: Path) -> None:
     """Kubernetes refuses such names of objects. Texts of others reach the page all the same: a GPU's model."""
     bad = "<img src=x onerror=alert(1)>"
-    async with demo(tmp_path) as (world, dashboard), browser.looking(dashboard.url) as look:
+    async with demo(tmp_path) as (world, dashboard), browser.looking(await dashboard.invited()) as look:
         await look.shows("What needs you")
         limits = {"metadata": {"name": "odd", "annotations": {names.POLICY: bad}}}
         await world.create(objects.pod("odd", objects.container("main", names.GPU_MEM, 100)) | limits)
@@ -132,7 +132,7 @@ async def _is_listed(look: Look, name: str) -> bool:
 async def test_narrow_dark_and_in_other_languages_nothing_sticks_out(tmp_path: Path) -> None:
     async with demo(tmp_path) as (_, dashboard):
         for language, word in (("ko-KR", "대기"), ("zh-CN", "等待")):
-            async with browser.looking(dashboard.url, size=NARROW, dark=True, language=language) as look:
+            async with browser.looking(await dashboard.invited(), size=NARROW, dark=True, language=language) as look:
                 await look.shows(word)
                 for page in dashboards.PAGES:
                     await dashboards.opened(look, page, node="gpu-c", gpu=1, pod=WAITS)
@@ -140,4 +140,3 @@ async def test_narrow_dark_and_in_other_languages_nothing_sticks_out(tmp_path: P
                     assert wide <= 0, f"{page} in {language} is wider than the window by {wide} px"
                     await look.picture(f"narrow-{language[:2]}-{page}")
                 assert look.complaints == []
-            await dashboard.shown()  # the next browser needs a new link

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from gpushare.core.explain.inspected import inspected
 from gpushare.core.facts import names
 from gpushare.core.facts.vitals import is_fresh
-from gpushare.view import sold, usage, waiting
+from gpushare.view import sold, usage
 from gpushare.view.snapshot import Snapshot
+from gpushare.view.why import waiting
 from tests.dashboard.live import world
 from tests.dashboard.live.events import EVENTS, Event
 from tests.dashboard.live.world import World

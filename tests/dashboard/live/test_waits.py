@@ -4,7 +4,7 @@ import pytest
 
 from gpushare.dashboard.live import waits
 from gpushare.dashboard.live.waits import Waiting
-from gpushare.view import waiting
+from gpushare.view.why import waiting
 from tests.dashboard.live import world
 from tests.dashboard.live.world import Clock, World
 

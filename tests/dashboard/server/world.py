@@ -139,7 +139,7 @@ async def serving_with(
     runner = await serving.listen(handle, "127.0.0.1", world.port, spared=open_streams.filenos)
     world.port = runner.addresses[0][1]
     routes.append(Routes(
-        hosts(world.port), access, world.ticks, open_streams, pages, _files(),
+        hosts(world.port), access, world.ticks, open_streams, pages, _files(), {"team-a": 0, "team-b": 1},
         cluster="test", not_ready=lambda: world.not_ready, probed=access.mode == "cluster",
     ))  # fmt: skip
     looking = asyncio.create_task(open_streams.run())

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 
-from gpushare.core.explain import audit_codes
+from gpushare.core.explain import event_texts
 from gpushare.core.facts import kinds, names
 from tests.e2e.harness import objects, shipped
 from tests.e2e.harness.cluster import NODE
@@ -160,7 +160,7 @@ class NodeWorld(World):
 
     async def _counted_on_node(self) -> list[str]:
         shown = await self.metrics(shipped.NODE_PORT)
-        found = {code: shown("gpushare_node_audit", found=code) for code in audit_codes.CODES}
+        found = {code: shown("gpushare_node_audit", found=code) for code in event_texts.AUDIT_CODES}
         held = {
             f"GPU {i}": shown("gpushare_gpu_memory_granted_bytes", node=NODE, gpu=str(i), UUID=uuid)
             for i, uuid in enumerate(await self.installation.uuids())

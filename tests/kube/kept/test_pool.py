@@ -64,11 +64,51 @@ async def test_writes_use_one_connection_and_ordinary_requests_another() -> None
         assert [asked.body["message"] for asked in server.asked] == [str(number) for number in range(20)]
 
 
-async def test_while_it_is_in_use_others_take_the_ordinary_way() -> None:
+async def test_while_it_is_in_use_others_wait_for_it() -> None:
     async with scripted_api.serve() as server, kept(server) as api:
         await asyncio.gather(*(api.send(write(str(number))) for number in range(10)))
         assert sorted(asked.body["message"] for asked in server.asked) == [str(number) for number in range(10)]
         assert len(api._kept._connections) == 1
+        assert len({asked.peer for asked in server.asked}) == 1
+
+
+async def test_before_the_first_one_is_open_writes_wait_for_it_too() -> None:
+    async with scripted_api.serve() as server, kept(server, ready=False) as api:
+        server.on(EVENTS, CREATED)
+        await asyncio.gather(*(api.send(write(str(number))) for number in range(10)))
+        assert (len(server.asked), len({asked.peer for asked in server.asked})) == (10, 1)
+
+
+async def test_who_has_waited_long_for_one_takes_the_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 0.05)
+    async with scripted_api.serve() as server, kept(server) as api:
+        server.on(EVENTS, hang, CREATED)
+        hanging = asyncio.create_task(api.send(write("hangs")))
+        await eventually(lambda: server.asked)
+        await api.send(write("goes"))
+        assert [asked.body["message"] for asked in server.asked] == ["hangs", "goes"]
+        assert len({asked.peer for asked in server.asked}) == 2
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+
+
+async def test_who_stops_waiting_for_one_keeps_it_from_nobody() -> None:
+    release = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await release.wait()
+        return await CREATED(request)
+
+    async with scripted_api.serve() as server, kept(server) as api:
+        server.on(EVENTS, slow, CREATED)
+        writing = [asyncio.create_task(api.send(write(name))) for name in ("slow", "gives up", "waits")]
+        await eventually(lambda: server.asked)
+        await asyncio.sleep(0)
+        writing[1].cancel()
+        release.set()
+        await asyncio.gather(*writing, return_exceptions=True)
+        assert [asked.body["message"] for asked in server.asked] == ["slow", "waits"]
+        assert len({asked.peer for asked in server.asked}) == 1
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 422, 429, 500, 503, 504, 302])
@@ -256,8 +296,6 @@ async def test_what_is_no_api_server_is_asked_in_the_ordinary_way_from_then_on()
     async with await asyncio.start_server(old, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with client.connect(login.Access(url), kept=1) as api:
-            assert await api.send(write()) == b"{}"
-            await eventually(lambda: api._kept._connections, "a kept connection")
             with pytest.raises(Unreachable) as failure:
                 await api.send(write())
             assert failure.value.sent

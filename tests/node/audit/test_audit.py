@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpushare.core.explain.audit_codes import (
+from gpushare.core.explain.event_texts import (
+    AUDIT_CODES,
     BOUND_BY_HAND,
-    CODES,
     NVIDIA_TOO,
     OTHER_UNIT,
     OVERCOMMITTED,
@@ -359,7 +359,7 @@ async def test_what_is_found_becomes_events_and_numbers(server: ApiServer, gpus:
         await until(server, lambda: (WRONG_GPU, "moves") in [found[:2] for found in warnings(server)])
         world.patch(server, {"status": {"capacity": {names.NVIDIA_GPU: "2"}}}, "status")
         await until(server, lambda: (NVIDIA_TOO, world.NAME) in [found[:2] for found in warnings(server)])
-        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in CODES}
+        three = {code: int(code in (OVERCOMMITTED, WRONG_GPU, NVIDIA_TOO)) for code in AUDIT_CODES}
         assert await eventually(lambda: node.sight.found() == three)
         free = {"containers": [container("main", own("all")) | {"image": "x"}], "nodeName": world.NAME}
         embedded_objects.create(server, {"metadata": {"name": "free", "namespace": "default"}, "spec": free})

@@ -102,6 +102,8 @@ def test_nothing_stays_in_kube_system_but_what_is_about_kube_system(said: dict[s
     assert staying <= {
         ("Role", "gpushare-schd-extender"),
         ("RoleBinding", "gpushare-schd-extender"),
+        ("Role", "gpushare-dashboard"),
+        ("RoleBinding", "gpushare-dashboard"),
         ("RoleBinding", "gpu-scheduler-as-authentication-reader"),
     }
     assert "serviceaccount:kube-system:gpushare" not in json.dumps(found)

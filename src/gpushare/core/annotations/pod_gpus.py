@@ -170,6 +170,9 @@ def write(request: Request, facts: NodeFacts, places: Places, *, extender: str, 
 def allocation(shares: tuple[Share, ...], facts: NodeFacts, places: Places) -> Allocation:
     """`{"<container>": {"<gpu index>": units}}`. Containers that stay have their own amounts. What init containers hold
     beyond that is written under the largest of them."""
+    if len(shares) == 1 and shares[0].role is not Role.INIT:  # nearly all pods
+        share, gpus = shares[0], facts.gpus
+        return {str(share.position): {str(gpus[gpu].index): share.on(gpus[gpu], facts) for gpu in places[0]}}
     result: dict[int, dict[str, int]] = {}
     beyond = {gpu: amount for gpu, amount, _ in gpu_choice.charges(shares, facts, places)}
     for share, chosen in zip(shares, places, strict=True):

@@ -4,6 +4,7 @@ Pure. One sentence per situation, in the same words as the refusals of `fit` and
 """
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from gpushare.core.explain import survey
 from gpushare.core.explain.report import ROOM, KeptView
@@ -25,6 +26,25 @@ GPU_KEPT = "GPUKept"
 SECOND_EXTENDER = "SecondExtender"
 MIXED_UNITS = "MixedUnits"
 BOUND_BY_HAND = "BoundByHand"
+# Problems that the audit of a node reports. What each means without any name, for readers who may not see those pods.
+OVERCOMMITTED: Final = "GPUOvercommitted"
+WRONG_GPU: Final = "WrongGPU"
+NVIDIA_TOO: Final = "NvidiaPluginToo"
+UNIT_KEPT: Final = "UnitKept"
+OTHER_UNIT: Final = "OtherUnit"
+UNASKED_GPU: Final = "UnaskedGPU"
+TOO_SMALL: Final = "GPUTooSmall"
+AUDIT_MEANINGS: Final = {
+    OVERCOMMITTED: "the pods of a GPU hold more than it has",
+    WRONG_GPU: "a container sees another GPU than the one its pod is counted on",
+    NVIDIA_TOO: "NVIDIA's device plugin also gives out this node's GPUs; nothing new is sent here",
+    UNIT_KEPT: "the node still counts in another unit than it is configured to, because of pods that are there",
+    OTHER_UNIT: "a pod was given GPU memory in another unit than the node counts in now",
+    BOUND_BY_HAND: "a pod was not bound by gpushare",
+    UNASKED_GPU: "a container can see GPUs that its pod did not ask for",
+    TOO_SMALL: "a GPU has less than one unit to give out, so no pod can use it",
+}
+AUDIT_CODES: Final = tuple(AUDIT_MEANINGS)
 SEES_NONE = "it sees no GPU and counts on none"
 COUNTS_ON_ALL = "its GPU is not known, so it counts on every GPU"
 NO_NODE = "No node of this cluster shares a GPU: none publishes one, and none offers aliyun.com/gpu-mem."
@@ -45,7 +65,7 @@ def bound_by_hand(pod: PodFacts, what: str) -> str:
     return cut(f"Pod {name} was not bound by gpushare: {what}. Delete it, and create it without nodeName.")
 
 
-def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]) -> str:
+def assigned(facts: NodeFacts, request: Request, places: Places, left: Sequence[int]) -> str:
     """Where a pod went. `left`: free units of each GPU of the node with the pod there."""
     node = short_name(facts.name)
     if len(request.shares) == 1 and len(places[0]) == 1:
@@ -58,7 +78,7 @@ def assigned(facts: NodeFacts, request: Request, places: Places, left: list[int]
     return cut(f"{node}: {', '.join(parts)}.")
 
 
-def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: list[int]) -> str:
+def _one_gpu(node: str, facts: NodeFacts, share: Share, gpu: int, left: Sequence[int]) -> str:
     chosen, container = facts.gpus[gpu], share.container
     if share.kind.exclusive:
         return f"{node} GPU {chosen.index}: the whole GPU ({chosen.total} {facts.unit}) for {container}."

@@ -189,6 +189,11 @@ class Request(Data, frozen=True):
         )
 
     @property
+    def has_options(self) -> bool:
+        """Whether the pod says something beside its amounts (`options`) that counts only until it is bound."""
+        return bool(self.unit or self.policy or any(share.slot_bytes for share in self.shares))
+
+    @property
     def amount(self) -> int:
         """The gpu-mem units of all containers together."""
         return sum(share.units for share in self.shares)

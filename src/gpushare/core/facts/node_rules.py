@@ -39,12 +39,13 @@ def _named(pod: objects.Pod) -> str:
 
 def _is_short(rules: Rules) -> bool:
     terms = rules.terms or ()
-    expressions = [e for t in terms for e in (*(t.match_expressions or ()), *(t.match_fields or ()))]
+    expressions = [e for t in terms for e in (*(t.match_expressions or ()), *(t.match_fields or ()))] if terms else []
     conditions = len(expressions) + len(terms) + len(rules.selector) + len(rules.tolerations)
-    values = [value for expression in expressions for value in expression.values or ()]
+    values = [value for expression in expressions for value in expression.values or ()] if terms else []
     if conditions > MOST_CONDITIONS or len(values) > MOST_VALUES:
         return False
-    words = [word for pair in rules.selector for word in pair]
-    words += [word for toleration in rules.tolerations for word in (toleration.key, toleration.value)]
-    words += [expression.key for expression in expressions]
-    return sum(map(len, (*words, *values))) <= MOST_TEXT
+    text = sum([len(toleration.key) + len(toleration.value) for toleration in rules.tolerations])
+    if terms or rules.selector:
+        words = [word for pair in rules.selector for word in pair] + [expression.key for expression in expressions]
+        text += sum(map(len, (*words, *values)))
+    return text <= MOST_TEXT

@@ -17,6 +17,9 @@ NOT_PERCENT = f"{names.MPS_THREADS} is not a whole number from 1 to 100"
 MOST_BYTES = 1 << 40  # no GPU is larger than 1 TiB
 
 
+_KEYS = frozenset([names.MEMORY_UNIT, names.POLICY, names.GPU_COUNT, names.MPS_THREADS, *names.SLOT_MEMORY])
+
+
 class Options(NamedTuple):
     unit: Unit | None = None
     policy: str | None = None
@@ -26,7 +29,9 @@ class Options(NamedTuple):
 
 def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Refusal:
     """The options of a pod, or what is wrong with them."""
-    annotations = metadata.annotations or {}
+    annotations, labels = metadata.annotations or {}, metadata.labels or {}
+    if _KEYS.isdisjoint(annotations) and names.GPU_COUNT not in labels:
+        return Options(default_unit)  # nearly all pods
     unit = _unit(annotations, default_unit)
     if isinstance(unit, Refusal):
         return unit
@@ -34,7 +39,7 @@ def read(metadata: objects.Metadata, default_unit: Unit | None) -> Options | Ref
     if policy is not None and policy not in policies.POLICIES:
         message = UNKNOWN_POLICY.format(policies=" or ".join(policies.POLICIES))
         return Refusal("UnknownPolicy", message, forever=True, detail=f"it says {units.quoted(policy)}.")
-    split = _split(annotations, metadata.labels or {})
+    split = _split(annotations, labels)
     return split if isinstance(split, Refusal) else Options(unit, policy, split, _mps(annotations))
 
 

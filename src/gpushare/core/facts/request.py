@@ -6,6 +6,7 @@ alone may write are read. People read the sentences below in `kubectl describe p
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,22 +23,31 @@ Asked = Sequence[tuple[str, Kind, objects.Quantity]]  # resource, its kind, and 
 _allocation = msgspec.json.Decoder(dict[str, dict[str, int]])
 
 
+class _Asking(NamedTuple):
+    """A container that asks for GPUs. Found once for a pod: each event and each call of a scheduler brings one."""
+
+    container: objects.Container
+    position: int
+    role: Role
+    asked: Asked
+    visible: str  # the annotation of ours that its env takes its GPUs from; empty: none
+
+
 def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
     """What gpushare knows about a pod. `request` is None if it asks for no GPU."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    request = parse(pod, default_unit)
-    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    asking = _asking(spec)
+    request = _parse(pod, asking, default_unit)
     cpu, memory = cpu_and_memory(spec)
     if request is None:
-        foreign = _any_asks_nvidia(containers)
+        foreign = _any_asks_nvidia(spec)
         rules = None if spec.node_name else node_rules.of_annotations(pod)
         return PodFacts(
             meta.uid, meta.namespace, meta.name, None, spec.node_name or "", asks_nvidia=foreign, rules=rules,
             cpu=cpu, memory=memory,
         )  # fmt: skip
-    asking = [(container, asked) for container in containers if (asked := _asked(container))]
-    spec_units, spec_unknown = _amounts([entry for _, asked in asking for entry in asked])
-    condition = next((c for c in status.conditions or () if c.type == "PodScheduled"), None)
+    spec_units, spec_unknown = _amounts(asking)
+    condition = next((c for c in status.conditions if c.type == "PodScheduled"), None) if status.conditions else None
     waits = condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
     return PodFacts(
         uid=meta.uid,
@@ -58,7 +68,7 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
         spec_units=spec_units,
         spec_unknown=spec_unknown,
         controlled=bool(meta.owner_references and meta.controller),
-        pinned=all(visible.annotation(container) for container, _ in asking),
+        pinned=all(one.visible for one in asking),
         annotations=_guarded(meta.annotations, bound=bool(spec.node_name)),
         rules=None if spec.node_name else node_rules.read(pod),
         cpu=cpu,
@@ -68,15 +78,15 @@ def facts(pod: objects.Pod, default_unit: Unit | None) -> PodFacts:
 
 def bound(pod: PodFacts, node: str, annotations: dict[str, str]) -> PodFacts:
     """The pod after a binding with these annotations: as `facts` will read it from the API server."""
-    before = {key: value for key, value in pod.annotations if key != names.KEPT}
-    merged = before | dict(_guarded(annotations, bound=True))
+    written = _guarded(annotations, bound=True)
+    if pod.annotations:
+        before = {key: value for key, value in pod.annotations if key != names.KEPT}
+        written = tuple((before | dict(written)).items())
     request = pod.request
-    if isinstance(request, Request):
+    if isinstance(request, Request) and request.has_options:
         shares = tuple([msgspec.structs.replace(s, slot_bytes=0) if s.slot_bytes else s for s in request.shares])
         request = Request(shares, request.pin, by_mps=request.by_mps)
-    return msgspec.structs.replace(
-        pod, node=node, annotations=tuple(merged.items()), request=request, rules=None, needs=None
-    )
+    return msgspec.structs.replace(pod, node=node, annotations=written, request=request, rules=None, needs=None)
 
 
 def sharing(pod: PodFacts, request: Request | Refusal | None, rules: Rules | None, strings: dict[str, str]) -> PodFacts:
@@ -89,24 +99,27 @@ def sharing(pod: PodFacts, request: Request | Refusal | None, rules: Rules | Non
 
 def parse(pod: objects.Pod, default_unit: Unit | None) -> Request | Refusal | None:
     """The request of a pod; a refusal if the request is invalid; None if the pod asks for no GPU."""
-    apps, inits = pod.spec.containers or [], pod.spec.init_containers or []
-    if not any(_asked(container) for container in (*inits, *apps)):
+    return _parse(pod, _asking(pod.spec), default_unit)
+
+
+def _parse(pod: objects.Pod, asking: Sequence[_Asking], default_unit: Unit | None) -> Request | Refusal | None:
+    if not asking:
         return None
     chosen = Options() if pod.spec.node_name else options.read(pod.metadata, default_unit)
     if isinstance(chosen, Refusal):
         return chosen
     shares, by_mps = [], True
-    for container, position, role in _in_start_order(apps, inits):
-        share = _share(container, position, role, chosen)
+    for one in asking:
+        share = _share(one, chosen)
         if isinstance(share, Refusal):
             return share
         if share is not None:
             shares.append(share)
-            by_mps = by_mps and (share.kind.slots > 0 or _mounts_pipes(container, pod.spec.volumes))
+            by_mps = by_mps and (share.kind.slots > 0 or _mounts_pipes(one.container, pod.spec.volumes))
     if pod.spec.node_name:
         shares = _as_bound(shares, pod.metadata.annotations or {})
     # No node serves both: a container that asks NVIDIA's plugin, and one that asks us.
-    pin = None if _any_asks_nvidia((*inits, *apps)) else visible.pin(shares)
+    pin = None if _any_asks_nvidia(pod.spec) else visible.pin(shares)
     return Request(tuple(shares), pin, chosen.unit, chosen.policy, by_mps) if shares else None
 
 
@@ -138,15 +151,16 @@ def _gpus_bound(share: Share, annotations: dict[str, str], entry: dict[str, int]
     return gpus if even and 1 <= gpus <= kinds.MOST_GPUS and share.units % gpus == 0 else 1
 
 
-def _in_start_order(
-    apps: Sequence[objects.Container], inits: Sequence[objects.Container]
-) -> list[tuple[objects.Container, int, Role]]:
+def _asking(spec: objects.PodSpec) -> list[_Asking]:
     """Init containers first, as kubelet starts them. Positions count app containers first, as the allocation does."""
-    started = [
-        (container, len(apps) + i, Role.SIDECAR if container.restart_policy == "Always" else Role.INIT)
-        for i, container in enumerate(inits)
-    ]
-    return started + [(container, i, Role.APP) for i, container in enumerate(apps)]
+    apps, inits, found = spec.containers or (), spec.init_containers or (), []
+    for i, container in enumerate((*inits, *apps), -len(inits)):
+        asked = _asked(container)
+        if asked:
+            role = Role.APP if i >= 0 else Role.SIDECAR if container.restart_policy == "Always" else Role.INIT
+            position = i if i >= 0 else len(apps) + len(inits) + i
+            found.append(_Asking(container, position, role, asked, visible.annotation(container)))
+    return found
 
 
 def _mounts_pipes(container: objects.Container, volumes: Sequence[objects.Volume] | None) -> bool:
@@ -176,21 +190,22 @@ def _asked(container: objects.Container) -> Asked:
     return [entry for entry in asked if not entry[1].only_pinned]
 
 
-def _any_asks_nvidia(containers: Sequence[objects.Container]) -> bool:
+def _any_asks_nvidia(spec: objects.PodSpec) -> bool:
     """Whether a container asks for GPUs by a name that we sell too, but not from us: it has not our env."""
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
     named = [c for c in containers if c.resources and not kinds.ONLY_PINNED.isdisjoint(c.resources.limits or ())]
-    return any(
+    return bool(named) and any(
         units.number(_limits(container), name) and not visible.annotation(container)
         for container in named
         for name in kinds.ONLY_PINNED
     )
 
 
-def _amounts(asked: Asked) -> tuple[int, bool]:
+def _amounts(asking: Sequence[_Asking]) -> tuple[int, bool]:
     """The units of memory in the spec, and whether it has kinds whose memory it does not tell. Invalid requests count
     too."""
     memory, unknown = 0, False
-    for _, kind, written in asked:
+    for _, kind, written in [entry for one in asking for entry in one.asked]:
         amount = units.parse(written)
         if amount is not None and kind.counts_gpus:
             unknown = unknown or amount.value > 0
@@ -199,9 +214,10 @@ def _amounts(asked: Asked) -> tuple[int, bool]:
     return memory, unknown
 
 
-def _share(container: objects.Container, position: int, role: Role, chosen: Options) -> Share | Refusal | None:
+def _share(asking: _Asking, chosen: Options) -> Share | Refusal | None:
+    container, position, role, asked, key = asking
     asks, kind, amount, unit = "", None, 0, chosen.unit
-    for resource, candidate, written in _asked(container):
+    for resource, candidate, written in asked:
         parsed = candidate.parse(resource, container.name, written, unit)
         if isinstance(parsed, Refusal):
             return parsed
@@ -212,7 +228,7 @@ def _share(container: objects.Container, position: int, role: Role, chosen: Opti
             asks, kind, amount = resource, candidate, parsed
     if kind is None:
         return None
-    key, split = visible.annotation(container), chosen.split
+    split = chosen.split
     if kind.counts_gpus:
         slot_bytes = chosen.slot_bytes if kind.slots else 0
         if isinstance(slot_bytes, Refusal):
@@ -232,7 +248,9 @@ _PLACES = (names.ALLOCATION, names.ALIYUN_IDX, names.ALIYUN_DEV, names.ALIYUN_AS
 def _guarded(annotations: dict[str, str] | None, *, bound: bool) -> tuple[tuple[str, str], ...]:
     """The annotations that only gpushare may write. GPUs kept for a waiting pod mean nothing once it is bound."""
     return tuple(
-        (key, value)
-        for key, value in (annotations or {}).items()
-        if key in _PLACES or key.startswith(names.VISIBLE_PREFIX) or (key == names.KEPT and not bound)
+        [
+            (key, value)
+            for key, value in (annotations or {}).items()
+            if key in _PLACES or key.startswith(names.VISIBLE_PREFIX) or (key == names.KEPT and not bound)
+        ]
     )

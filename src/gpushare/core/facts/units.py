@@ -6,6 +6,7 @@ decimal suffix says nothing about what was meant, while `Gi` always means bytes.
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from gpushare.core.facts import names
@@ -13,6 +14,7 @@ from gpushare.core.facts.objects import Quantity
 
 LONGEST_SHOWN = 20  # characters of an amount in a sentence
 LONGEST = 64  # characters; a longer number cannot be GPU memory, and must not cost time
+MOST_AMOUNTS = 4096  # remembered: few are written in many pods
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([KMGTPE]i)|[eE]([+-]?\d{1,3})|([numkMGTPE]))?", re.ASCII)
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -32,8 +34,11 @@ def parse(quantity: Quantity) -> Amount | None:
     if type(quantity) is int:
         return Amount(quantity, False) if quantity >= 0 else None
     text = str(quantity)
-    if text.isascii() and text.isdigit() and len(text) <= LONGEST:  # nearly all of them
-        return Amount(int(text), False)
+    return _parsed(text) if len(text) <= LONGEST else None
+
+
+@lru_cache(MOST_AMOUNTS)
+def _parsed(text: str) -> Amount | None:
     scaled = _scaled(text)
     if scaled is None:
         return None

@@ -239,6 +239,16 @@ class Entries:
         self.supplies.end(holding.pod.uid)
         record.take(holding)
 
+    def _shows(self, record: NodeRecord, old: Holding, new: Holding) -> bool:
+        """Put a holding in the place of another of that pod there. False: not so simply, because it takes something
+        else, or what is free depends on who asks. Nearly always it is true, and all that is free stays as it is."""
+        if record.promised or old.node != new.node or not old.is_like(new):
+            return False
+        self._holdings[new.pod.uid] = new
+        self._assumed.pop(new.pod.uid, None)
+        record.show(new)
+        return True
+
     def _remove(self, uid: str) -> None:
         """A pod holds nothing any more."""
         holding = self._holdings.get(uid)

@@ -28,7 +28,8 @@ class Holding:
     """One pod on one node. `charges` is None if it is unlocated: nobody knows on which GPU it is."""
 
     __slots__ = (
-        "charges", "decided_on", "keys", "node", "pod", "seen", "since", "splits", "state", "unlocated", "until",
+        "charges", "decided_on", "node", "places", "pod", "seen", "since", "splits", "state", "unlocated", "until",
+        "waits",
     )  # fmt: skip
 
     def __init__(
@@ -39,11 +40,29 @@ class Holding:
         self.state = state
         self.charges = charges
         self.decided_on = facts if state is not State.BOUND else None  # the node when we decided
-        self.keys: kept_gpus.Keys = ()  # how it is found again if indices shift
+        self.places: Places = ()  # its GPUs among those of that node, while it is not bound
         self.unlocated = 0 if charges is not None else self.on_every_gpu(facts)
-        self.splits = waits_for_kubelet(pod) and any(s.gpus > 1 and s.units for s in shares(pod))
+        self.waits = waits_for_kubelet(pod)
+        self.splits = self.waits and any(s.gpus > 1 and s.units for s in shares(pod))
         self.since = self.until = 0.0
         self.seen = False  # the API server has shown it bound
+
+    @property
+    def keys(self) -> kept_gpus.Keys:
+        """How its GPUs are found again if indices shift. None while it is bound: its annotations say which it has."""
+        gpus = self.decided_on.gpus if self.decided_on is not None else ()
+        return tuple([tuple([gpus[gpu].key for gpu in chosen]) for chosen in self.places]) if gpus else ()
+
+    def is_like(self, other: "Holding") -> bool:
+        """Whether another, of the same pod on the same node, takes the same from everybody."""
+        old, new = self.pod, other.pod
+        return (
+            self.charges is not None
+            and self.charges == other.charges
+            and self.waits == other.waits
+            and shares(old) == shares(new)
+            and (old.cpu, old.memory) == (new.cpu, new.memory)
+        )
 
     def on_every_gpu(self, facts: NodeFacts | None) -> int:
         """What it counts on every GPU while it is unlocated."""
@@ -59,10 +78,9 @@ class Holding:
 
     def as_bound(self) -> PodFacts | None:
         """The pod with what its binding writes; None unless a binding was decided."""
-        places = places_of(self.keys, self.decided_on) if self.decided_on is not None else None
-        if places is None or self.decided_on is None or not isinstance(self.pod.request, Request):
+        if self.decided_on is None or not isinstance(self.pod.request, Request):
             return None
-        notes = pod_gpus.write(self.pod.request, self.decided_on, places, extender="", nanoseconds=0)
+        notes = pod_gpus.write(self.pod.request, self.decided_on, self.places, extender="", nanoseconds=0)
         return requests.bound(self.pod, self.node, notes)
 
 

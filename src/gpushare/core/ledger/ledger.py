@@ -30,7 +30,7 @@ example because a GPU is healthy again, its name is in `take_grown` until `core/
 
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import NodeFacts, Places, PodFacts, Refusal, Request
-from gpushare.core.ledger.holding import Holding, State, assume_seconds
+from gpushare.core.ledger.holding import Holding, State, assume_seconds, places_of
 from gpushare.core.ledger.node_state import NodeState
 from gpushare.core.ledger.observed import Observed, bound_holding
 from gpushare.core.placement import gpu_choice
@@ -68,7 +68,7 @@ class Ledger(Observed):
         if holding is not None and holding.node == node and holding.pod.request == pod.request:
             assumed = self._still(holding)
             if assumed is not None:
-                holding.state, holding.decided_on = State.RESERVED, self._nodes[node].facts
+                holding.state, holding.decided_on, holding.places = State.RESERVED, self._nodes[node].facts, assumed
                 del self._assumed[pod.uid]
                 return assumed
         self.release(pod.uid)
@@ -84,11 +84,12 @@ class Ledger(Observed):
             self._end_nomination(pod.uid)
             self.keep_no_longer(pod.uid)
             record = self._nodes[holding.node]
-            self._take(record, holding)
             bound = bound_holding(pod, record)
             bound.since = holding.since
-            self._put(record, bound)
-            self._refresh(record)
+            if not self._shows(record, holding, bound):
+                self._take(record, holding)
+                self._put(record, bound)
+                self._refresh(record)
 
     def unconfirm(self, uid: str) -> None:
         """A binding is known from a read, not from the watch: a list that began before may lack it."""
@@ -145,22 +146,24 @@ class Ledger(Observed):
     def _still(self, holding: Holding) -> Places | None:
         """The GPUs that were assumed, if they can still be had: the node may have changed, and others may have come."""
         record, request = self._nodes[holding.node], holding.pod.request
-        facts = record.facts
-        if facts is None or not isinstance(request, Request) or Question(request).off_limits(facts) is not None:
+        facts, places = record.facts, holding.places
+        if facts is None or not isinstance(request, Request):
             return None
-        position = {gpu.key: i for i, gpu in enumerate(facts.gpus) if gpu.healthy}
-        if any(key not in position for keys in holding.keys for key in keys):
-            return None
-        if self._is_over(record, holding, facts):
-            return None
-        return tuple([tuple([position[key] for key in keys]) for keys in holding.keys])
+        if facts is not holding.decided_on:
+            found = places_of(holding.keys, facts)
+            if found is None or Question(request).off_limits(facts) is not None:
+                return None
+            if not all(facts.gpus[gpu].healthy for chosen in found for gpu in chosen):
+                return None
+            places = found
+        return None if self._is_over(record, holding, facts) else places
 
     def _is_over(self, record: NodeState, holding: Holding, facts: NodeFacts) -> bool:
         """Whether a GPU of this pod is charged with more than it has. Slots count only if the pod has some there."""
-        used = record.effective()
+        units, slots = record.used, record.used_slots
         return any(
-            used.units[gpu] > facts.gpus[gpu].total or (slots > 0 and used.slots[gpu] > facts.slots)
-            for gpu, _, slots in holding.charges or ()
+            units[gpu] + record.unlocated > facts.gpus[gpu].total or (taken > 0 and slots[gpu] > facts.slots)
+            for gpu, _, taken in holding.charges or ()
         )
 
     def _decide(self, pod: PodFacts, node: str, places: Places, to: State) -> Holding:
@@ -169,8 +172,7 @@ class Ledger(Observed):
         assert isinstance(pod.request, Request)
         held = gpu_choice.charges(pod.request.shares, record.facts, places)
         holding = Holding(pod, node, to, held, record.facts)
-        holding.since = self._now
-        holding.keys = tuple([tuple([record.facts.gpus[gpu].key for gpu in chosen]) for chosen in places])
+        holding.since, holding.places = self._now, places
         self._put(record, holding)
         self._refresh(record)
         return holding

@@ -59,6 +59,11 @@ class NodeRecord(NodeState):
         del self._holdings[holding.pod.uid]
         self._charge(holding, -1)
 
+    def show(self, holding: Holding) -> None:
+        """The same pod holds the same here, in another state: nothing is to be renewed but what asks for its words."""
+        self._holdings[holding.pod.uid] = holding
+        self._starting = None
+
     def _charge(self, holding: Holding, sign: int) -> None:
         self._unlocated += sign * holding.unlocated
         self._split += sign * holding.splits

@@ -166,6 +166,8 @@ class Observed(Questions):
         holding = bound_holding(pod, record)
         holding.seen, holding.since = True, old.since if old is not None else 0.0
         others_may_go = record.ends_refusals(old.pod if old is not None else None, pod)
+        if old is not None and not others_may_go and self._shows(record, old, holding):
+            return
         if old is not None:
             self._take(self._nodes[old.node], old)
             if old.node == pod.node and old.state is State.BOUND and record.keep_old_place(old, holding, now):

@@ -104,6 +104,14 @@ class Life:
         needs = node_score.needs(pod)
         return msgspec.structs.replace(facts, needs=self._needs.setdefault(needs, needs))
 
+    def asked(self, pod: objects.Pod, unit: Unit | None) -> PodFacts:
+        """The same for a pod that a scheduler sends. It is not read once more if the API server has shown this version
+        of it, unless points of nodes may count: what counts for those may have changed since."""
+        shown = self.pending.shown_in(pod.metadata.uid, pod.metadata.resource_version)
+        if shown is None or (isinstance(shown.request, Request) and POLICIES[self._policy(shown.request)].score):
+            return self.facts(pod, unit)
+        return shown
+
     # 1. Asked: which nodes fit?
 
     def choose(self, pod: PodFacts, offered: Offered, now: float) -> Answer:
@@ -250,17 +258,18 @@ class Life:
         self.ledger.confirm(requests.bound(pod, node.name, reservation.annotations))
         self.pending.forget(pod.uid)
 
-    def observe(self, pod: PodFacts, now: float) -> bool:
-        """The API server shows a pod. Returns whether it has begun to wait, or waits for another reason."""
+    def observe(self, pod: PodFacts, now: float, version: str = "") -> bool:
+        """The API server shows a pod, in that version if it is known. Returns whether it has begun to wait, or waits
+        for another reason."""
         self.ledger.observe(pod, now)
         if pod.node or pod.finished or pod.terminating:
             self.waits_no_longer(pod.uid)
             return False
-        return self._observe_waiting(pod)
+        return self._observe_waiting(pod, version)
 
-    def _observe_waiting(self, pod: PodFacts) -> bool:
+    def _observe_waiting(self, pod: PodFacts, version: str) -> bool:
         before = self.pending.shown.get(pod.uid)
-        self.pending.show(pod)
+        self.pending.show(pod, version)
         if before is not None and before.unschedulable == pod.unschedulable:
             return False
         decided = self.ledger.holding(pod.uid) is not None or pod.uid in self.wakeups

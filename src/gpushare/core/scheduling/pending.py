@@ -15,6 +15,7 @@ MOST_UNSEEN = (
 class PendingPods:
     def __init__(self) -> None:
         self.shown: dict[str, PodFacts] = {}  # by the API server
+        self._versions: dict[str, str] = {}  # in which those were shown
         self._unseen: OrderedDict[str, PodFacts] = OrderedDict()
 
     def get(self, uid: str) -> PodFacts | None:
@@ -28,13 +29,19 @@ class PendingPods:
             if len(self._unseen) > MOST_UNSEEN:
                 self._unseen.popitem(last=False)
 
-    def show(self, pod: PodFacts) -> None:
-        """The API server showed it unbound."""
+    def shown_in(self, uid: str, version: str) -> PodFacts | None:
+        """A pod as the API server showed it in this version; None if it did not, or has shown another since."""
+        return self.shown.get(uid) if version and self._versions.get(uid) == version else None
+
+    def show(self, pod: PodFacts, version: str = "") -> None:
+        """The API server showed it unbound. `version`: its resource version, empty if it is not known."""
         self.shown[pod.uid] = pod
+        self._versions[pod.uid] = version
         self._unseen.pop(pod.uid, None)
 
     def forget(self, uid: str) -> None:
         self.shown.pop(uid, None)
+        self._versions.pop(uid, None)
         self._unseen.pop(uid, None)
 
     def find(self, namespace: str, name: str) -> PodFacts | None:

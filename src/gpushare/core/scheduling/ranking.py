@@ -38,7 +38,10 @@ RANKS_PART = 4  # one part in so many of a call is for ranking
 MISSES = 64  # nodes of an order that are not offered, before the offered are looked at instead, if they are fewer
 FEWER = 4  # so many times fewer
 OTHERS = 64  # nodes that changed and are looked at although they may not be offered: a later call finds it done
+AT_ONCE = 128  # nodes that are asked whether they have room: of thousands the budget does not reach all
 RELEARNED, STEP = 32, 16  # orders that are worked out before policies learn; nodes looked at in one step of that
+LIKELY = 96  # nodes that pods like it prefer, looked at for a pod to which too many are open
+GPUS = 8  # that a node has, about
 PACKING_LOOKS = 5  # what it costs to work out what is left behind, for each GPU
 LACKS = 1 << 61  # the key of a node whose CPU or memory is too small, as far as we know: it is the last to be taken
 
@@ -60,6 +63,7 @@ class Sort(NamedTuple):
     by: object  # what all keys depend on besides the nodes: if that is another, all are worked out again
     key: Callable[[str, Budget], int | None]  # of a node that has room; None: no place there, or no budget left
     by_pod: bool = True  # where something is promised the key depends on the pod
+    packs: bool = False  # by what is left behind: that is about the same for pods that ask about the same
 
 
 def best(
@@ -201,9 +205,38 @@ def _looked_at(
         nodes = list(ranked.open)
         if len(nodes) > OTHERS:
             offered = offer.of_these(nodes)
-            nodes = offered + list(ranked.open.keys() - offered)[:OTHERS]
+            likely = _likely(ledger, pod, sort, ranked, offered) if sort.packs and _too_many(offered, budget) else []
+            _look_at(ledger, request, pod, ranked, likely, sort, budget)
+            unlikely = [] if likely and len(ranked) else [node for node in offered if node in ranked.open]
+            nodes = unlikely + list(ranked.open.keys() - offered)[:OTHERS]
         _look_at(ledger, request, pod, ranked, nodes, sort, budget)
     return Order(ranked.rows(), ranked.key, len(ranked))
+
+
+def _likely(ledger: Ledger, pod: PodFacts, sort: Sort, ranked: Ranked, nodes: list[str]) -> list[str]:
+    """Of many nodes that are open those that pods like it prefer: a good place is among them, and the next pod of its
+    sort looks at more. None, if no pods like it came."""
+    kept = [order for _, _, order in ledger.orders([sort.by])[:RELEARNED] if len(order) and order is not ranked]
+    if not kept:
+        return []
+    ask, named = Ask.of(pod), set(nodes)
+    like = min(kept, key=lambda order: _unlike(ask, Ask.of(cast(Example, order.example).pod)))
+    return list(islice((node for _, node in like.rows() if node in named), LIKELY))
+
+
+def _too_many(nodes: Sequence[str], budget: Budget) -> bool:
+    """Whether to look at all of them, for what they leave behind, would use up half of the budget."""
+    return 2 * len(nodes) * PACKING_LOOKS * GPUS > budget.left
+
+
+def _unlike(one: Ask, other: Ask) -> tuple[int, int, int, int]:
+    """How much two sorts of pods differ: in what GPUs they take, then in all else."""
+    return (
+        abs(one.gpus - other.gpus),
+        abs(one.units - other.units),
+        abs(one.cpu - other.cpu),
+        abs(one.memory - other.memory),
+    )
 
 
 def _by_chance(ledger: Ledger, request: Request | None, pod: PodFacts, offer: Offer, budget: Budget) -> Iterator[Row]:
@@ -221,15 +254,20 @@ def _look_at(
     sort: Sort,
     budget: Budget,
 ) -> None:
-    for_keys = max(budget.left, 0) // RANKS_PART
-    budget.left -= for_keys
-    has_room = ledger.rooms_for(request, pod.namespace, nodes, budget)
-    budget.left += for_keys
     keys: dict[str, int | None] = {}
-    for node, there in has_room.items():
-        key = sort.key(node, budget) if there and budget.left > 0 else None
-        if key is not None or not there or budget.left > 0:
-            keys[node] = key
+    looked_up = request is None or request.one_share  # others have to be asked all together, the emptiest first
+    step = AT_ONCE if looked_up else max(len(nodes), 1)
+    for start in range(0, len(nodes), step):
+        if budget.left <= 0:
+            break
+        for_keys = budget.left // RANKS_PART
+        budget.left -= for_keys
+        has_room = ledger.rooms_for(request, pod.namespace, nodes[start : start + step], budget)
+        budget.left += for_keys
+        for node, there in has_room.items():
+            key = sort.key(node, budget) if there and budget.left > 0 else None
+            if key is not None or not there or budget.left > 0:
+                keys[node] = key
     ranked.put(keys)
 
 
@@ -331,7 +369,8 @@ def _packing(ledger: Ledger, request: Request | None, pod: PodFacts, policy: str
             known[view] = found
         return found
 
-    return Sort((policy, request.shape if request is not None else None, ask.cpu, ask.memory), scorer, key)
+    what = policy, request.shape if request is not None else None, ask.cpu, ask.memory
+    return Sort(what, scorer, key, packs=True)
 
 
 def _left_behind(

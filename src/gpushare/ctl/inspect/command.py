@@ -103,7 +103,7 @@ def page(cluster: Snapshot, options: Options, screen: Screen) -> Page:
     if not listed:
         return Page(drawn, [], notes, "")
     from gpushare.ctl.inspect.waiting import MOST, lines
-    from gpushare.view import waiting  # explains refusals: piped, the command starts without it
+    from gpushare.view.why import waiting  # explains refusals: piped, the command starts without it
 
     waits = waiting.who(cluster)
     answered = waiting.pods(cluster, waits if wide else waits[:MOST])
@@ -211,7 +211,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _for_programs(cluster: Snapshot, shown: set[str], selling: Sequence[SoldUse]) -> dict[str, object]:
     """The answer of the extender's `/inspect`, what is sold by count, and the pods that wait."""
-    from gpushare.view import waiting
+    from gpushare.view.why import waiting
 
     states = [state for name in sorted(shown) if (state := cluster.ledger.node(name)) is not None]
     fresh = {name: status for name, status in cluster.doing.items() if is_fresh(status, cluster.now)}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpushare.ctl.inspect import table
 from gpushare.view import wording
-from gpushare.view.waiting import Waiting, why
+from gpushare.view.why.waiting import Waiting, why
 
 MOST = 10  # pods in the list, except with -o wide
 FOR_MEMORY, FOR_GPUS = "Waiting for GPU memory: {count}", "Waiting for GPUs: {count}"

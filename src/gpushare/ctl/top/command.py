@@ -16,9 +16,10 @@ from gpushare.ctl.screen import Screen
 from gpushare.ctl.top import page
 from gpushare.ctl.top.keys import Keys
 from gpushare.ctl.top.rows import ORDERS, ordered, rows
-from gpushare.view import snapshot, unhealthy, vitals, waiting
+from gpushare.view import snapshot, unhealthy, vitals
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.source import Source
+from gpushare.view.why import waiting
 
 BY_KEY = {order[0]: order for order in ORDERS}
 QUIT = "q"

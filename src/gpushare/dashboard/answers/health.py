@@ -6,15 +6,16 @@ Pure. `ours.Seen` is what was read besides the snapshot. What could not be read 
 from collections import Counter
 from collections.abc import Iterator
 
-from gpushare.core.explain import audit_codes
+from gpushare.core.explain import event_texts
 from gpushare.core.facts import policies
 from gpushare.core.facts.model import Request
+from gpushare.dashboard import standing
 from gpushare.dashboard.allowed import Allowed, is_allowed
 from gpushare.dashboard.answers import ours
 from gpushare.dashboard.answers.body import Body
 from gpushare.dashboard.answers.body import names as shown_names
 from gpushare.dashboard.answers.ours import Event, OurPod, Seen
-from gpushare.view import standing, usage, wording
+from gpushare.view import usage, wording
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.usage import NodeUse
 from gpushare.view.why.stuck import DEFAULT_SCHEDULER
@@ -243,7 +244,7 @@ def _audit(events: list[Event], allowed: Allowed) -> list[Audit]:
     """What audits found, the latest first. The same is told again while it lasts: it is one row."""
     rows: dict[tuple[str, str, str, str, str], Audit] = {}
     for event in sorted(events, key=lambda event: wording.timestamp(event.time)):
-        row = _finding(event, allowed) if event.reason in audit_codes.CODES and event.is_ours else None
+        row = _finding(event, allowed) if event.reason in event_texts.AUDIT_CODES and event.is_ours else None
         if row is not None:
             key = (row.node or "", row.namespace or "", row.pod or "", row.reason, row.message)
             row.count += rows[key].count if key in rows else 0
@@ -257,7 +258,7 @@ def _finding(event: Event, allowed: Allowed) -> Audit | None:
     about, reason = event.involved_object, event.reason or ""
     count, message = max(event.count or 1, 1), wording.printable(event.message or "")
     if about.kind == "Node":
-        words = message if allowed is None else audit_codes.MEANINGS[reason]
+        words = message if allowed is None else event_texts.AUDIT_MEANINGS[reason]
         return Audit(about.name, None, None, reason, words, event.time, count)
     if about.kind != "Pod" or not is_allowed(allowed, about.namespace):
         return None

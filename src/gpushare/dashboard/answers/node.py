@@ -8,11 +8,12 @@ from typing import NamedTuple
 from gpushare.core.explain import figures
 from gpushare.core.facts import intree, units, vitals
 from gpushare.core.facts.model import NodeFacts
+from gpushare.dashboard import standing
 from gpushare.dashboard.allowed import Allowed, is_allowed
 from gpushare.dashboard.answers import gpus
 from gpushare.dashboard.answers.body import Body, Number, in_words, mib, names
 from gpushare.dashboard.answers.gpus import GpuRow, OneNode, OverFor
-from gpushare.view import measured, remarks, standing, usage, wording
+from gpushare.view import measured, remarks, usage, wording
 from gpushare.view.snapshot import NodeStatus, Snapshot
 from gpushare.view.sold import SoldUse
 from gpushare.view.why.text import ways

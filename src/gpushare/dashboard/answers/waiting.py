@@ -12,9 +12,9 @@ from gpushare.core.facts.model import PodFacts
 from gpushare.core.steps import Steps, finish
 from gpushare.dashboard.allowed import Allowed, is_allowed
 from gpushare.dashboard.answers.body import Body
-from gpushare.view import waiting
 from gpushare.view.snapshot import Snapshot
-from gpushare.view.waiting import Answer, Waiting, Waits
+from gpushare.view.why import waiting
+from gpushare.view.why.waiting import Answer, Waiting, Waits
 from gpushare.view.wording import timestamp
 
 MOST = 1000  # in one answer

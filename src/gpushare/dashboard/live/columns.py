@@ -15,20 +15,14 @@ from gpushare.core.facts import intree, units, vitals
 from gpushare.core.facts.model import Gpu, Pin, PodFacts
 from gpushare.core.facts.vitals import ContainerVitals, FullStatus, GpuAndContainers
 from gpushare.core.ledger.ledger import Ledger
-from gpushare.core.placement.fit import PLUGIN_DOWN
+from gpushare.dashboard import standing
 from gpushare.dashboard.live.numbers import Numbers, Table
 from gpushare.view import sold, usage
 from gpushare.view.snapshot import Snapshot
 from gpushare.view.usage import NodeUse
 
 UNKNOWN = -1
-ZONE = "topology.kubernetes.io/zone"
 PINS = tuple(pin.value for pin in Pin)
-# States of a node. A cordon is kube-scheduler's matter and all others are ours, so it is named first.
-CORDONED, DRAINING, BLOCKED, SELLING, UNCOUNTED, READY = (
-    "cordoned", "draining", "blocked", "selling", "uncounted", "ready",
-)  # fmt: skip
-
 Share = tuple[int, int, int]
 """Numbers of its pod and namespace, and what it was given."""
 Sold = tuple[str, int, int]
@@ -125,9 +119,9 @@ def row(
         id=tables.node(name),
         name=name,
         unit=use.unit if use is not None else facts.unit if facts is not None else "",
-        pin=PINS.index(facts.pin if facts is not None else Pin.NVIDIA if use is None else Pin.ALIYUN),
-        zone=tables.zones.place((node.metadata.labels or {}).get(ZONE, "")),
-        state=_state(node, ledger, use),
+        pin=PINS.index(standing.pin(facts, use)),
+        zone=tables.zones.place(standing.zone(node)),
+        state=standing.state(node, facts, use),
         sold=[(one.resource, one.total, one.used) for one in selling] or None,
         sampled=None,
         until=inf,
@@ -144,19 +138,6 @@ def row(
     _when(made, status, now)
     _fill(made, use, gpus, ledger, mib, doing, tables.numbers)
     return made
-
-
-def _state(node: intree.Node, ledger: Ledger, use: NodeUse | None) -> str:
-    facts = ledger.facts(node.metadata.name)
-    if node.spec.unschedulable:
-        return CORDONED
-    if use is None:
-        return SELLING
-    if facts is None:
-        return UNCOUNTED
-    if facts.blocked is None:
-        return READY
-    return DRAINING if facts.blocked == PLUGIN_DOWN else BLOCKED
 
 
 def _when(row: Row, status: FullStatus | None, now: float) -> None:

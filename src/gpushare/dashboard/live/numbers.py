@@ -5,6 +5,8 @@ are numbered by the GPU that they were first seen on: then the differences betwe
 many pods came and went, and those take few bytes.
 """
 
+from collections.abc import Mapping
+
 PODS = 1024  # of one GPU; numbers of others are from `OTHERS` on
 OTHERS = 1 << 40
 
@@ -22,6 +24,11 @@ class Numbers:
         if number is None:
             number = self._pods[uid] = self._new(gpu)
         return number
+
+    @property
+    def namespaces(self) -> Mapping[str, int]:
+        """All that have a number."""
+        return self._namespaces
 
     def namespace(self, name: str) -> int:
         return self._namespaces.setdefault(name, len(self._namespaces))

@@ -13,9 +13,10 @@ from gpushare.core.facts import intree
 from gpushare.core.facts.model import Refusal
 from gpushare.core.ledger.ledger import Ledger
 from gpushare.dashboard.live.cluster import Live
-from gpushare.view import sold, waiting, wording
+from gpushare.view import sold, wording
 from gpushare.view.snapshot import Snapshot
-from gpushare.view.waiting import Waits
+from gpushare.view.why import waiting
+from gpushare.view.why.waiting import Waits
 
 TURN_SECONDS = 0.02  # for the reasons in one tick
 REST_SECONDS = 5.0  # after a turn that took longer

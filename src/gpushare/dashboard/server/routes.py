@@ -13,7 +13,8 @@ import msgspec
 from aiohttp import web
 
 import gpushare
-from gpushare.dashboard.allowed import Allowed
+from gpushare.core.facts.policies import POLICIES
+from gpushare.dashboard.allowed import Allowed, is_allowed
 from gpushare.dashboard.server import guard, problems, static
 from gpushare.dashboard.server.problems import Problem
 from gpushare.dashboard.server.sessions import Session
@@ -75,7 +76,8 @@ class Broadcast(Protocol):
 
 
 class Routes:
-    """`not_ready`: why nothing can be shown yet; empty: it can. `probed`: whether kubelet asks."""
+    """`namespaces`: their numbers in the stream. `not_ready`: why nothing can be shown yet; empty: it can. `probed`:
+    whether kubelet asks."""
 
     def __init__(
         self,
@@ -85,6 +87,7 @@ class Routes:
         streams: Streams,
         pages: Mapping[str, Page],
         files: static.Static,
+        namespaces: Mapping[str, int],
         *,
         cluster: str,
         not_ready: Callable[[], str],
@@ -92,6 +95,7 @@ class Routes:
     ) -> None:
         self._hosts, self._access, self._broadcast, self._streams = hosts, access, broadcast, streams
         self._pages, self._files, self._cluster = pages, files, cluster
+        self._namespaces = namespaces
         self._not_ready, self._probed = not_ready, probed
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -146,10 +150,14 @@ class Routes:
         return await self._page(request, session)
 
     async def _me(self, session: Session) -> web.Response:
-        everything = await self._access.allowed(session, ()) is None
+        """With the names of namespaces whose pods this one may read."""
+        numbers = dict(self._namespaces)
+        allowed = await self._access.allowed(session, numbers)
+        names = {str(number): name for name, number in numbers.items() if is_allowed(allowed, name)}
         return _json({
             "user": self._access.name(session), "mode": self._access.mode, "cluster": self._cluster,
-            "version": gpushare.__version__, "everything": everything, "program": "gpushare",
+            "version": gpushare.__version__, "everything": allowed is None, "program": "gpushare",
+            "policies": list(POLICIES), "namespaces": names,
         })  # fmt: skip
 
     def _snapshot(self, request: web.BaseRequest) -> web.Response:

@@ -3,11 +3,13 @@
 Strict: what an API server does not send is `Odd`, and whoever sent the request knows no more than that it was sent.
 """
 
+import functools
 import re
 from typing import Final, NamedTuple
 
 LARGEST: Final = 1 << 20  # bytes of an answer
 END: Final = b"\r\n"
+REMEMBERED: Final = 128  # bytes of a line, and lines: most are the same in every answer
 ONCE: Final = (b"content-length", b"transfer-encoding", b"connection")  # fields that tell where an answer ends
 
 _STATUS = re.compile(rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: ([ -~]*))?")
@@ -54,14 +56,23 @@ def read(data: bytes) -> Answer | None:
 def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
     fields: dict[bytes, bytes] = {}
     for line in lines:
-        match = _FIELD.fullmatch(line)
-        if match is None:
+        field = _known_field(line) if len(line) <= REMEMBERED else _field(line)
+        if field is None:
             raise Odd
-        name = match[1].lower()
+        name, value = field
         if name in fields and name in ONCE:
             raise Odd
-        fields[name] = match[2]
+        fields[name] = value
     return fields
+
+
+def _field(line: bytes) -> tuple[bytes, bytes] | None:
+    """Its name in small letters, and its value. None: this is no field."""
+    match = _FIELD.fullmatch(line)
+    return (match[1].lower(), match[2]) if match is not None else None
+
+
+_known_field = functools.lru_cache(REMEMBERED)(_field)
 
 
 def _body(fields: dict[bytes, bytes], data: bytes) -> bytes | None:

@@ -9,6 +9,7 @@ import ssl
 from typing import cast
 
 from gpushare.kube.kept import answer
+from gpushare.kube.kept.limits import Limits
 
 
 class Connection(asyncio.Protocol):
@@ -28,12 +29,13 @@ class Connection(asyncio.Protocol):
     def is_free(self) -> bool:
         return self.is_open and self._answer is None
 
-    async def ask(self, data: bytes, seconds: float) -> answer.Answer:
-        """Only while it is free. Raises TimeoutError or ConnectionError: the request may have been carried out."""
+    async def ask(self, data: bytes, limits: Limits) -> answer.Answer:
+        """Only while it is free. Raises TimeoutError, if a limit of these is over, or ConnectionError: the request may
+        have been carried out."""
         assert self._transport is not None
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
-        timer = loop.call_later(seconds, self._fail, TimeoutError())
+        limit = limits.begin(self._late)
         self._transport.write(data)
         try:
             answered = await self._answer
@@ -44,7 +46,7 @@ class Connection(asyncio.Protocol):
             self.close()
             raise
         finally:
-            timer.cancel()
+            limits.end(limit)
             self._answer, self._received, self.used = None, b"", loop.time()
 
     def close(self) -> None:
@@ -73,6 +75,9 @@ class Connection(asyncio.Protocol):
         else:
             if answered is not None:
                 self._answer.set_result(answered)
+
+    def _late(self) -> None:
+        self._fail(TimeoutError())
 
     def _fail(self, error: Exception) -> None:
         if self._answer is not None and not self._answer.done():

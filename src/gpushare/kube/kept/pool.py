@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import re
 import ssl
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,10 +17,12 @@ import yarl
 from gpushare.kube.auth.login import Access
 from gpushare.kube.kept.answer import Answer
 from gpushare.kube.kept.connection import Connection
+from gpushare.kube.kept.limits import Limits
 
 IDLE_SECONDS: Final = 15.0  # as aiohttp's client
 CONNECT_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0  # after one could not be opened
+WAIT_SECONDS: Final = 0.25  # for one that comes free
 
 _TARGET = re.compile(r"/[!-~]*")
 _VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
@@ -29,12 +32,14 @@ class Pool:
     def __init__(self, access: Access, most: int, headers: Mapping[str, str], seconds: float) -> None:
         """`most`: connections; 0: none, and none where there is a proxy. `headers`: of every request. `seconds`: for
         each."""
-        self._access, self._headers, self._seconds = access, headers, seconds
+        self._access, self._headers, self._limits = access, headers, Limits(seconds)
         self._url = _url(access.server)
         self._prefix = self._url.raw_path.rstrip("/")
         self._last: tuple[Mapping[str, str], str] = {}, ""  # headers, and how they are written
         self._most = most if self._url.host and access.proxy is None else 0
         self._connections: list[Connection] = []
+        self._idle: list[Connection] = []  # those of them that are not in use, the last used last
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for one that comes free
         self._opening: asyncio.Task[None] | None = None
         self._not_before = 0.0  # the loop's time
         self._odd = False  # what answers there is not an API server
@@ -51,15 +56,16 @@ class Pool:
         target, fields = self._prefix + path, self._written(headers)
         if not (fields and _TARGET.fullmatch(target)):
             return None
-        connection = self._free()
+        connection = self._free() or await self._next()
         if connection is None:
-            self._open_another()
             return None
         head = f"POST {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         try:
-            return await connection.ask(head.encode() + body, self._seconds)
+            return await connection.ask(head.encode() + body, self._limits)
         finally:
             self._odd |= connection.odd
+            self._idle.append(connection)
+            self._wake()
 
     def _written(self, headers: Mapping[str, str]) -> str:
         """As lines; empty if that cannot be. They are the same for most requests, so the last ones are kept."""
@@ -79,13 +85,46 @@ class Pool:
             connection.close()
 
     def _free(self) -> Connection | None:
+        """The last used, so that those that are not needed are closed."""
         now, context = asyncio.get_running_loop().time(), self._access.ssl
-        for connection in self._connections[:]:
-            if connection.is_free and (connection.context is not context or now - connection.used > IDLE_SECONDS):
-                connection.close()
-            if not connection.is_open:
-                self._connections.remove(connection)
-        return next((connection for connection in self._connections if connection.is_free), None)
+        while self._idle and now - self._idle[0].used > IDLE_SECONDS:
+            self._drop(self._idle.pop(0))
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and connection.context is context:
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _next(self) -> Connection | None:
+        """The next that comes free or is opened. None: there is none to wait for, or it takes long. To wait a little
+        costs less than the ordinary way, which opens a connection of its own."""
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while True:
+                    self._open_another()
+                    if not self._connections and self._opening is None:
+                        return None
+                    freed = asyncio.get_running_loop().create_future()
+                    self._waiting.append(freed)
+                    await freed
+                    connection = self._free()
+                    if connection is not None:
+                        return connection
+        except TimeoutError:
+            return None
+
+    def _wake(self) -> None:
+        """Whoever waits longest looks again."""
+        while self._waiting:
+            freed = self._waiting.popleft()
+            if not freed.done():
+                freed.set_result(None)
+                return
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        self._connections.remove(connection)
 
     def _open_another(self) -> None:
         loop = asyncio.get_running_loop()
@@ -105,9 +144,12 @@ class Pool:
                         lambda: Connection(context), host, port or 0, ssl=context, server_hostname=name
                     )  # fmt: skip
                 self._connections.append(connection)
+                self._idle.append(connection)
                 self._not_before = 0.0
         finally:
             self._opening = None
+            for _ in range(len(self._waiting)):  # if that failed, nobody needs to wait for it
+                self._wake()
 
 
 def _url(server: str) -> yarl.URL:

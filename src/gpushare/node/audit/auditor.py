@@ -7,7 +7,7 @@ What is a problem is decided in `findings` and `visible_gpus`. Events with the s
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gpushare.core.explain.audit_codes import CODES
+from gpushare.core.explain.event_texts import AUDIT_CODES
 from gpushare.core.facts.model import NodeFacts, Unit
 from gpushare.kube.events import Recorder
 from gpushare.kube.labels.this_node import ThisNode
@@ -65,7 +65,7 @@ class Auditor:
     def counts(self) -> dict[str, int]:
         """How many problems of each kind."""
         codes = [finding.code for finding in self.findings]
-        return {code: codes.count(code) for code in CODES}
+        return {code: codes.count(code) for code in AUDIT_CODES}
 
     def _pod_changed(self, uid: str) -> None:
         # At once, not at the next audit: only so is it known whether an annotation changed before or after a start.

@@ -1,8 +1,8 @@
-"""What the audit reports. The kinds of problems are in `core.explain.audit_codes`."""
+"""What the audit reports. The kinds of problems are in `core.explain.event_texts`."""
 
 from typing import Final
 
-from gpushare.core.explain.audit_codes import TOO_SMALL
+from gpushare.core.explain.event_texts import TOO_SMALL
 from gpushare.core.facts.model import Data, PodFacts
 
 ONCE: Final = (TOO_SMALL,)  # lasts as long as the hardware: one event says it, not one every five minutes

@@ -9,7 +9,7 @@ from typing import Final
 
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.explain import event_texts
-from gpushare.core.explain.audit_codes import (
+from gpushare.core.explain.event_texts import (
     BOUND_BY_HAND,
     NVIDIA_TOO,
     OTHER_UNIT,

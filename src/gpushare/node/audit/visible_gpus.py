@@ -10,7 +10,7 @@ from typing import Final
 from gpushare.core.admission.unasked import SYSTEM
 from gpushare.core.annotations import pod_gpus
 from gpushare.core.explain import event_texts, inspected
-from gpushare.core.explain.audit_codes import UNASKED_GPU, WRONG_GPU
+from gpushare.core.explain.event_texts import UNASKED_GPU, WRONG_GPU
 from gpushare.core.facts import names, objects, units
 from gpushare.core.facts.model import NodeFacts, PodFacts, Request, Share
 from gpushare.node.audit.finding import Finding

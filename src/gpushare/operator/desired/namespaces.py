@@ -12,6 +12,8 @@ WRITTEN: Final = "kube-system"
 STAYING: Final = (
     ("Role", "gpushare-schd-extender"),
     ("RoleBinding", "gpushare-schd-extender"),
+    ("Role", "gpushare-dashboard"),
+    ("RoleBinding", "gpushare-dashboard"),
     ("RoleBinding", "gpu-scheduler-as-authentication-reader"),
 )
 # Inside of texts: our accounts in CEL, and the lease in the configuration of a kube-scheduler.

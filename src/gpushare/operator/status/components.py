@@ -14,9 +14,7 @@ State = Literal["ready", "notReady", "disabled", "unserved"]
 NODE_PART, VALIDATOR = "node-part", "validator"
 FOUND_BY: Final = {"driver": "driver", "toolkit": "toolkit", "mps": "mps", "workload": VALIDATOR}
 # Extras: that they cannot be served is said, and the rest is ready nevertheless.
-EXTRAS: Final = frozenset(
-    {"monitoring", "mig-manager", "vgpu-manager", "vgpu-device-manager", "vfio-manager"}
-)
+EXTRAS: Final = frozenset({"monitoring", "mig-manager", "vgpu-manager", "vgpu-device-manager", "vfio-manager"})
 NOT_CHECKED: Final = "its checks have no result yet"
 NO_POD: Final = "no pod of it is there yet; if that lasts, the node has a taint that daemonsets.tolerations do not name"
 NOT_THERE: Final = "{name} is not there yet"

@@ -1,5 +1,6 @@
 """The runs of a policy with several seeds as one: means. Pure."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from gpushare.sim.results import Point, Run
@@ -34,19 +35,27 @@ class Mean:
         return before[-1] if before else None
 
     def _points(self) -> list[Point]:
-        by_load: dict[int, list[Point]] = {}
-        for run in self.runs:
-            for point in run.points:
-                by_load.setdefault(point.load, []).append(point)
+        """At each load that a run has. Where pods are large, other runs have none there: what they had before counts,
+        or a mean would be one of the runs that happen to have a small pod there."""
+        loads = sorted({point.load for run in self.runs for point in run.points})
         return [
-            Point(
-                load,
-                _mean([point.allocated for point in points]),
-                _mean([point.fragmented for point in points]),
-                _mean([point.fragmented_of_free for point in points]),
-            )
-            for load, points in sorted(by_load.items())
+            _mean_point(load, [last for run in self.runs if (last := _last(run, load)) is not None]) for load in loads
         ]
+
+
+def _last(run: Run, load: int) -> Point | None:
+    """The last point that is not after this load."""
+    at = bisect_right(run.points, load, key=lambda point: point.load)
+    return run.points[at - 1] if at else None
+
+
+def _mean_point(load: int, points: Sequence[Point]) -> Point:
+    return Point(
+        load,
+        _mean([point.allocated for point in points]),
+        _mean([point.fragmented for point in points]),
+        _mean([point.fragmented_of_free for point in points]),
+    )
 
 
 def by_policy(runs: Sequence[Run]) -> list[Mean]:

@@ -8,16 +8,23 @@ from gpushare.sim.trace import Trace
 
 LOADS = (50, 70, 80, 90, 100)  # the last two that were reached, and the very last
 GAP = "  "
+MOST_NAMED = 10  # seeds
 
 
 def written(trace: Trace, runs: Sequence[Run], seeds: Sequence[int]) -> str:
     policies = by_policy(runs)
     opening = f"{len(trace.nodes):,} nodes, {trace.gpus:,} GPUs, {round(policies[0].pods):,} pods came"
-    opening += f"; mean of seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"; seed {seeds[0]}"
+    opening += f"; {_seeds(seeds)}"
     timed = runs[0].over_time is not None
     first = _in_time(policies) if timed else _by_load(policies)
     title = "Pods that never ran, by what they ask" if timed else "Pods without a place, by what they ask"
     return f"{opening}\n\n{first}\n{title}\n{_rejected(policies)}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) > MOST_NAMED:
+        return f"mean of {len(seeds)} seeds"
+    return f"mean of seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
 def _by_load(policies: Sequence[Mean]) -> str:

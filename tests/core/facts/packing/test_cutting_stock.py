@@ -1,6 +1,7 @@
 """Cutting stock: the prices are the best ones, as a slow search over all ways to cut a GPU confirms."""
 
 import csv
+import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpushare.core.facts.packing import cutting_stock
 
-DATA = Path("/work/shared/data/fgd/traces")
+TRACES = Path(os.environ.get("DATA", ""), "traces")
 NEAR = 1e-6
 
 
@@ -97,9 +98,9 @@ def test_a_hole_that_nobody_fits_is_worth_nothing() -> None:
     assert cutting_stock.worth(100, [81], prices) == ([0, 81], [0.0, pytest.approx(1.0)])
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the published traces are not here")
+@pytest.mark.skipif(not TRACES.is_dir(), reason="DATA=FOLDER, with the published traces, is not set")
 def test_the_hole_under_the_commonest_pod_of_the_published_trace_is_worth_nothing_and_half_a_gpu_is_half() -> None:
-    with (DATA / "openb_pod_list_default.csv").open() as file:
+    with (TRACES / "openb_pod_list_default.csv").open() as file:
         counts = Counter(
             [
                 int(row["gpu_milli"])

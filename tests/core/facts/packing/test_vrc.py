@@ -93,7 +93,8 @@ def _gain(ask: Ask, node: View, free: list[int], gpu: int) -> float:
     part = 1 - free[gpu] / node.totals[gpu] - (1 - node.free[gpu] / node.totals[gpu])
     worth = outlook.worth(node.totals[gpu]).whole
     gain -= vrc.SOUGHT * part * worth * outlook.price(node.models[gpu], node.totals[gpu])
-    gain -= vrc.EMPTIER * sum([left / total for left, total in zip(free, node.totals, strict=True)])
+    left = zip(free, node.totals, strict=True)
+    gain -= vrc.EMPTIER * sum([units / total * outlook.worth(total).whole for units, total in left])
     tight = min(max(outlook.cpu_load - vrc.TIGHT, 0.0), vrc.TIGHTEST)
     return gain - tight * cpu / outlook.cpu_of_cluster if cpu < UNKNOWN / 2 else gain
 
@@ -139,6 +140,29 @@ def test_a_pod_that_may_go_anywhere_leaves_gpus_that_others_need_alone() -> None
     assert sought is not None
     assert other is not None
     assert other.key < sought.key
+
+
+def test_before_anybody_asks_for_much_the_largest_gpus_are_left_alone() -> None:
+    gpus = (GpuClass("A", SMALL, 4), GpuClass("B", BIG, 2))
+    for pods in ((), (PodType(Ask(0, 0, 1, 4), 5),)):
+        scorer = Vrc(Mixture(pods, gpus))
+        small, large = (
+            scorer.one_gpu(Ask(0, 0, 1, 4), View([SMALL] * 4, [SMALL] * 4, ["A"] * 4)),
+            scorer.one_gpu(Ask(0, 0, 1, 4), View([BIG] * 2, [BIG] * 2, ["B"] * 2)),
+        )
+        assert small is not None
+        assert large is not None
+        assert small.key < large.key
+
+
+def test_gpus_have_a_price_by_their_size_as_far_as_pods_need_that_size() -> None:
+    gpus = (GpuClass("A", SMALL, 60), GpuClass("B", BIG, 20))
+    many = 100_000
+    small, large = PodType(Ask(0, 0, 1, 4), many), PodType(Ask(0, 0, 1, SMALL + 1), many)
+    assert Outlook(Mixture((small,), gpus)).price("B", BIG) == pytest.approx(0.0, abs=0.01)
+    dear, cheap = [Outlook(Mixture((small, large), gpus)).price(gpu.model, gpu.total) for gpu in reversed(gpus)]
+    assert cheap == 0.0
+    assert dear == pytest.approx((SMALL + 1) / (SMALL + 5) * 80 / 20, rel=0.01)
 
 
 def test_a_pod_leaves_cpu_where_idle_gpus_need_it() -> None:

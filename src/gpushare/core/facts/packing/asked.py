@@ -9,7 +9,6 @@ from math import ceil
 
 from gpushare.core.facts import objects, units
 
-MOST_AMOUNTS = 4096  # remembered
 _MIB, _MOST = 1 << 20, 1 << 60  # nothing has more: very large numbers would cost time
 _NOTHING = 0, 0
 
@@ -48,6 +47,6 @@ def _read(quantity: objects.Quantity, parts: int) -> int:
     return 0 if isinstance(quantity, str) and len(quantity) > units.LONGEST else _known(quantity, parts)
 
 
-@lru_cache(MOST_AMOUNTS)
+@lru_cache(units.MOST_AMOUNTS)
 def _known(quantity: objects.Quantity, parts: int) -> int:
     return min(max(ceil((units.exact(quantity) or 0) * parts), 0), _MOST)

@@ -15,7 +15,7 @@ from gpushare.core.facts.packing.model import GpuClass, Mixture, PodType
 SIZES = 14  # of shares that are looked at: those with most demand
 SMALLEST = 30  # as a part of a GPU: smaller shares fit everywhere
 PLAIN = 0.5  # of the value of what is left is its amount, the rest is what the best shares in it are worth
-EVENLY = 50  # pods that may not use every GPU are taken to have come before, each model asked for as often
+EVENLY = 50  # pods are taken to have come before, which ask for each model, and for each size of GPU, as often
 FEW = 100  # pods: after so many, half of the CPU that they ask is believed
 
 
@@ -47,21 +47,25 @@ class _Seen(NamedTuple):
     kind: PodType
     gpus: float  # that one such pod takes, of the mean size
     usable: frozenset[int]  # positions of the classes that it may use
+    able: int  # GPUs of these classes
 
 
 class Outlook:
     def __init__(self, mixture: Mixture) -> None:
         self._classes = mixture.gpus
+        self._places = {(gpu.model, gpu.total): at for at, gpu in enumerate(mixture.gpus)}
         self.gpus = sum([each.count for each in mixture.gpus])
         self._mean = sum([each.total * each.count for each in mixture.gpus]) / self.gpus if self.gpus else 0.0
         self._seen = [seen for kind in mixture.pods if (seen := self._look(kind)) is not None]
         self.demand = sum([seen.kind.count * seen.gpus for seen in self._seen])
-        self.cpu = self._for_each_gpu([kind.ask.cpu for kind, _, _ in self._seen])
-        self.memory = self._for_each_gpu([kind.ask.memory for kind, _, _ in self._seen])
-        squares = [kind.count * (kind.ask.cpu - self.cpu * gpus) ** 2 for kind, gpus, _ in self._seen]
+        self.cpu = self._for_each_gpu([kind.ask.cpu for kind, *_ in self._seen])
+        self.memory = self._for_each_gpu([kind.ask.memory for kind, *_ in self._seen])
+        squares = [kind.count * (kind.ask.cpu - self.cpu * gpus) ** 2 for kind, gpus, *_ in self._seen]
         self.spread = sqrt(sum(squares) / self.demand) if self.demand else 0.0
         self.cpu_of_cluster = mixture.cpu / self.gpus if self.gpus else 0.0  # for each GPU
         self.cpu_load = self._cpu_load(mixture.pods)
+        self._choosy = [seen for seen in self._seen if len(seen.usable) < len(self._classes)]  # may not use every GPU
+        self._evenly = self._by_size()
         self._worths: dict[int, Worth] = {}
         for each in mixture.gpus:
             self.worth(each.total)
@@ -71,13 +75,13 @@ class Outlook:
         if not ask.gpus:
             return None
         if not self.gpus:
-            return _Seen(kind, float(ask.gpus), frozenset())
+            return _Seen(kind, float(ask.gpus), frozenset(), 0)
         usable = [at for at, gpu in enumerate(self._classes) if _may_use(kind, gpu)]
         count = sum([self._classes[at].count for at in usable])
         if not count:
             return None
         units = ask.units or sum([self._classes[at].total * self._classes[at].count for at in usable]) / count
-        return _Seen(kind, ask.gpus * units / self._mean, frozenset(usable))
+        return _Seen(kind, ask.gpus * units / self._mean, frozenset(usable), count)
 
     def _for_each_gpu(self, amounts: Sequence[int]) -> float:
         total = sum([seen.kind.count * amount for seen, amount in zip(self._seen, amounts, strict=True)])
@@ -100,7 +104,7 @@ class Outlook:
 
     def _cut(self, total: int) -> tuple[list[int], list[float]]:
         counts: dict[int, int] = {}
-        for kind, _, _ in self._seen:
+        for kind, *_ in self._seen:
             if total <= kind.ask.units * SMALLEST and kind.ask.units < total:
                 counts[kind.ask.units] = counts.get(kind.ask.units, 0) + kind.count * kind.ask.gpus
         sizes = sorted(counts, key=lambda size: (-counts[size] * size, size))[:SIZES]
@@ -112,26 +116,50 @@ class Outlook:
 
     def price(self, model: str, total: int) -> float:
         """Of a GPU that not every pod may use: how much those that may want it, for each of the GPUs they may use."""
-        mine = next((at for at, gpu in enumerate(self._classes) if (gpu.model, gpu.total) == (model, total)), None)
-        asked, share, count = 0.0, 0.0, 0
-        for kind, gpus, usable in self._seen:
-            if len(usable) < len(self._classes):
-                part = kind.count * gpus / self.demand
-                share += part
-                count += kind.count
-                if mine in usable:
-                    asked += part * self.gpus / sum([self._classes[at].count for at in usable])
-        if mine is None or not count:
+        mine = self._places.get((model, total))
+        return 0.0 if mine is None else self._price_of_model(mine) + self._price_of_size(mine)
+
+    def _price_of_model(self, mine: int) -> float:
+        """By pods that name models."""
+        choosy = [seen for seen in self._choosy if seen.kind.models is not None]
+        count = sum([seen.kind.count for seen in choosy])
+        if not count:
             return 0.0
+        share = sum([seen.kind.count * seen.gpus for seen in choosy]) / self.demand
         evenly = share * self.gpus / len(self._classes) / self._classes[mine].count
-        return (count * asked + EVENLY * evenly) / (count + EVENLY)
+        return (count * self._asked(choosy, mine) + EVENLY * evenly) / (count + EVENLY)
+
+    def _price_of_size(self, mine: int) -> float:
+        """By pods that are too large for other GPUs."""
+        asked = self._asked([seen for seen in self._choosy if seen.kind.models is None], mine)
+        count = sum([seen.kind.count for seen in self._seen])
+        return (count * asked + EVENLY * self._evenly[self._classes[mine].total]) / (count + EVENLY)
+
+    def _asked(self, choosy: Sequence[_Seen], mine: int) -> float:
+        """How much of a GPU of this class such pods want."""
+        wanted = [kind.count * gpus / able for kind, gpus, usable, able in choosy if mine in usable]
+        return sum(wanted) / self.demand * self.gpus if wanted else 0.0
+
+    def _by_size(self) -> dict[int, float]:
+        """How much of a GPU pods would want, by its size, if as many needed each size. Those that need no more than the
+        smallest may use every GPU."""
+        sizes: dict[int, int] = {}
+        for each in sorted(self._classes, key=lambda each: each.total):
+            sizes[each.total] = sizes.get(each.total, 0) + each.count
+        wanted, asked, able = {}, 0.0, self.gpus
+        for size, count in sizes.items():
+            if able < self.gpus:
+                asked += self.gpus / len(sizes) / able
+            wanted[size] = asked
+            able -= count
+        return wanted
 
     def together(self, model: str, total: int, free: int) -> Together:
         """Pods of several GPUs that so many free ones of this class could serve."""
         able = sorted(
             [
                 (kind.ask.cpu, kind.count * kind.ask.gpus**2 / self.demand)
-                for kind, _, _ in self._seen
+                for kind, *_ in self._seen
                 if 2 <= kind.ask.gpus <= free and _may_use(kind, GpuClass(model, total, 1))
             ]
         )

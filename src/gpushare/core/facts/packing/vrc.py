@@ -29,8 +29,20 @@ class _Class(NamedTuple):
     """GPUs of one model and size."""
 
     worth: Worth
-    price: float
+    price: float  # to use one up, apart from its worth
     together: list[Together]  # by the number of free ones
+
+
+class _Gpu(NamedTuple):
+    """A GPU of a node as it is. All that does not depend on the pod is worked out once: a pod looks at many."""
+
+    units: int  # free
+    total: int
+    position: int
+    others: float  # what the other GPUs of the node are worth
+    worth: Worth
+    price: float
+    free: int  # whole GPUs of the node, if some of this one is taken
 
 
 class _Known(NamedTuple):
@@ -39,9 +51,9 @@ class _Known(NamedTuple):
     scorer: "Vrc"
     idle: float  # GPUs, by worth
     value: float
-    unused: float  # GPUs
+    unused: float  # GPUs, by memory
     free: int  # whole ones
-    gpus: list[tuple[int, int, int, _Class]]  # that differ, the fullest first: free units, total, position
+    gpus: list[_Gpu]  # that differ, the fullest first
     together: list[Together]
 
 
@@ -57,20 +69,20 @@ class Vrc:
         self._tight = tight / outlook.cpu_of_cluster if tight else 0.0
 
     def one_gpu(self, ask: Ask, node: View) -> Choice | None:
-        _, all_idle, before, unused, all_free, gpus, together = self._known(node)
-        cpu, memory, asked = node.cpu - ask.cpu, node.memory - ask.memory, ask.units
-        best, where = None, -1
-        for units, total, gpu, (worth, price, _) in gpus:
+        known = node.kept.get(_KEPT)
+        if not isinstance(known, _Known) or known.scorer is not self:
+            known = self._known(node)
+        cpu, memory, asked, together = node.cpu - ask.cpu, node.memory - ask.memory, ask.units, known.together
+        value_of, best, where = self._value, None, -1
+        for units, total, gpu, others, worth, price, free in known.gpus:
             need = asked or total
             if units >= need:
-                free = all_free - 1 if units == total else all_free
-                idle = all_idle - worth[units] + worth[units - need]
-                value = self._value(idle, cpu, memory, together, free) - need / total * (price - EMPTIER)
+                value = value_of(others + worth[units - need], cpu, memory, together, free) - need / total * price
                 if best is None or value > best:
                     best, where = value, gpu
         if best is None:
             return None
-        return Choice(self._key(best - before - EMPTIER * unused, cpu), where)
+        return Choice(self._key(best - known.value - EMPTIER * known.unused, cpu), where)
 
     def planned(self, ask: Ask, node: View, free: Sequence[int]) -> int:
         known = self._known(node)
@@ -81,7 +93,7 @@ class Vrc:
                 kind = self._class(node.models[gpu], total)
                 idle += kind.worth[units] - kind.worth[before]
                 whole -= before == total
-                price += (before - units) / total * (kind.price - EMPTIER)
+                price += (before - units) / total * kind.price
         cpu = node.cpu - ask.cpu
         value = self._value(idle, cpu, node.memory - ask.memory, known.together, whole)
         return self._key(value - known.value - price, cpu)
@@ -112,15 +124,18 @@ class Vrc:
         if isinstance(known, _Known) and known.scorer is self:
             return known
         idle, unused, free = 0.0, 0.0, 0
-        differ: dict[tuple[int, int, str], tuple[int, int, int, _Class]] = {}
+        differ: dict[tuple[int, int, str], tuple[int, _Class]] = {}
         for gpu, (units, total, model) in enumerate(zip(node.free, node.totals, node.models, strict=True)):
             kind = self._class(model, total)
             idle += kind.worth[units]
-            unused += units / total
+            unused += units / total * kind.worth.whole
             free += units == total
             if units:
-                differ.setdefault((units, total, model), (units, total, gpu, kind))
-        gpus = [differ[key] for key in sorted(differ)]
+                differ.setdefault((units, total, model), (gpu, kind))
+        gpus = [
+            _Gpu(units, total, gpu, idle - kind.worth[units], kind.worth, kind.price, free - (units == total))
+            for (units, total, _), (gpu, kind) in sorted(differ.items())
+        ]
         together = self._together(node, free)
         value = self._value(idle, node.cpu, node.memory, together, free)
         node.kept[_KEPT] = known = _Known(self, idle, value, unused, free, gpus, together)
@@ -130,7 +145,7 @@ class Vrc:
         kind = self._classes.get((model, total))
         if kind is None:
             worth = self._outlook.worth(total)
-            price = SOUGHT * self._outlook.price(model, total) * worth.whole
+            price = (SOUGHT * self._outlook.price(model, total) - EMPTIER) * worth.whole
             self._classes[model, total] = kind = _Class(worth, price, [])
         return kind
 

@@ -5,7 +5,7 @@ const LINE_GAP = 6;
 const LABELLED = 320; // with more nodes their names would be noise; they stand in the card beside the pointer
 const LABEL = 16; // pixels above the cells
 const LABEL_WIDTH = 90;
-const SIZES = [[40, 2], [120, 1.5], [Infinity, 1]]; // up to so many nodes, cells so large
+const SIZES = [[12, 5], [40, 2], [120, 1.5], [Infinity, 1]]; // up to so many nodes, cells so large
 const HEADING = 38;
 const IDLE_BELOW = 0.1; // used less than this part of what is granted
 
