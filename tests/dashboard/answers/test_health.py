@@ -9,7 +9,7 @@ import yaml
 
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
-from gpushare.dashboard.answers import health, ours
+from gpushare.dashboard.answers import health
 from gpushare.dashboard.answers.ours import Seen
 from tests.ctl import worlds
 from tests.ctl.worlds import Cluster, Json, pod
@@ -33,8 +33,7 @@ def template(file: str, kind: str) -> Json:
 
 
 def seen(pods: list[Json] | None = None, events: list[Json] | None = None, policies: list[Json] | None = None) -> Seen:
-    bodies = [None if one is None else msgspec.json.encode({"items": one}) for one in (pods, events, policies)]
-    return ours.seen(*bodies)
+    return msgspec.convert({"pods": pods, "events": events, "policies": policies}, Seen)
 
 
 def page(read_besides: Seen, world: worlds.World | None = None, allowed: frozenset[str] | None = None) -> Any:
@@ -65,7 +64,6 @@ def test_no_extender_and_one_that_could_not_be_looked_for() -> None:
     assert (shown["extender"], shown["versions"], shown["audit"], shown["clusterPolicy"]) == (None, None, None, None)
     assert len(shown["notes"]) == 3
     assert page(seen([], [], []))["notes"] == []
-    assert ours.seen(b"{", b"[]", b"\xff") == Seen()
 
 
 def test_who_may_not_see_its_namespace_sees_how_it_is() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpushare.core.explain import event_texts
 from gpushare.core.facts import names
 from gpushare.dashboard.allowed import Allowed
-from gpushare.dashboard.answers import gpu, health, history, node, ours, search, waiting, whatif, why
+from gpushare.dashboard.answers import gpu, health, history, node, search, waiting, whatif, why
 from gpushare.dashboard.answers.ours import Seen
 from gpushare.view.snapshot import Snapshot
 from tests.ctl import worlds
@@ -110,8 +110,7 @@ def seen(pods: Sequence[Json]) -> Seen:
          "reportingComponent": "gpushare", "lastTimestamp": "2026-11-15T12:18:05Z"}
         for one in pods for kind in ("Node", "Pod") for code in event_texts.AUDIT_CODES
     ]  # fmt: skip
-    lists = ({"items": items} for items in ([own], events, []))
-    return ours.seen(*map(msgspec.json.encode, lists))
+    return msgspec.convert({"pods": [own], "events": events, "policies": []}, Seen)
 
 
 def answers(cluster: Cluster, snapshot: Snapshot, seen: Seen, allowed: Allowed) -> Iterator[Any]:

@@ -1,24 +1,15 @@
 """What is read of gpushare itself, besides the snapshot: its own pods, its events, and ClusterPolicies.
 
-Pure. The paths are of the API server; whoever reads them passes the bodies, or None where one could not be read. Our
-pods are known by the label that all manifests of deploy/ have, and each part by the word that its container starts
-with.
+Pure. Our pods are known by the label that all manifests of deploy/ have, and each part by the word that its container
+starts with.
 """
-
-from typing import TypeVar
 
 import msgspec
 
 from gpushare.core.facts import objects
-from gpushare.view.snapshot import Items
 from gpushare.view.why import pod_details
 
-PODS = "/api/v1/pods?labelSelector=app%3Dgpushare"
-EVENTS = "/api/v1/events?fieldSelector=type%3DWarning%2CreportingComponent%3Dgpushare"
-POLICIES = "/apis/gpushare.io/v1alpha1/clusterpolicies"
 EXTENDER, NODE_PART = "extender", "node"
-
-T = TypeVar("T")
 
 
 class OurContainer(objects.Struct):
@@ -75,11 +66,6 @@ class Seen(msgspec.Struct, frozen=True):
     policies: list[PolicyObject] | None = None
 
 
-def seen(pods: bytes | None, events: bytes | None, policies: bytes | None) -> Seen:
-    """From the bodies of the three paths. A cluster without the kind ClusterPolicy has none: pass an empty list."""
-    return Seen(_decoded(pods, Items[OurPod]), _decoded(events, Items[Event]), _decoded(policies, Items[PolicyObject]))
-
-
 def running(pod: OurPod, part: str) -> OurContainer | None:
     """The container of a pod that runs a part of gpushare; None also if the pod has ended."""
     if pod.status.phase in objects.FINISHED:
@@ -102,13 +88,3 @@ def version(image: str) -> str:
     """The tag of an image; empty if it has none."""
     name = image.partition("@")[0].rpartition("/")[2]
     return name.partition(":")[2]
-
-
-def _decoded(body: bytes | None, kind: type[Items[T]]) -> list[T] | None:
-    """An answer that is not as it should be is as unknown as none."""
-    if body is None:
-        return None
-    try:
-        return msgspec.json.decode(body, type=kind).items or []
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
