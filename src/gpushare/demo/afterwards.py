@@ -1,7 +1,7 @@
 """What happens while the demo stays up, so that there is something to look at.
 
-Pods wait for different reasons, a notebook uses more than it asked for, small tasks come and end, and from time to time
-a GPU fails and recovers. All of it is made up, as the GPUs are.
+Pods wait for different reasons, one uses more than it asked for, small tasks come and end, and from time to time a GPU
+fails and recovers. All of it is made up, as the GPUs are.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ async def begin(world: World) -> None:
     await world.create(objects.namespace(TEAM, dict(pinning.NAMESPACES)))
     for name, amount in WAITING.items():
         await world.create(objects.pod(name, objects.container("main", names.GPU_MEM, amount), namespace=TEAM))
-    notebook = objects.container("main", names.GPU_MEM, objects.GREEDY_MIB)
-    await world.create(objects.pod(objects.GREEDY, notebook, namespace=TEAM))
+    greedy = objects.container("main", names.GPU_MEM, objects.GREEDY_MIB)
+    await world.create(objects.pod(objects.GREEDY, greedy, namespace=TEAM))
     picky = objects.pod(ELSEWHERE, objects.container("main", names.GPU_MEM, 1000), namespace=TEAM)
     picky["spec"]["nodeSelector"] = {"gpu": "h100"}
     await world.create(picky)

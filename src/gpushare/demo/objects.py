@@ -32,7 +32,7 @@ NODES = {
 TIME_SLICED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}"  # NVIDIA's config of such a node
 BY_PLUGIN = "by-plugin"  # the admission policy does not change pods of this namespace: they go to plugin nodes
 BY_COUNT = "by-count"  # its label keeps the policy for nvidia.com/gpu away: its pods go to nodes that sell by count
-GREEDY, GREEDY_MIB = "notebook", 2000  # a pod whose container uses more than it asks for
+GREEDY, GREEDY_MIB = "jupyter", 2000  # a pod whose container uses more than it asks for
 IMAGE = "example/cuda"
 FOR_EVER = ["sleep", "infinity"]
 
