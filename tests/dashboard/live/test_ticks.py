@@ -261,6 +261,19 @@ def test_one_message_is_encoded_once_for_all() -> None:
     assert len(got) == 3
 
 
+@pytest.mark.parametrize("figures", [{"usedMiB": -500}, {"usedMiB": 1 << 60}, {"grantedMiB": -5}, {"smPercent": -1}])
+def test_a_container_with_a_figure_that_cannot_be_makes_its_node_unknown_and_ends_nothing(
+    figures: dict[str, int],
+) -> None:
+    api = Second()
+    api.put_node(SHARED)
+    api.put_pod(world.pod(1000, gpus=("GPU-n-0",), on="n", name="p"))
+    api.put_gpunode(world.gpunode({"usedMiB": 5, "containers": [world.container("uid-p", 1000, 900) | figures]}))
+    api.settle()
+    assert api.column("used") == [-1, -1]
+    assert api.column("granted") == [1000, 0]
+
+
 def test_a_client_that_leaves_while_it_is_told_something_harms_no_other() -> None:
     api = Second()
     got: list[bytes] = []

@@ -53,9 +53,9 @@ class ContainerVitals(Frozen, frozen=True):
     pod: str = ""
     uid: str = ""  # of the pod
     container: str = ""
-    granted_mib: int | None = msgspec.field(default=None, name="grantedMiB")  # None where replicas of GPUs are sold
-    used_mib: int | None = msgspec.field(default=None, name="usedMiB")
-    sm_percent: int | None = None
+    granted_mib: Figure | None = msgspec.field(default=None, name="grantedMiB")  # None where replicas of GPUs are sold
+    used_mib: Figure | None = msgspec.field(default=None, name="usedMiB")
+    sm_percent: Figure | None = None
     over_use: bool = False  # above what it asked, for longer than the grace
 
 
