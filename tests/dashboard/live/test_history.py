@@ -252,3 +252,41 @@ def test_a_new_pod_in_the_slot_of_an_old_one_begins_with_nothing(monkeypatch: py
     found = past.gpu("48h")["shares"]
     assert [(share["pod"], share["used"][0]) for share in found] == [("q", 10)]
     assert past.history.peaks() == {"q": 10}
+
+
+def test_a_clock_that_is_set_back_leaves_times_in_order() -> None:
+    past = Sampled()
+    past.see(row(10), 100, Cluster(1000, 100, 50, {}))
+    past.now -= 600
+    past.see(row(20), 10, Cluster(1000, 100, 60, {}))
+    for range_ in ("1h", "48h"):
+        for columns in (past.gpu(range_), past.history.cluster(range_, past.now)):
+            assert columns["times"] == sorted(set(columns["times"]))
+            assert columns["times"][-1] == past.now - 15
+            assert columns["used"][0] in (10, 50)
+            assert columns["used"][-1] in (20, 60)
+
+
+def test_what_was_first_seen_while_the_clock_was_ahead_is_known_once_it_is_right() -> None:
+    past = Sampled()
+    past.now += 9 * 3600
+    past.see(row(10, shares={"p": (50, 40), "q": (50, 40)}), 10)
+    past.see(row(10, shares={"p": (50, 40)}))
+    past.now -= 9 * 3600
+    past.see(row(20, shares={"p": (50, 30)}), 4)
+    found = past.gpu()
+    assert found["used"] == [20] * 4
+    assert [(share["pod"], share["used"]) for share in found["shares"]] == [("p", [30] * 4)]
+    past.now += 49 * 3600
+    past.see(row(20, shares={"p": (50, 30)}), 1)
+    assert past.history._share_slots.is_any_free, "what has gone is forgotten 48 hours later"
+
+
+def test_a_clock_that_is_set_back_again_and_again_ends_nothing() -> None:
+    past = Sampled()
+    past.now += 299
+    for _ in range(290):
+        past.see(row(10))
+        past.now -= 16
+    past.now += 16
+    assert past.gpu()["used"] == [10]

@@ -14,7 +14,7 @@ import msgspec
 
 from gpushare.core.facts.model import PodFacts
 from gpushare.dashboard.live.columns import UNKNOWN, Column, Figures, Row, Share
-from gpushare.dashboard.live.rings import LONG_STEP, STEP, Frame, Ring, Slots
+from gpushare.dashboard.live.rings import LONG_STEP, STEP, WHOLE, Frame, Ring, Slots, amount, part, time_of
 from gpushare.dashboard.live.sums import Cluster, Sums
 
 MOST_BYTES = 95_000_000  # for all rings; a cluster whose GPUs and shares of now need more gets more
@@ -22,7 +22,6 @@ RANGES = {"1h": 3600.0, "6h": 21_600.0, "48h": 172_800.0, "7d": 604_800.0}
 KEPT_SECONDS = RANGES["48h"]
 NOT_SO_LONG = "what is older than 48 hours needs --prometheus"
 BEGUN = "nothing is known of the time before this dashboard was started"
-WHOLE = 65_000  # stands for all of a GPU's memory
 # Of shares 0 is: not there. So a peak is the larger number.
 _THERE = 1  # what it uses is unknown
 _USED, _GRANTED, _UTIL, _TEMP, _POWER = range(5)
@@ -63,6 +62,7 @@ class History:
         self._blocks: deque[array[int]] = deque([array("H")], maxlen=BLOCKS + 1)
         self._block_begun: float | None = None
         self._peaks: dict[str, int | None] | None = None
+        self._sampled: float | None = None
 
     @property
     def begun(self) -> float | None:
@@ -91,6 +91,9 @@ class History:
 
     def sample(self, now: float, cluster: Cluster) -> None:
         """Every `step` seconds."""
+        if self._sampled is not None and now < self._sampled:
+            self._turn_back(now)
+        self._sampled = now
         self._gpu_ring.sample(now)
         self._share_ring.sample(now)
         self._sums.sample(now, cluster)
@@ -103,18 +106,17 @@ class History:
         """Columns for one GPU and the shares on it. `key`: its UUID, or its index where it has none."""
         gpu = self._gpus.get((node, key))
         frames = self._gpu_ring.frames(min(RANGES[range_], KEPT_SECONDS), now) if gpu is not None else []
-        frames = [one for one in frames if gpu is not None and _time(one) >= gpu.since]
-        total = gpu.total if gpu is not None else 0
-        slot = gpu.slot if gpu is not None else 0
+        frames = [one for one in frames if gpu is not None and time_of(one) >= gpu.since]
+        total, slot = (gpu.total, gpu.slot) if gpu is not None else (0, 0)
 
         def column(at: int, read: Callable[[int], int]) -> list[int | None]:
             values = [one.value(at, slot) if isinstance(one, Frame) else 0 for one in frames]
             return [read(value) if value else None for value in values]
 
         def memory(value: int) -> int:
-            return _amount(value - 1, total)
+            return amount(value - 1, total)
 
-        times = [_time(one) for one in frames]
+        times = [time_of(one) for one in frames]
         return {
             "times": [round(time, 1) for time in times],
             "total": [total if isinstance(one, Frame) else None for one in frames],
@@ -145,7 +147,7 @@ class History:
                 for uid, share in gpu.shares.items():
                     if share.gone is None:
                         value = most[share.slot] if share.slot < len(most) else 0
-                        known = _amount(value - 1 - _THERE, gpu.total) if value > _THERE else None
+                        known = amount(value - 1 - _THERE, gpu.total) if value > _THERE else None
                         before = self._peaks.get(uid, 0)
                         self._peaks[uid] = known + before if known is not None and before is not None else None
         return self._peaks
@@ -159,9 +161,9 @@ class History:
         since: float | None = None
         for one in reversed(self._share_ring.frames(KEPT_SECONDS, now)):
             value = one.value(0, share.slot) if isinstance(one, Frame) and one.time >= share.since else 0
-            if value <= _THERE or _amount(value - 1 - _THERE, gpu.total) <= share.granted + gpu.total // WHOLE + 1:
+            if value <= _THERE or amount(value - 1 - _THERE, gpu.total) <= share.granted + gpu.total // WHOLE + 1:
                 break
-            since = _time(one)
+            since = time_of(one)
         return now - since if since is not None else None
 
     def _about(self, range_: str, now: float) -> dict[str, Any]:
@@ -179,7 +181,7 @@ class History:
                 one.value(0, share.slot) if isinstance(one, Frame) and one.time >= share.since else 0 for one in frames
             ]
             if any(values):
-                used = [_amount(value - 1 - _THERE, gpu.total) if value > _THERE else None for value in values]
+                used = [amount(value - 1 - _THERE, gpu.total) if value > _THERE else None for value in values]
                 granted = [share.granted if value else None for value in values]
                 names = {"namespace": share.pod.namespace, "pod": share.pod.name, "uid": uid, "number": share.number}
                 found.append({**names, "granted": granted, "used": used})
@@ -203,7 +205,7 @@ class History:
         self, gpu: PastGpu, pods: Sequence[PodFacts], shares: Sequence[Share], used: Sequence[int], now: float
     ) -> None:
         there = self._share_ring.now[0]
-        for pod, (number, _, granted), amount in zip(pods, shares, used, strict=True):
+        for pod, (number, _, granted), uses in zip(pods, shares, used, strict=True):
             share = gpu.shares.get(pod.uid)
             if share is None:
                 share = gpu.shares[pod.uid] = PastShare(self._share_slot(), pod, number, granted, now)
@@ -213,8 +215,7 @@ class History:
                         block[share.slot] = 0
                 self._peaks = None
             share.gone, share.granted, share.pod, share.number = None, granted, pod, number
-            value = _THERE if amount == UNKNOWN else 1 + _THERE + _part(amount, gpu.total)
-            there[share.slot] = value
+            there[share.slot] = _THERE if uses == UNKNOWN else 1 + _THERE + part(uses, gpu.total)
         if len(gpu.shares) > len(pods):
             uids = {pod.uid for pod in pods}
             for uid, share in gpu.shares.items():
@@ -247,6 +248,17 @@ class History:
         for key in [key for key, gpu in self._gpus.items() if gpu.gone is not None and gpu.gone < now - KEPT_SECONDS]:
             self._drop_gpu(key)
 
+    def _turn_back(self, now: float) -> None:
+        """The clock was set back: whatever it said was later than now was at most now."""
+        for kept in (self._gpu_ring, self._share_ring, self._sums):
+            kept.turn_back(now)
+        self._gone = deque((min(went, now), gpu, uid) for went, gpu, uid in self._gone)
+        for gpu in self._gpus.values():
+            everything: list[PastGpu | PastShare] = [gpu, *gpu.shares.values()]
+            for one in everything:
+                one.since = min(one.since, now)
+                one.gone = min(one.gone, now) if one.gone is not None else None
+
     def _drop_oldest(self) -> None:
         """Of the shares that are gone. One that came back is still there."""
         went, gpu, uid = self._gone.popleft()
@@ -276,25 +288,13 @@ class History:
 def _gpu_figures(figures: Figures, total: int) -> tuple[int, ...]:
     """As they stand in a frame: one more than they are, because 0 is unknown."""
     return (
-        0 if figures.used < 0 else 1 + _part(figures.used, total),
-        0 if figures.granted < 0 else 1 + _part(figures.granted, total),
+        0 if figures.used < 0 else 1 + part(figures.used, total),
+        0 if figures.granted < 0 else 1 + part(figures.granted, total),
         min(figures.util + 1, 255),
         min(figures.temp + 1, 255),
         min(figures.power + 1, 65_535),
     )
 
 
-def _part(amount: int, total: int) -> int:
-    return min((amount * WHOLE + total // 2) // total, WHOLE) if total > 0 else 0
-
-
-def _amount(part: int, total: int) -> int:
-    return (part * total + WHOLE // 2) // WHOLE
-
-
 def _one_less(value: int) -> int:
     return value - 1
-
-
-def _time(one: Frame | float) -> float:
-    return one.time if isinstance(one, Frame) else one

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 STEP, LONG_STEP = 15.0, 300.0  # seconds
 FINE, COARSE = 240, 576  # frames
+WHOLE = 65_000  # stands for all of a GPU's memory
 
 
 class Frame(NamedTuple):
@@ -51,6 +52,14 @@ class Ring:
         for values, figure in zip(self.now, figures, strict=True):
             values[slot] = figure
 
+    def turn_back(self, time: float) -> None:
+        """The clock was set back to this: frames of what is still to come were made by a wrong one."""
+        for frames in (self.fine, self.coarse):
+            while frames and frames[-1].time >= time:
+                frames.pop()
+        self._begin_window()
+        self._last = None
+
     def sample(self, time: float) -> None:
         """What is set now becomes a frame."""
         if self._last is not None and self._last // LONG_STEP != time // LONG_STEP:
@@ -69,8 +78,13 @@ class Ring:
         for kind, sums, known in zip(self._kinds, self._sums, self._known, strict=True):
             pairs = zip(sums, known, strict=True)
             columns.append(array(kind, sums if self._peaks else [total // max(count, 1) for total, count in pairs]))
-            sums[:], known[:] = array(sums.typecode, bytes(sums.itemsize * len(sums))), array("B", bytes(len(known)))
+        self._begin_window()
         self.coarse.append(Frame(time, tuple(columns)))
+
+    def _begin_window(self) -> None:
+        """Nothing is known of these 5 minutes yet."""
+        for values in (*self._sums, *self._known):
+            values[:] = array(values.typecode, bytes(values.itemsize * len(values)))
 
     def frames(self, seconds: float, now: float) -> list[Frame | float]:
         """Those of the last so many seconds, the oldest first. For more than an hour they are those of 5 minutes, and
@@ -110,3 +124,17 @@ class Slots:
 
     def give_back(self, slot: int) -> None:
         self._free.append(slot)
+
+
+def part(amount: int, total: int) -> int:
+    """An amount of memory as it stands in a frame, and back."""
+    return min((amount * WHOLE + total // 2) // total, WHOLE) if total > 0 else 0
+
+
+def amount(part: int, total: int) -> int:
+    return (part * total + WHOLE // 2) // WHOLE
+
+
+def time_of(one: Frame | float) -> float:
+    """Of a frame, or of a gap."""
+    return one.time if isinstance(one, Frame) else one

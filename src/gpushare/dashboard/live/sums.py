@@ -39,6 +39,12 @@ class Sums:
         self._fine.append((now, cluster))
         self._window.append((now, cluster))
 
+    def turn_back(self, time: float) -> None:
+        """The clock was set back to this: rows of what is still to come were made by a wrong one."""
+        for rows in (self._fine, self._coarse, self._window):
+            while rows and rows[-1][0] >= time:
+                rows.pop()
+
     def columns(self, seconds: float, now: float) -> dict[str, Any]:
         """Of the last so many seconds. What is in a gap is None."""
         found = self._rows(seconds, now)
