@@ -11,7 +11,7 @@ from gpushare.core.facts import names
 from gpushare.dashboard.live.history import History
 from gpushare.dashboard.live.past import Past
 from gpushare.dashboard.live.ticks import Ticks
-from gpushare.dashboard.pages import Pages
+from gpushare.dashboard.pages import NOT_JSON, Pages
 from gpushare.dashboard.reading import Reading
 from gpushare.dashboard.server.trials import Trials
 from gpushare.kube import client
@@ -120,3 +120,12 @@ async def test_who_may_list_all_pods_gets_all_names(both: tuple[World, Cluster])
         assert FOREIGN.search(found[path][1]), path
     assert not FOREIGN.search(found["api/snapshot"][1])  # it is the same for everybody
     assert not FOREIGN.search(gzip.decompress(world.ticks.snapshot_body()[1]))
+
+
+async def test_a_question_that_is_nested_too_deeply_is_refused_as_one_that_cannot_be_read(
+    both: tuple[World, Cluster],
+) -> None:
+    body = b'{"yaml": "", "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    response = await both[0].post("api/whatif", body, {"Authorization": "Bearer token"})
+    assert response.status == 400
+    assert (await response.json())["error"] == NOT_JSON

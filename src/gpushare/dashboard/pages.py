@@ -114,7 +114,7 @@ class Pages:
     async def _what_if(self, asked: Asked, see: See) -> object:
         try:
             question = msgspec.json.decode(asked.body, type=whatif.Question)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, NOT_JSON, str(error)) from None
         build = self._live.isolating()
         tried = await self._trials.run(lambda: whatif.trying(question, build(), None))

@@ -176,3 +176,25 @@ async def test_what_if_needs_a_header_that_no_form_can_send(world: World) -> Non
     assert (await world.post("api/whatif", b"{}", {guard.MARK: ""})).status == 403
     assert (await world.post("api/whatif", b"{}", {"Content-Type": "text/plain"})).status == 403
     assert (await world.post("api/whatif", b"{}")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [(b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\nConnection: close\r\n\r\n", b"421"),
+     (b"GET /api/me HTTP/1.1\r\nHost: \xed\x95\x9c\r\nConnection: close\r\n\r\n", b"421")],
+)  # fmt: skip
+async def test_a_host_that_is_no_text_is_refused_like_any_other(world: World, text: bytes, status: bytes) -> None:
+    head, _, body = (await world.raw(text)).partition(b"\r\n\r\n")
+    assert head.split()[1] == status
+    assert b"this dashboard is not called ?" in body
+
+
+@pytest.mark.parametrize("path", ["api%2F", "api%2Fwaiting", "api%2fnode%2fn"])
+async def test_a_path_whose_slashes_are_written_as_numbers_leads_nowhere(world: World, path: str) -> None:
+    await world.login()
+    head = await world.raw(
+        f"GET /{path} HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\nConnection: close\r\nCookie: ".encode()
+        + "; ".join(f"{one.key}={one.value}" for one in world.http.cookie_jar).encode()
+        + b"\r\n\r\n"
+    )
+    assert head.split()[1] == b"404"

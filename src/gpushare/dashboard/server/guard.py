@@ -92,9 +92,8 @@ def check(method: str, path: str, headers: Mapping[str, str], hosts: Hosts) -> N
     host = headers.get("Host", "")
     if not hosts.knows(host):
         names = ", ".join(sorted(hosts.exact))
-        raise Problem(
-            421, WRONG_HOST.format(host=host[:LONGEST_SHOWN] or '""'), WRONG_HOST_WHY.format(names=names), hosts.way
-        )
+        shown = host[:LONGEST_SHOWN].encode("ascii", "replace").decode() or '""'  # bytes that are no text have no JSON
+        raise Problem(421, WRONG_HOST.format(host=shown), WRONG_HOST_WHY.format(names=names), hosts.way)
     posted = method == "POST" and path in POSTS
     if not posted and method != "GET":
         allowed = "GET, POST" if path in POSTS else "GET"

@@ -171,7 +171,8 @@ class Routes:
         return web.Response(body=gzip.decompress(body), headers=headers)
 
     async def _page(self, request: web.BaseRequest, session: Session) -> web.Response:
-        _, _, name, *parts = map(unquote, request.rel_url.raw_parts)
+        _, _, *named = map(unquote, request.rel_url.raw_parts)
+        name, *parts = named or [""]  # a / that is written as %2F divides nothing
         page = self._pages.get(name)
         if page is None or page.method != request.method or len(parts) != page.parts:
             raise Problem(404, NOT_FOUND)

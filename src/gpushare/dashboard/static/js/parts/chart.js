@@ -121,7 +121,7 @@ export function Chart(props) {
 export const highest = values => values.reduce((most, value) => (known(value) && !(most > value) ? value : most), null);
 
 // The range that an address names.
-export const rangeOf = (route, usual) => (route.query.range in RANGES ? route.query.range : usual);
+export const rangeOf = (route, usual) => (Object.hasOwn(RANGES, route.query.range) ? route.query.range : usual);
 
 export const Ranges = ({ route, range }) => html`<nav class="choice" aria-label=${t('chart.range')}>
   ${Object.keys(RANGES).map(key => html`<a href=${href(route.page, ...route.parts, { range: key })} aria-current=${key === range ? 'true' : null}>${t(`chart.${key}`)}</a>`)}</nav>`;
