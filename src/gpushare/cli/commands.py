@@ -5,6 +5,7 @@ never uses.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -83,7 +84,9 @@ def top(words: list[str], program: str, plugin: bool) -> int:
     if args.output not in ("", *FOR_PROGRAMS):
         raise unknown("output format", args.output, FOR_PROGRAMS, "-o {}")
     source, screen = connected_to(args, plugin)
-    return command.run(command.Options(args.sort, args.output), source, screen, keys.of_terminal())
+    drawn = screen.moves and not args.output
+    pressed = keys.of_terminal() if drawn else contextlib.nullcontext(keys.Keys(None))
+    return command.run(command.Options(args.sort, args.output), source, screen, pressed)
 
 
 def demo(words: list[str], program: str, plugin: bool) -> int:

@@ -5,6 +5,10 @@ import io
 import json
 import os
 import pty
+import signal
+import termios
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -146,8 +150,6 @@ def test_only_what_fits_is_drawn_and_the_rest_is_counted(height: int) -> None:
 
 
 def test_keys_of_a_terminal_come_at_once_and_it_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    import termios
-
     mine, its = pty.openpty()
     with os.fdopen(its, "rb", buffering=0) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
@@ -161,6 +163,74 @@ def test_keys_of_a_terminal_come_at_once_and_it_is_put_back(monkeypatch: pytest.
             assert pressed.pressed == ""
         assert termios.tcgetattr(its) == before
     os.close(mine)
+
+
+@contextlib.contextmanager
+def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """As stdin."""
+    mine, its = pty.openpty()
+    with os.fdopen(its, "rb", buffering=0) as stdin, os.fdopen(mine, "rb", buffering=0):
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield its
+
+
+def test_sigterm_ends_it_with_the_terminal_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_terminal(monkeypatch) as its:
+        before, handler = termios.tcgetattr(its), signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit, match="143"), keys.of_terminal():
+            signal.raise_signal(signal.SIGTERM)
+        assert termios.tcgetattr(its) == before
+        assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_ctrl_z_gives_the_shell_its_terminal_and_takes_it_back_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_terminal(monkeypatch) as its:
+        before, while_stopped = termios.tcgetattr(its), list[object]()
+        monkeypatch.setattr("os.kill", lambda pid, number: while_stopped.append((number, termios.tcgetattr(its))))
+        with keys.of_terminal():
+            for _ in range(2):
+                signal.raise_signal(signal.SIGTSTP)
+                assert termios.tcgetattr(its)[3] & termios.ICANON == 0
+        assert while_stopped == [(signal.SIGTSTP, before)] * 2
+        assert termios.tcgetattr(its) == before
+
+
+def test_without_stdin_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with keys.of_terminal() as pressed:
+        pressed.sleep(0)
+        assert pressed.pressed == ""
+
+
+def test_a_letter_that_is_no_key_does_not_ask_the_cluster_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, its = pty.openpty()
+    with os.fdopen(its, "rb", buffering=0) as stdin, os.fdopen(mine, "wb", buffering=0) as typed:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with keys.of_terminal() as pressed:
+            typed.write("한".encode())
+            pressed.sleep(10)
+            assert pressed.pressed
+
+
+@pytest.mark.parametrize("words", [[], ["-o", "json"]])
+def test_what_is_printed_once_leaves_the_terminal_alone(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    config = {
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "x",
+    }
+    (tmp_path / "config").write_text(json.dumps(config), "utf-8")
+    taken: list[int] = []
+    with a_terminal(monkeypatch):
+        monkeypatch.setattr("tty.setcbreak", lambda *given: taken.append(1))
+        assert cli.main(["top", "--kubeconfig", str(tmp_path / "config"), *words]) == 3
+    assert "127.0.0.1:1" in capsys.readouterr().err
+    assert taken == []
 
 
 def test_bad_words_are_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ The terminal is put back as it was at the end, however that comes. Where stdin i
 import contextlib
 import os
 import select
+import signal
 import sys
 import termios
 import time
@@ -27,22 +28,40 @@ class Keys(Clock):
             time.sleep(seconds)
         elif select.select([self._fd], [], [], seconds)[0]:
             data = os.read(self._fd, 64)
-            self.pressed = data[:1].decode("ascii", "ignore")
+            self.pressed = data[:1].decode("ascii", "replace")  # also a letter that is no key of ours is one
             if not data:  # the terminal is gone
                 self._fd = None
 
 
 @contextlib.contextmanager
 def of_terminal() -> Iterator[Keys]:
-    """Keys of the terminal on stdin."""
+    """Keys of the terminal on stdin. Only for who draws there: others may use it at the same time."""
     try:
         fd = sys.stdin.fileno()
         before = termios.tcgetattr(fd)
-    except (OSError, ValueError, termios.error):
+    except (AttributeError, OSError, ValueError, termios.error):  # AttributeError: it was started without stdin
         yield Keys(None)
         return
+
+    def put_back() -> None:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+    def pause(number: int, frame: object) -> None:
+        """Ctrl-Z: the shell gets the terminal as it was, and after `fg` keys come at once again."""
+        put_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, pause)
+        tty.setcbreak(fd, termios.TCSADRAIN)
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
     tty.setcbreak(fd)
+    handled = {number: signal.signal(number, act) for number, act in ((signal.SIGTSTP, pause), (signal.SIGTERM, end))}
     try:
         yield Keys(fd)
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        put_back()
+        for number, act in handled.items():
+            signal.signal(number, act)
