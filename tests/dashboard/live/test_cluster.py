@@ -185,3 +185,12 @@ def test_the_number_of_a_pod_that_is_gone_is_given_again_on_its_gpu() -> None:
     numbers.forget("a")
     assert numbers.pod("c", 3) == 3072
     assert numbers.pod("d") == numbers.pod("d", 3) > numbers.pod("b")
+
+
+def test_pods_that_come_and_go_while_nobody_looks_take_no_memory() -> None:
+    api = World()
+    for number in range(10):
+        api.put_pod(world.pod(100, name="p", uid=f"uid-{number}"))
+        api.end_pod(f"uid-{number}")
+    assert not api.live.pods.came
+    assert api.live.snapshot().pods == []

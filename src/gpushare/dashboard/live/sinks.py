@@ -37,7 +37,7 @@ class Pods:
         self.unbound: dict[str, None] = {}  # those without a node
         self.kept: dict[str, PodFacts] = {}  # those with GPUs kept for them
         self.buyers: dict[str, dict[str, Pod]] = {}  # by node: those that have GPUs by count
-        self.came: list[str] = []  # uids, since this was last emptied
+        self.came: dict[str, None] = {}  # uids of those that are still there, since this was last emptied
         self.went = False  # whether any went, since this was last made False
         self.changed = False  # the same: anything of any pod
         self._ledger, self._numbers, self._touch = ledger, numbers, touch
@@ -48,7 +48,7 @@ class Pods:
         before, pod = self.by_uid.get(uid), self._sharing.pod(item)
         self.changed = True
         if before is None:
-            self.came.append(uid)
+            self.came[uid] = None
         self.by_uid[uid] = pod
         if pod.spec.node_name:
             self.unbound.pop(uid, None)
@@ -69,6 +69,7 @@ class Pods:
         if before is not None:
             self.went = self.changed = True
             self.unbound.pop(uid, None)
+            self.came.pop(uid, None)
             self._sell(before, None)
             self._observe(uid, None)
             self._numbers.forget(uid)
