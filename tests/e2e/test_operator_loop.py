@@ -212,10 +212,10 @@ async def has_objects(operator: Operating, component: str, some: bool) -> bool:
 
 async def test_what_cannot_be_served_is_said(operator: Operating) -> None:
     async with operator.running():
-        await operator.policy(vgpuManager={"enabled": True}, dashboard={"enabled": True}, monitoring={"enabled": True})
+        await operator.policy(vgpuManager={"enabled": True}, migManager={"enabled": True}, monitoring={"enabled": True})
         await settled(operator)
         states = {one["name"]: one for one in (await operator.status())["components"]}
-        for name in ("vgpu-manager", "dashboard", "monitoring"):
+        for name in ("vgpu-manager", "mig-manager", "monitoring"):
             assert states[name]["state"] == "unserved"
             assert states[name]["message"]
         await operator.until("an event", lambda: says_unserved(operator))
