@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class NotReady(Exception):
     """It did not start. The text says where to look."""
 
 
-class Program:
+class Program(ABC):
     """`name`: the command of gpushare."""
 
     name = ""
@@ -75,8 +76,8 @@ class Program:
         """Its options."""
         return ()
 
-    async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    async def _is_ready(self, session: aiohttp.ClientSession) -> bool: ...
 
 
 class Extender(Program):
